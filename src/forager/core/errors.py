@@ -1,0 +1,128 @@
+"""Every error that Forager raises on purpose, in one tree. Its two working branches decide what happens next.
+
+    ForagerError
+    ├── Transient            the same call may succeed later: the engine retries
+    │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
+    │   └── TimedOut         no answer in time: what it cost is unknown
+    ├── Permanent            the same call will fail again: the task becomes a dead letter
+    │   ├── Refused          the egress guard or a cap refused the request before or while it was made
+    │   └── Undecodable      a row of the ledger does not fit its class any more
+    ├── Rejected             what a person asked for cannot be done: field and remedy are named
+    │   ├── NotFound
+    │   └── Conflict
+    └── StoreError           the ledger itself
+        ├── StoreLocked      another process owns the embedded store
+        ├── StoreFull        no room left on the disk
+        ├── StoreOutdated    the schema is older or newer than this program
+        └── StoreUnavailable the database does not answer
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What came back, kept for a look at a dead letter."""
+
+    body: bytes
+    content_type: str = "text/plain"
+
+
+class ForagerError(Exception):
+    """Something went wrong in Forager."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+class Transient(ForagerError):
+    """The call failed in a way that may pass."""
+
+    def __init__(self, message: str = "", *, cost: int = 0, facts: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.cost = cost
+        self.facts = dict(facts or {})
+
+
+class RateLimited(Transient):
+    """The upstream asked for fewer calls."""
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None, facts: Mapping[str, int] | None = None):
+        super().__init__(message, facts=facts)
+        self.retry_after = retry_after
+
+
+class TimedOut(Transient):
+    """The upstream did not answer in time."""
+
+
+class Permanent(ForagerError):
+    """The call failed and would fail again."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        evidence: Evidence | None = None,
+        cost: int = 0,
+        facts: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.evidence = evidence
+        self.cost = cost
+        self.facts = dict(facts or {})
+
+
+class Refused(Permanent):
+    """The request was refused by our own rules."""
+
+
+class Undecodable(Permanent):
+    """A stored task does not fit its class any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    field: str
+    message: str
+
+
+class Rejected(ForagerError):
+    """What was asked for is not valid."""
+
+    def __init__(self, message: str, *, fields: Sequence[FieldError] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
+
+
+class NotFound(Rejected):
+    """There is no such thing."""
+
+
+class Conflict(Rejected):
+    """It contradicts what is already there."""
+
+
+class StoreError(ForagerError):
+    """The ledger failed."""
+
+
+class StoreLocked(StoreError):
+    """Another process owns the embedded store."""
+
+
+class StoreFull(StoreError):
+    """The disk that holds the ledger is full."""
+
+
+class StoreOutdated(StoreError):
+    """The ledger's schema does not fit this program."""
+
+
+class StoreUnavailable(StoreError):
+    """The ledger's database does not answer."""

@@ -1,0 +1,55 @@
+"""What a step returns. Expected ends are values; `Transient` and `Permanent` errors are raised."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forager.core.record import Record
+from forager.core.task import Plan
+
+MAX_CHILDREN = 5_000
+"""More children than this in one outcome would starve the writer: hand them over in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Another open task of the same kind and job that need not run any more."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The task is completed. Everything here becomes true in one transaction."""
+
+    records: Sequence[Record] = ()
+    tasks: Sequence[Plan] = ()
+    skip: Sequence[Skip] = ()
+    cost: int | None = None
+    """What the call cost in the lane's units; None: the answer did not say, so the step's price is taken and flagged."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Not now. Burns no attempt."""
+
+    wait: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Need not be done: the task is skipped for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The whole job cannot go on until a person acts (a wrong key). The job is paused, the task stays queued."""
+
+    reason: str
+
+
+Outcome = Done | Snooze | Drop | Halt

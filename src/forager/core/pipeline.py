@@ -1,0 +1,92 @@
+"""A pipeline is a value: what we know about one kind of data. Its job parameters, steps, records and lanes."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from forager.core.http import Fetch
+from forager.core.outcome import Outcome
+from forager.core.record import Record
+from forager.core.task import Plan, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how late a transient failure is tried again. Delays double up to `cap`; jitter adds ≤ 10 % after it."""
+
+    times: int = 3
+    first: float = 5.0
+    cap: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What politeness belongs to: a domain or an upstream API.
+
+    At most `rate` starts in *any* window of `per` seconds, at most `burst` of them at once, `concurrency` in flight.
+    """
+
+    name: str
+    rate: int = 10
+    per: float = 1.0
+    burst: int = 1
+    concurrency: int = 1_000
+    retry: Retry = field(default_factory=Retry)
+    slow_by: float = 0.2
+    """After a 429 the rate falls by this share …"""
+    slow_for: float = 30.0
+    """… and comes back after so many quiet seconds."""
+    cap_day: int | None = None
+    cap_month: int | None = None
+    """Most units spent per UTC day and month, over all jobs; reached, the lane sleeps until the next."""
+
+
+StepFunction = Callable[[Any, Fetch], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    task: type[Task]
+    run: StepFunction
+    price: int = 0
+    """Reserved before each attempt, in the lane's units, so that a budget holds before the answer is known."""
+    timeout: float = 60.0
+    retry: Retry | None = None
+    """Overrides the lane's."""
+
+
+def step(
+    task: type[Task], run: StepFunction, *, price: int = 0, timeout: float = 60.0, retry: Retry | None = None
+) -> Step:
+    return Step(task, run, price, timeout, retry)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What the ledger must know about a job beside its parameters."""
+
+    max_cost: int | None = None
+    batch_size: int | None = None
+    concurrency: int | None = None
+    turn: int = 0
+    """Order between jobs of a lane: lower first, equal ones share fairly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    name: str
+    params: type[BaseModel]
+    plan: Callable[..., Iterable[Plan]]
+    """`plan(params, **needs)`: deterministic, so that an interrupted submission can be resumed."""
+    steps: tuple[Step, ...]
+    records: tuple[type[Record], ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    limits: Callable[[Any], JobLimits] = lambda _: JobLimits()
+    needs: tuple[str, ...] = ()
+    """Reference data by name, filled in by the composition root and passed to `plan`."""
+    dry_run: Callable[[Any], bool] = lambda _: False
+
+    def step_for(self, kind: str) -> Step | None:
+        return next((s for s in self.steps if kind == s.task.kind or kind in s.task.aliases), None)

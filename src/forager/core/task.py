@@ -1,0 +1,41 @@
+"""Tasks: one leased unit of work in a job. A subclass per step is the typed input of that step."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Task(BaseModel):
+    """Typed input of one step. `kind` is its stable name in the ledger, never a class path."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Former kinds: rows written under them still decode after a rename."""
+
+    def key(self) -> str:
+        """Identity inside a job, together with the kind."""
+        raise NotImplementedError
+
+    def lane(self) -> str:
+        """Whose politeness it needs."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A task to be done: its order inside the job, and the task of the same kind that must end well before it."""
+
+    task: Task
+    rank: int = 0
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which try this is. Only real failures count: a snooze, a crash or a drain burns none."""
+
+    number: int
+    max: int
