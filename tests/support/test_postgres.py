@@ -1,0 +1,85 @@
+"""The private PostgreSQL does what the tests of outages and the fixtures rely on."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from tests.support.postgres import Postgres, PostgresServer, PostgresUnavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    try:
+        with PostgresServer(fsync=False) as running:
+            yield running
+    except PostgresUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+async def test_every_database_is_empty_and_dropped_with_its_connections(postgres: Postgres) -> None:
+    url = postgres.create_database()
+    connection = await asyncpg.connect(url)
+    assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+
+    postgres.drop_database(url)
+
+    with pytest.raises(asyncpg.PostgresError):
+        await connection.fetchval("SELECT 1")
+    with pytest.raises(asyncpg.InvalidCatalogNameError):
+        await asyncpg.connect(url)
+
+
+async def test_a_database_can_be_the_copy_of_another(postgres: Postgres, postgres_url: str) -> None:
+    postgres.execute("CREATE TABLE kept AS SELECT 7 AS number", postgres_url)
+
+    copy = postgres.create_database(template=postgres_url.rsplit("/", 1)[1])
+
+    connection = await asyncpg.connect(copy)
+    assert await connection.fetchval("SELECT number FROM kept") == 7
+    await connection.close()
+    postgres.drop_database(copy)
+
+
+async def test_a_killed_server_comes_back_with_what_was_committed(server: PostgresServer) -> None:
+    url = server.create_database()
+    held = await asyncpg.connect(url)
+    await held.execute("CREATE TABLE kept AS SELECT 7 AS number")
+
+    server.kill()
+    with pytest.raises(OSError):
+        await asyncpg.connect(url)
+    server.start()
+
+    again = await asyncpg.connect(url)
+    assert await again.fetchval("SELECT number FROM kept") == 7
+    await again.close()
+    held.terminate()
+
+
+def test_a_server_does_not_outlive_a_killed_test_run() -> None:
+    program = (
+        "from tests.support.postgres import PostgresServer\n"
+        "with PostgresServer(fsync=False) as server:\n"
+        "    print(server._process.pid, server.folder, flush=True)\n"
+        "    input()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as starter:
+        assert starter.stdout is not None
+        line = starter.stdout.readline().split()
+        if not line:
+            pytest.skip("no PostgreSQL here")
+        postmaster = psutil.Process(int(line[0]))
+        starter.kill()
+
+    postmaster.wait(30)
+
+    subprocess.run(["rm", "-rf", line[1]], check=True)
