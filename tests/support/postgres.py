@@ -89,7 +89,7 @@ class PostgresServer(Postgres):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the server, also after `stop` or `kill`, with the same port and data; wait until it takes connections."""
+        """Start the server, also after `stop` or `kill`, on the same port and data; wait until it takes calls."""
         flags = [flag for name, value in self._settings.items() for flag in ("-c", f"{name}={value}")]
         where = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder)]
         with self._log.open("ab") as log:
