@@ -1,13 +1,19 @@
 """Fixtures that every test may use. Servers start when the first test asks for them, one per test process."""
 
-import contextlib
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.postgres import Postgres, PostgresUnavailable, running_postgres
+from tests.support.postgres import (
+    OWN_SERVER,
+    Postgres,
+    PostgresServer,
+    PostgresUnavailable,
+    find_programs,
+    running_postgres,
+)
 
 # Examples that touch a disk take as long as the machine is busy: a time limit per example would only be noise.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,20 +23,16 @@ settings.load_profile("default")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"postgres", "postgres_url"} & set(getattr(item, "fixturenames", ())):
+        if {"postgres", "postgres_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgres)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A running PostgreSQL: the user's (FORAGER_TEST_POSTGRES) or one started for this test process."""
-    with contextlib.ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres())
-        except PostgresUnavailable as reason:
-            if os.environ.get("CI"):
-                pytest.fail(str(reason))
-            pytest.skip(str(reason))
+    if not os.environ.get(OWN_SERVER):
+        _require_programs()
+    with running_postgres() as server:
         yield server
 
 
@@ -40,3 +42,21 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
     url = postgres.create_database()
     yield url
     postgres.drop_database(url)
+
+
+@pytest.fixture
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL for one test alone, which may `kill`, `stop` and `start` it."""
+    _require_programs()
+    with PostgresServer(fsync=False) as server:
+        yield server
+
+
+def _require_programs() -> None:
+    """Without PostgreSQL its tests are skipped with the reason; in CI nothing is silently left out."""
+    try:
+        find_programs()
+    except PostgresUnavailable as reason:
+        if os.environ.get("CI"):
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))

@@ -32,7 +32,11 @@ _numbers = itertools.count(1)
 
 
 class PostgresUnavailable(Exception):
-    """No PostgreSQL server can be started here; the message says what to install or to set."""
+    """There is no PostgreSQL to start here; the message says what to install or to set."""
+
+
+class PostgresFailed(Exception):
+    """A PostgreSQL that is here did not do its work; the message ends with what it said."""
 
 
 class Postgres:
@@ -129,7 +133,7 @@ class PostgresServer(Postgres):
             check=False,
         )
         if made.returncode != 0:
-            raise PostgresUnavailable(f"initdb failed in {self.folder}:\n{made.stdout}{made.stderr}")
+            raise PostgresFailed(f"initdb failed in {self.folder}:\n{made.stdout}{made.stderr}")
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         """The server writes its pid and `ready` into postmaster.pid; a killed one leaves the file with another pid."""
@@ -143,7 +147,7 @@ class PostgresServer(Postgres):
                     return
             time.sleep(0.02)
         self._end(signal.SIGKILL)
-        raise PostgresUnavailable(f"PostgreSQL did not start; the end of its log:\n{self._log.read_text()[-2000:]}")
+        raise PostgresFailed(f"PostgreSQL did not start; the end of its log:\n{self._log.read_text()[-2000:]}")
 
     def _end(self, sent: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -161,8 +165,8 @@ class PostgresServer(Postgres):
 
     def _as_account(self, *options: str) -> list[str]:
         """The start of a command line: PostgreSQL refuses to run as root, and nothing may outlive a killed test run."""
-        change = ["--reuid", self._account, "--regid", self._account, "--init-groups"] if self._account else []
-        return ["setpriv", *change, *options, "--"] if (change or options) and shutil.which("setpriv") else []
+        options = (*_identity(self._account), *options)
+        return ["setpriv", *options, "--"] if options and shutil.which("setpriv") else []
 
     def _reachable(self, programs: Path) -> Path:
         """The programs where the account can run them: a wheel inside somebody's closed home folder is copied out."""
@@ -202,22 +206,30 @@ def find_programs() -> Path:
 _FAST = {"fsync": "off", "full_page_writes": "off"}
 
 
-def _account() -> str | None:
+def _account() -> pwd.struct_passwd | None:
     """The account to run as: our own, except that root must become somebody else."""
     if os.geteuid() != 0:
         return None
-    names = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in names else "nobody"
+    if not shutil.which("setpriv"):
+        raise PostgresUnavailable(
+            "PostgreSQL refuses to run as root, and setpriv (util-linux) is not here: run as a user."
+        )
+    accounts = {entry.pw_name: entry for entry in pwd.getpwall()}
+    return accounts.get("postgres") or accounts["nobody"]
 
 
-def _folder_for(account: str | None) -> Path:
+def _identity(account: pwd.struct_passwd | None) -> tuple[str, ...]:
+    return (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups") if account else ()
+
+
+def _folder_for(account: pwd.struct_passwd | None) -> Path:
     """A new folder for the server; not under TMPDIR if the account could not get there."""
     parent = Path(tempfile.gettempdir())
     if account and not all(folder.stat().st_mode & 0o001 for folder in (parent, *parent.parents)):
         parent = Path("/tmp")
     folder = Path(tempfile.mkdtemp(prefix="forager-postgres-", dir=parent))
     if account:
-        shutil.chown(folder, account)
+        os.chown(folder, account.pw_uid, account.pw_gid)
     return folder
 
 

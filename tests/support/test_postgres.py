@@ -2,25 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
 import psutil
 import pytest
 
-from tests.support.postgres import Postgres, PostgresServer, PostgresUnavailable
+from tests.support.postgres import Postgres, PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    try:
-        with PostgresServer(fsync=False) as running:
-            yield running
-    except PostgresUnavailable as reason:
-        pytest.skip(str(reason))
 
 
 async def test_every_database_is_empty_and_dropped_with_its_connections(postgres: Postgres) -> None:
@@ -47,15 +37,15 @@ async def test_a_database_can_be_the_copy_of_another(postgres: Postgres, postgre
     postgres.drop_database(copy)
 
 
-async def test_a_killed_server_comes_back_with_what_was_committed(server: PostgresServer) -> None:
-    url = server.create_database()
+async def test_a_killed_server_comes_back_with_what_was_committed(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database()
     held = await asyncpg.connect(url)
     await held.execute("CREATE TABLE kept AS SELECT 7 AS number")
 
-    server.kill()
+    postgres_server.kill()
     with pytest.raises(OSError):
         await asyncpg.connect(url)
-    server.start()
+    postgres_server.start()
 
     again = await asyncpg.connect(url)
     assert await again.fetchval("SELECT number FROM kept") == 7
@@ -63,6 +53,7 @@ async def test_a_killed_server_comes_back_with_what_was_committed(server: Postgr
     held.terminate()
 
 
+@pytest.mark.usefixtures("postgres_server")  # asks for PostgreSQL, and says so where there is none
 def test_a_server_does_not_outlive_a_killed_test_run() -> None:
     program = (
         "from tests.support.postgres import PostgresServer\n"
@@ -75,8 +66,6 @@ def test_a_server_does_not_outlive_a_killed_test_run() -> None:
     ) as starter:
         assert starter.stdout is not None
         line = starter.stdout.readline().split()
-        if not line:
-            pytest.skip("no PostgreSQL here")
         postmaster = psutil.Process(int(line[0]))
         starter.kill()
 
