@@ -1,0 +1,195 @@
+"""What a person asks for: the parameters of a places job, and the check against the ZIP reference data.
+
+Pure. The shape is checked by the class itself; `check` adds what only the reference data can tell.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from forager.core.errors import FieldError, Rejected
+from forager.pipelines.places.zips import ZipTable, is_zip
+
+MAX_ZIPS = 50_000
+_NAMED = 5  # how many wrong values a message names before it only counts them
+
+
+def _collapsed(value: object) -> object:
+    """Trimmed, runs of whitespace as one blank, composed characters: two spellings of a keyword are one."""
+    return unicodedata.normalize("NFC", " ".join(value.split())) if isinstance(value, str) else value
+
+
+def _printable(keyword: str) -> str:
+    # Cs: half a surrogate pair, which JSON can smuggle in and no encoding can send on.
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in keyword):
+        raise ValueError("must not contain control characters or broken text; remove them")
+    return keyword
+
+
+def _upper(value: object) -> object:
+    return value.strip().upper() if isinstance(value, str) else value
+
+
+Keyword = Annotated[
+    str,
+    BeforeValidator(_collapsed),
+    Field(min_length=1, max_length=200, description="What to look for in every ZIP.", examples=["bars"]),
+    AfterValidator(_printable),
+]
+State = Annotated[
+    str,
+    BeforeValidator(_upper),
+    Field(
+        pattern="^[A-Z]{2}$",
+        description="Two letters; every standard ZIP of this state is asked. Give this or `zips`.",
+        examples=["AZ"],
+    ),
+]
+ZipText = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]})]
+PageCount = Annotated[
+    int, Field(strict=True, ge=1, le=10, description="Most pages of 10 results per ZIP.", examples=[3])
+]
+BatchSize = Annotated[
+    int, Field(strict=True, ge=1, le=10_000, description="Most queries that one lease takes for this job.")
+]
+Concurrency = Annotated[
+    int,
+    Field(strict=True, ge=1, le=1_000, description="Most requests of this job in flight; default: as the lane allows."),
+]
+Credits = Annotated[
+    int,
+    Field(strict=True, ge=0, le=1_000_000_000, description="Never spend more than this; the rest is skipped."),
+]
+
+
+class PlacesJob(BaseModel):
+    """Business listings for a keyword, in a state or in given ZIPs."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"keyword": "bars", "state": "AZ", "pages": 3, "max_credits": 1000},
+                {"keyword": "coffee roasters", "zips": ["02139", "85001"], "dry_run": True},
+            ]
+        },
+    )
+
+    keyword: Keyword
+    state: State | None = None
+    zips: Annotated[
+        tuple[ZipText, ...] | None,
+        Field(
+            max_length=MAX_ZIPS,
+            description="Exactly these ZIPs, of whatever type, in this order, instead of a state.",
+            examples=[["02139", "85001"]],
+        ),
+    ] = None
+    pages: PageCount = 3
+    batch_size: BatchSize = 100
+    concurrency: Concurrency | None = None
+    dry_run: Annotated[StrictBool, Field(description="Store the price of the job and call nothing.")] = False
+    max_credits: Credits | None = None
+    po_boxes: Annotated[
+        StrictBool, Field(description="With `state`: also PO boxes, and ZIPs of one organisation or of the military.")
+    ] = False
+
+    @field_validator("zips", mode="after")
+    @classmethod
+    def _five_digits_each_once(cls, zips: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if zips is None:
+            return None
+        trimmed = tuple(dict.fromkeys(text.strip() for text in zips))
+        wrong = [text for text in trimmed if not is_zip(text)]
+        if wrong:
+            raise ValueError(f"a ZIP is five digits, leading zeros included; correct {_named(wrong)}")
+        if not trimmed:
+            raise ValueError("give at least one ZIP, or leave `zips` out and give a `state`")
+        return trimmed
+
+    @model_validator(mode="after")
+    def _state_or_zips(self) -> Self:
+        if self.state is None and self.zips is None:
+            raise ValueError("give `state` (such as AZ) or `zips` (such as [85001])")
+        if self.state is not None and self.zips is not None:
+            raise ValueError("give either `state` or `zips`, not both: `zips` says by itself where to look")
+        return self
+
+
+class PlacesDefaults(BaseModel):
+    """The defaults that an operator may set (`DEFAULT_PAGES`, `DEFAULT_BATCH_SIZE`), under the job's own bounds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pages: PageCount = 3
+    batch_size: BatchSize = 100
+
+
+def places_params(defaults: PlacesDefaults) -> type[PlacesJob]:
+    """The job class with these defaults, so that the API's documentation and every front door show the real ones."""
+    return create_model(
+        "PlacesJob",
+        __base__=PlacesJob,
+        __doc__=PlacesJob.__doc__,
+        pages=(PageCount, defaults.pages),
+        batch_size=(BatchSize, defaults.batch_size),
+    )
+
+
+def zip_codes(job: PlacesJob, zips: ZipTable) -> Sequence[str]:
+    """The ZIPs that a job asks, in the order of asking. `len(…) * job.pages` is its number of queries."""
+    if job.zips is not None:
+        return job.zips
+    return [known.zip for known in zips.of_state(job.state or "", po_boxes=job.po_boxes)]
+
+
+def check(job: PlacesJob, zips: ZipTable) -> None:
+    """Raise `Rejected`, with a remedy per field, if the reference data does not know what the job asks for."""
+    wrong = _wrong_zips(job.zips, zips) if job.zips is not None else _wrong_state(job, zips)
+    if wrong is not None:
+        raise Rejected(f"{wrong.field}: {wrong.message}", fields=[wrong])
+
+
+def _wrong_zips(asked: Sequence[str], zips: ZipTable) -> FieldError | None:
+    unknown = [text for text in asked if zips.get(text) is None]
+    if not unknown:
+        return None
+    return FieldError("zips", f"not in the ZIP reference data: {_named(unknown)}; remove or correct them")
+
+
+def _wrong_state(job: PlacesJob, zips: ZipTable) -> FieldError | None:
+    state = job.state or ""
+    if state not in zips.states:
+        near = _near(state, zips.states)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(zips.states)}"
+        return FieldError("state", f"{state} is not a state of the ZIP reference data; {hint}")
+    if not zip_codes(job, zips):
+        remedy = "its ZIPs are no longer active" if job.po_boxes else "set po_boxes to include its other ZIPs"
+        return FieldError("state", f"{state} has no standard ZIP in the reference data; {remedy}")
+    return None
+
+
+def _near(state: str, states: Sequence[str]) -> list[str]:
+    """The letters swapped, else the same first letter: how two-letter codes are mistaken."""
+    return [known for known in states if known == state[::-1]] or [known for known in states if known[0] == state[0]]
+
+
+def _named(values: Sequence[str]) -> str:
+    """The first few, cut to a readable length, and how many more."""
+    few = ", ".join(repr(value[:20]) for value in values[:_NAMED])
+    more = len(values) - _NAMED
+    return f"{few} and {more} more" if more > 0 else few

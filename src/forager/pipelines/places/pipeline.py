@@ -1,0 +1,60 @@
+"""Business listings by keyword and ZIP code, through the Serper places API.
+
+The pipeline as a value. What comes from settings is an argument of `build`; nothing here reads a setting.
+"""
+
+from collections.abc import Iterator
+
+from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.task import Plan
+from forager.pipelines.places.job import PlacesJob, zip_codes
+from forager.pipelines.places.query import LANE, Query
+from forager.pipelines.places.records import Place, Sighting
+from forager.pipelines.places.steps import CREDIT, Serper
+from forager.pipelines.places.zips import ZipTable
+
+SERPER_LANE = Lane(
+    LANE,
+    rate=300,
+    burst=10,  # lets a worker that woke up 30 ms late catch up; the one-second window holds whatever the burst
+    concurrency=1_000,
+    retry=Retry(3, first=5.0),
+)
+
+
+def plan(job: PlacesJob, zips: ZipTable) -> Iterator[Plan]:
+    """One query per ZIP and page. A page waits for the one before it: a short page ends its ZIP unpaid."""
+    keyword, pages = job.keyword, job.pages
+    for zip_code in zip_codes(job, zips):
+        known = zips.get(zip_code)
+        state = known.state if known else job.state
+        after = None
+        for page in range(1, pages + 1):
+            query = Query(keyword=keyword, zip=zip_code, page=page, pages=pages, state=state)
+            yield Plan(query, rank=page, after=after)
+            after = query.key()
+
+
+def limits(job: PlacesJob) -> JobLimits:
+    return JobLimits(max_cost=job.max_credits, batch_size=job.batch_size, concurrency=job.concurrency)
+
+
+def build(serper: Serper | None = None, *, lane: Lane = SERPER_LANE, params: type[PlacesJob] = PlacesJob) -> Pipeline:
+    """The pipeline for this upstream, lane and job class (see `places_params` for one with other defaults)."""
+    serper = serper or Serper()
+    # The attempt's own limit only backs up the request's time-out, so it must lie beyond it.
+    search = step(Query, serper.search, price=CREDIT, timeout=serper.timeout + 30.0)
+    return Pipeline(
+        name="places",
+        params=params,
+        plan=plan,
+        steps=(search,),
+        records=(Place, Sighting),
+        lanes=(lane,),
+        limits=limits,
+        needs=("zips",),
+        dry_run=lambda job: bool(job.dry_run),
+    )
+
+
+places = build()

@@ -1,0 +1,71 @@
+"""What places finds: a place, once in the world, and a sighting of it, once per job.
+
+A sighting is the seed's row of `serper_places`. Its columns `ingest_id`, `job_id` and `ingest_ts` are not fields
+here: a step knows neither its job nor the time of the commit. The ledger's row has an id, its job and its time, and the
+view `serper_places` names them so.
+"""
+
+from typing import Any, ClassVar, Literal
+
+from forager.core.record import Index, Record
+
+SOURCE = "serper_places"
+SOURCE_VERSION = "v1"
+
+
+class Place(Record):
+    """A business. A field that an answer left out is None, and overwrites nothing."""
+
+    kind: ClassVar[str] = "place"
+    table: ClassVar[str] = "places"
+    identity: ClassVar[str | None] = "place"
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("category",)),)
+
+    place_uid: str
+    title: str | None = None
+    address: str | None = None
+    phone: str | None = None
+    website: str | None = None
+    rating: float | None = None
+    rating_count: int | None = None
+    category: str | None = None
+    latitude: float | None = None
+    longitude: float | None = None
+    cid: str | None = None
+    place_id: str | None = None
+
+    def key(self) -> str:
+        return self.place_uid
+
+    def other_keys(self) -> tuple[str, ...]:
+        """A cid shown beside a placeId names the same place: answers that carry only the cid must find it."""
+        return (self.cid,) if self.place_id is not None and self.cid is not None else ()
+
+
+class Sighting(Record):
+    """One place as one query of one job saw it. The first in a job wins."""
+
+    kind: ClassVar[str] = "sighting"
+    table: ClassVar[str] = "sightings"
+    scope: ClassVar[Literal["world", "job"]] = "job"
+    identity: ClassVar[str | None] = "place"
+    # Few, since ten sightings are written per query: "where was this place seen" and "what is in this ZIP".
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("place_uid",)), Index(("zip",)))
+
+    source: str = SOURCE
+    source_version: str = SOURCE_VERSION
+    keyword: str
+    state: str | None = None
+    zip: str
+    page: int
+    position: int | None = None
+    place_uid: str
+    payload: dict[str, Any]
+    api_status: int
+    api_ms: int
+    results_count: int
+    credits: int | None = None
+    error: str | None = None
+
+    def key(self) -> str:
+        return self.place_uid

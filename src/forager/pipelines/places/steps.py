@@ -1,0 +1,65 @@
+"""The order of I/O for one query, and what each kind of answer leads to. What an answer contains is in parse.py.
+
+Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
+"""
+
+from dataclasses import dataclass
+
+from forager.core.errors import Permanent, RateLimited, Transient
+from forager.core.http import Fetch, Request, Response, SecretRef
+from forager.core.outcome import Done, Halt, Outcome
+from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records, retry_after
+from forager.pipelines.places.query import Query
+
+__all__ = ["CREDIT", "Serper"]
+
+_KEY = SecretRef("SERPER_API_KEY", header="X-API-KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Serper:
+    """The upstream: where it is and how long it may take. Its method `search` is the step."""
+
+    base_url: str = "https://google.serper.dev"
+    timeout: float = 30.0
+    results_per_page: int = 10
+
+    def request(self, query: Query) -> Request:
+        body = {"q": query.text, "page": query.page, "num": self.results_per_page}
+        return Request.post_json(f"{self.base_url.rstrip('/')}/places", body, auth=_KEY, timeout=self.timeout)
+
+    async def search(self, query: Query, fetch: Fetch) -> Outcome:
+        response = await fetch(self.request(query))
+        if response.status != 200:
+            return _refused(response)
+        page = read_page(response)
+        full = len(page.rows) >= self.results_per_page
+        return Done(
+            records=records(page, query, response),
+            cost=page.credits,
+            skip=() if full else query.later_pages(f"early_exit_page{query.page}_lt{self.results_per_page}"),
+            facts=facts(response, results_count=len(page.rows)),
+        )
+
+
+def _refused(response: Response) -> Halt:
+    """What any status but 200 means (PL-9): a person must act, or it passes, or it never will."""
+    status, said = response.status, error_message(response)
+    if status in (401, 403):
+        return Halt(
+            f"Serper refused the API key ({status}: {said}). Set SERPER_API_KEY to a valid key and resume the job."
+        )
+    if status == 400 and "not enough credits" in said.lower():
+        return Halt(
+            f"The Serper account has no credits left ({status}: {said}). "
+            "Buy credits, or set SERPER_API_KEY to an account that has some, and resume the job."
+        )
+    if status == 429:
+        raise RateLimited(
+            f"Serper asked for fewer requests (429: {said}).", retry_after=retry_after(response), facts=facts(response)
+        )
+    if status >= 500:
+        raise Transient(f"Serper failed ({status}: {said}).", facts=facts(response))
+    raise Permanent(
+        f"Serper refused the query ({status}: {said}).", evidence=response.evidence(), facts=facts(response)
+    )

@@ -1,0 +1,161 @@
+"""ZIP reference data: the table that ships with the install, or any CSV with the columns `zip` and `state`.
+
+Immutable once loaded. It never goes to the network. A ZIP is text everywhere: a number would lose its leading zeros.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from sys import intern
+from typing import Any, NamedTuple
+
+from forager.core.errors import Rejected
+
+STANDARD = "STANDARD"
+_MOST_ERRORS = 5
+_TRUE = {"", "1", "true", "t", "yes", "y"}
+_FALSE = {"0", "false", "f", "no", "n"}
+
+
+class Zip(NamedTuple):
+    zip: str
+    state: str
+    city: str | None = None
+    county: str | None = None
+    lat: float | None = None
+    long: float | None = None
+    type: str = STANDARD
+    active: bool = True
+
+
+class ZipTable:
+    """ZIPs by code and by state. The first row of a ZIP counts: some sources repeat one per city or county."""
+
+    def __init__(self, rows: Iterable[Zip]) -> None:
+        self._by_zip: dict[str, Zip] = {}
+        for row in rows:
+            self._by_zip.setdefault(row.zip, row)
+        by_state: dict[str, list[Zip]] = {}
+        for row in sorted(self._by_zip.values()):
+            by_state.setdefault(row.state, []).append(row)
+        self._by_state = {state: tuple(rows) for state, rows in by_state.items()}
+        self.states: tuple[str, ...] = tuple(sorted(by_state))
+
+    def __len__(self) -> int:
+        return len(self._by_zip)
+
+    def get(self, zip_code: str) -> Zip | None:
+        return self._by_zip.get(zip_code)
+
+    def of_state(self, state: str, *, po_boxes: bool = False) -> tuple[Zip, ...]:
+        """Active ZIPs in ascending order: standard ones, or with `po_boxes` those of every type."""
+        rows = self._by_state.get(state, ())
+        return tuple(row for row in rows if row.active and (po_boxes or row.type == STANDARD))
+
+    @classmethod
+    def from_csv(cls, path: Path) -> "ZipTable":
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                return cls(read_csv(lines, name=str(path)))
+        except OSError as error:
+            raise Rejected(
+                f"{path}: {error.strerror}. Name a readable CSV file with the columns zip, state."
+            ) from error
+        except UnicodeDecodeError as error:
+            raise Rejected(f"{path} is not UTF-8 text ({error.reason}). Save the CSV as UTF-8.") from error
+
+
+@cache
+def shipped_zips() -> ZipTable:
+    """The table of the `zipcodes` package: some 42,800 ZIPs, read once, in about half a second: not on the loop."""
+    return ZipTable(_shipped_rows())
+
+
+def is_zip(text: str) -> bool:
+    return len(text) == 5 and text.isascii() and text.isdigit()
+
+
+def read_csv(lines: Iterable[str], *, name: str = "zips.csv") -> list[Zip]:
+    """Rows of a CSV with a header. Bad ones are reported together, by line, and nothing is loaded."""
+    reader = csv.DictReader(lines, restval="")
+    try:
+        reader.fieldnames = [column.strip().lower() for column in reader.fieldnames or ()]
+        missing = [column for column in ("zip", "state") if column not in reader.fieldnames]
+        if missing:
+            raise Rejected(f"{name}, line 1: no column {' and '.join(missing)}. The header must name zip and state.")
+        rows, errors = [], []
+        for row in reader:
+            try:
+                rows.append(_from_csv(row))
+            except ValueError as error:
+                errors.append(f"line {reader.line_num}: {error}")
+    except csv.Error as error:
+        raise Rejected(
+            f"{name}, after line {reader.line_num}: not CSV ({error}). Save it as comma-separated text."
+        ) from error
+    if errors:
+        more = f" … and {len(errors) - _MOST_ERRORS} more" if len(errors) > _MOST_ERRORS else ""
+        raise Rejected(f"{name}: {'; '.join(errors[:_MOST_ERRORS])}{more}. Correct the file and load it again.")
+    if not rows:
+        raise Rejected(f"{name} has a header and no rows. Add one row per ZIP.")
+    return rows
+
+
+def _from_csv(row: Mapping[str, str | None]) -> Zip:
+    def cell(column: str) -> str:
+        return (row.get(column) or "").strip()
+
+    zip_code, state, active = cell("zip"), cell("state").upper(), cell("active").lower()
+    if not is_zip(zip_code):
+        lost = " (was a leading zero lost? keep the column as text)" if zip_code.isdigit() and len(zip_code) < 5 else ""
+        raise ValueError(f"zip {zip_code!r} is not five digits{lost}")
+    if not (len(state) == 2 and state.isascii() and state.isalpha()):
+        raise ValueError(f"state {state!r} is not two letters")
+    if active not in _TRUE | _FALSE:
+        raise ValueError(f"active {active!r} is neither true nor false")
+    return Zip(
+        zip=zip_code,
+        state=intern(state),
+        city=cell("city") or None,
+        county=intern(cell("county")) or None,
+        lat=_degrees("lat", cell("lat"), 90.0),
+        long=_degrees("long", cell("long"), 180.0),
+        type=intern(cell("type").upper() or STANDARD),
+        active=active in _TRUE,
+    )
+
+
+def _degrees(column: str, text: str, most: float) -> float | None:
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{column} {text!r} is not a number") from None
+    if not -most <= value <= most:
+        raise ValueError(f"{column} {text!r} is not between -{most:g} and {most:g}")
+    return value
+
+
+def _shipped_rows() -> Iterator[Zip]:
+    import zipcodes  # only here: a table from a CSV does not need the package
+
+    # By prefix, because the package's own list of everything takes 140 MB and keeps them.
+    similar_to: Callable[[str], list[dict[str, Any]]] = zipcodes.similar_to
+    for prefix in range(100):
+        for raw in similar_to(f"{prefix:02}"):
+            yield _from_package(raw)
+
+
+def _from_package(raw: Mapping[str, Any]) -> Zip:
+    return Zip(
+        zip=raw["zip_code"],
+        state=intern(raw["state"]),
+        city=raw["city"] or None,
+        county=intern(raw["county"]) or None,
+        lat=float(raw["lat"]) if raw["lat"] else None,
+        long=float(raw["long"]) if raw["long"] else None,
+        type=intern(raw["zip_code_type"]),
+        active=bool(raw["active"]),
+    )

@@ -1,0 +1,87 @@
+"""The pipeline as a value: its plan, its limits, its parts."""
+
+from forager.core.pipeline import JobLimits, Lane
+from forager.core.task import Plan
+from forager.pipelines.places import (
+    Place,
+    PlacesDefaults,
+    PlacesJob,
+    Query,
+    Serper,
+    Sighting,
+    Zip,
+    ZipTable,
+    build,
+    places,
+    places_params,
+    plan,
+)
+
+ZIPS = ZipTable([Zip("02139", "MA"), Zip("85001", "AZ", type="PO BOX"), Zip("85003", "AZ"), Zip("85004", "AZ")])
+
+
+def planned(job: PlacesJob) -> list[Plan]:
+    return list(plan(job, ZIPS))
+
+
+def test_a_job_is_one_query_per_zip_and_page__PL_3():
+    tasks = [entry.task for entry in planned(PlacesJob(keyword="bars", state="AZ", pages=2))]
+    assert [task.key() for task in tasks] == ["85003/1", "85003/2", "85004/1", "85004/2"]
+    assert all(isinstance(task, Query) and task.lane() == "serper" for task in tasks)
+    assert tasks[0] == Query(keyword="bars", zip="85003", page=1, pages=2, state="AZ")
+    assert tasks[0].text == "85003 bars"
+
+
+def test_a_page_waits_for_the_one_before_and_is_ranked_by_its_number__PL_10():
+    told = [(entry.rank, entry.after) for entry in planned(PlacesJob(keyword="bars", zips=("02139",), pages=3))]
+    assert told == [(1, None), (2, "02139/1"), (3, "02139/2")]
+
+
+def test_what_a_page_waits_for_is_what_the_query_itself_calls_previous__PL_10():
+    for entry in planned(PlacesJob(keyword="bars", state="AZ", pages=10)):
+        assert isinstance(entry.task, Query)
+        assert entry.after == entry.task.previous()
+
+
+def test_a_query_of_given_zips_knows_its_state__PL_13():
+    states = [entry.task.state for entry in planned(PlacesJob(keyword="bars", zips=("85001", "02139"), pages=1))]
+    assert states == ["AZ", "MA"]
+
+
+def test_planning_again_gives_the_same_tasks__PL_3():
+    job = PlacesJob(keyword="bars", state="AZ")
+    assert planned(job) == planned(job)
+
+
+def test_a_query_survives_the_ledger():
+    query = Query(keyword="bars", zip="02139", page=2, pages=3, state="MA")
+    assert Query.model_validate_json(query.model_dump_json()) == query
+
+
+def test_the_pipeline_tells_the_engine_what_it_needs__PL_8():
+    assert (places.name, places.params, places.needs, places.records) == (
+        "places",
+        PlacesJob,
+        ("zips",),
+        (Place, Sighting),
+    )
+    [lane] = places.lanes
+    assert (lane.name, lane.rate, lane.per, lane.retry.times, lane.retry.first) == ("serper", 300, 1.0, 3, 5.0)
+    [search] = places.steps
+    assert (search.task, search.price) == (Query, 1)
+    assert places.step_for("places.query") is search
+
+
+def test_the_limits_of_a_job_reach_the_ledger__PL_11():
+    job = PlacesJob(keyword="bars", state="AZ", max_credits=50, batch_size=7, concurrency=9)
+    assert places.limits(job) == JobLimits(max_cost=50, batch_size=7, concurrency=9)
+    assert places.dry_run(job) is False
+    assert places.dry_run(PlacesJob(keyword="bars", state="AZ", dry_run=True)) is True
+
+
+def test_upstream_lane_and_defaults_come_from_outside__PL_8():
+    params = places_params(PlacesDefaults(pages=1))
+    made = build(Serper(base_url="http://127.0.0.1:9", timeout=90.0), lane=Lane("serper", rate=50), params=params)
+    assert made.params is params
+    assert made.lanes[0].rate == 50
+    assert made.steps[0].timeout > 90.0
