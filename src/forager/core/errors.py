@@ -1,20 +1,20 @@
 """Every error that Forager raises on purpose, in one tree. Its two working branches decide what happens next.
 
-    ForagerError
-    ├── Transient            the same call may succeed later: the engine retries
-    │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
-    │   └── TimedOut         no answer in time: what it cost is unknown
-    ├── Permanent            the same call will fail again: the task becomes a dead letter
-    │   ├── Refused          the egress guard or a cap refused the request before or while it was made
-    │   └── Undecodable      a row of the ledger does not fit its class any more
-    ├── Rejected             what a person asked for cannot be done: field and remedy are named
-    │   ├── NotFound
-    │   └── Conflict
-    └── StoreError           the ledger itself
-        ├── StoreLocked      another process owns the embedded store
-        ├── StoreFull        no room left on the disk
-        ├── StoreOutdated    the schema is older or newer than this program
-        └── StoreUnavailable the database does not answer
+ForagerError
+├── Transient            the same call may succeed later: the engine retries
+│   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
+│   └── TimedOut         no answer in time: what it cost is unknown
+├── Permanent            the same call will fail again: the task becomes a dead letter
+│   ├── Refused          the egress guard or a cap refused the request before or while it was made
+│   └── Undecodable      a row of the ledger does not fit its class any more
+├── Rejected             what a person asked for cannot be done: field and remedy are named
+│   ├── NotFound
+│   └── Conflict
+└── StoreError           the ledger itself
+    ├── StoreLocked      another process owns the embedded store
+    ├── StoreFull        no room left on the disk
+    ├── StoreOutdated    the schema is older or newer than this program
+    └── StoreUnavailable the database does not answer
 """
 
 from collections.abc import Mapping, Sequence

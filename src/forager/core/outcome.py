@@ -26,7 +26,7 @@ class Done:
     tasks: Sequence[Plan] = ()
     skip: Sequence[Skip] = ()
     cost: int | None = None
-    """What the call cost in the lane's units; None: the answer did not say, so the step's price is taken and flagged."""
+    """What the call cost, in the lane's units. None: the answer did not say; the step's price is taken and flagged."""
     facts: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -20,6 +20,8 @@ class Record(BaseModel):
 
     kind: ClassVar[str]
     table: ClassVar[str]
+    key_field: ClassVar[str]
+    """The field that holds the natural key."""
     scope: ClassVar[Literal["world", "job"]] = "world"
     """`world`: one row per key for ever, later sightings merge. `job`: one row per (job, key), the first wins."""
     indexes: ClassVar[tuple[Index, ...]] = ()
@@ -28,7 +30,7 @@ class Record(BaseModel):
 
     def key(self) -> str:
         """Natural identity."""
-        raise NotImplementedError
+        return str(getattr(self, self.key_field))
 
     def other_keys(self) -> tuple[str, ...]:
         """Weaker names of the same thing that this answer shows; they become aliases of `key()`."""

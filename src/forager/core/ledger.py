@@ -1,0 +1,232 @@
+"""The ledger's port: verbs at the level of intent, never `execute(sql)`. Two whole implementations, one contract suite.
+
+Everything that a verb does is one transaction. Durations are seconds, points in time are Unix milliseconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from forager.core.errors import Evidence, Undecodable
+from forager.core.outcome import Skip
+from forager.core.pipeline import JobLimits
+from forager.core.record import Record
+from forager.core.states import TaskState
+from forager.core.task import Plan, Task
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be created. Jobs without tasks (`dry_run`) end at once and only hold their `estimate`."""
+
+    pipeline: str
+    params: Mapping[str, Any]
+    limits: JobLimits = field(default_factory=JobLimits)
+    idempotency_key: str | None = None
+    estimate: Mapping[str, Any] | None = None
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    job: UUID
+    total: int
+    created: bool
+    """False: the same Idempotency-Key was used before, and this is that job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One living worker process. `lease` is how long its claims hold after a heartbeat."""
+
+    id: int
+    name: str
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedLane:
+    """A lane that a session now owns; `state` is what the last owner wrote down (rates, breaker), opaque here."""
+
+    id: int
+    name: str
+    state: Mapping[str, Any]
+    spent_day: int = 0
+    spent_month: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How many tasks of a lane the session can start now."""
+
+    lane: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One attempt: this task is yours while your session lives. `claim` is the fence that every end must carry."""
+
+    task_id: int
+    job_id: int
+    lane: int
+    claim: int
+    attempt: int
+    price: int
+    kind: str
+    key: str
+    task: Task | Undecodable
+    followed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How an attempt ended. READY and WAITING put the task back into the queue; HELD is never written this way."""
+
+    lease: Lease
+    state: TaskState
+    cost: int = 0
+    guessed: int = 0
+    """How much of the cost is assumed, because no answer told it."""
+    error: str | None = None
+    wait: float = 0.0
+    burned: bool = True
+    """Whether this attempt counts. A snooze, a halt and a drain burn none."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+    records: Sequence[Record] = ()
+    tasks: Sequence[Plan] = ()
+    skip: Sequence[Skip] = ()
+    evidence: Evidence | None = None
+    halt: str | None = None
+    """Pause the whole job for this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of the wheel gave: new leases, what was refused, what is still there."""
+
+    leases: Sequence[Lease] = ()
+    fenced: Sequence[int] = ()
+    """Task ids whose settlement was refused, because their claim was lost."""
+    next_due: Mapping[int, int | None] = field(default_factory=dict)
+    """For each lane that gave less than was wanted: when its next waiting task is due, if any."""
+    suspects: bool = False
+    """Tasks that were in flight at a crash wait for `lease_suspects`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the append-only log. Numbers are dense and in commit order."""
+
+    id: int
+    kind: str
+    key: str
+    op: str
+    version: int
+    job_id: int | None
+    at: int
+    body: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep mended."""
+
+    rescued: int = 0
+    sessions_ended: int = 0
+    drained: int = 0
+    unfinished_jobs_removed: int = 0
+    woken: int = 0
+    evidence_removed: int = 0
+    more: bool = False
+    """It stopped at its page size: sweep again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A job that is created again and again: by cron expression or by interval, in UTC."""
+
+    name: str
+    pipeline: str
+    params: Mapping[str, Any]
+    cron: str | None = None
+    every: float | None = None
+    paused: bool = False
+    next_at: int | None = None
+    last_at: int | None = None
+    last_job: UUID | None = None
+    last_error: str | None = None
+
+
+class Ledger(Protocol):
+    """The durable truth."""
+
+    # ── jobs ──
+    async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted: ...
+    async def pause(self, job: UUID, reason: str | None = None) -> None: ...
+    async def resume(self, job: UUID) -> None: ...
+    async def cancel(self, job: UUID) -> None: ...
+    async def retry(self, job: UUID) -> int:
+        """Queue its failed tasks again, and the followers that were skipped because of them. Returns how many."""
+        ...
+
+    async def retry_task(self, task: UUID) -> int: ...
+    async def discard(self, task: UUID) -> None:
+        """Hide one dead letter; counters stay."""
+        ...
+
+    # ── work ──
+    async def begin(self, name: str) -> Session: ...
+    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
+        """Keep the session alive and its lanes' state written. False: it is lost, so stop sending."""
+        ...
+
+    async def end(self, session: Session) -> None:
+        """Give everything back: lanes and, unburned, whatever was not settled."""
+        ...
+
+    async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]: ...
+    async def give_lanes(self, session: Session, lanes: Mapping[int, Mapping[str, Any]]) -> None: ...
+    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        """Settle what ended and lease what fits, in one transaction."""
+        ...
+
+    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
+        """The next group of suspects, small enough to find the guilty one. Ask only when nothing is in flight."""
+        ...
+
+    async def work_arrived(self, timeout: float) -> None:
+        """Return when there may be something new to lease, or after `timeout`."""
+        ...
+
+    async def sweep(self) -> Swept:
+        """Rescue what dead sessions held, drain cancelled jobs, drop old evidence: a page at a time."""
+        ...
+
+    # ── lanes ──
+    async def pause_lane(self, name: str, *, paused: bool) -> None: ...
+
+    # ── changes ──
+    async def changes(self, after: int, limit: int, *, job: UUID | None = None) -> Sequence[Change]: ...
+    async def cursor(self, sink: str) -> int: ...
+    async def advance(self, sink: str, cursor: int) -> None: ...
+
+    # ── schedules ──
+    async def put_schedule(self, schedule: Schedule) -> None: ...
+    async def schedules(self) -> Sequence[Schedule]: ...
+    async def remove_schedule(self, name: str) -> None: ...
+    async def pause_schedule(self, name: str, *, paused: bool, next_at: int | None = None) -> None: ...
+    async def fired(
+        self, name: str, *, at: int, next_at: int | None, job: UUID | None, error: str | None, expected: int | None
+    ) -> bool:
+        """Record that a schedule has fired; False when another process was first (`expected` is the old `next_at`)."""
+        ...
+
+    # ── the store itself ──
+    async def now(self) -> datetime:
+        """The database's clock."""
+        ...
+
+    async def close(self) -> None: ...

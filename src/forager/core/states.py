@@ -1,0 +1,76 @@
+"""The states of jobs and tasks, and the few reasons that the ledger itself writes. Drawn in docs/states.md."""
+
+from enum import IntEnum, StrEnum
+
+
+class TaskState(IntEnum):
+    """How a task stands in the ledger. People see `public()`: several kinds of waiting are all `queued`."""
+
+    READY = 0
+    WAITING = 1
+    """Due later: a retry or a snooze."""
+    HELD = 2
+    """Until the task it comes after has ended well."""
+    RUNNING = 3
+    COMPLETED = 4
+    FAILED = 5
+    SKIPPED = 6
+    CANCELLED = 7
+    SUSPECT = 8
+    """Was in flight when its worker died: runs again in a smaller company, in the end alone."""
+
+    def public(self) -> str:
+        return PUBLIC_STATE[self]
+
+
+PUBLIC_STATE = {
+    TaskState.READY: "queued",
+    TaskState.WAITING: "queued",
+    TaskState.HELD: "queued",
+    TaskState.SUSPECT: "queued",
+    TaskState.RUNNING: "running",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.SKIPPED: "skipped",
+    TaskState.CANCELLED: "cancelled",
+}
+
+QUEUED = (TaskState.READY, TaskState.WAITING, TaskState.HELD, TaskState.SUSPECT)
+
+
+class JobState(StrEnum):
+    PLANNING = "planning"
+    """Its tasks are still being written; publicly `queued`, and nothing of it can be leased."""
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    PARTIALLY_COMPLETED = "partially_completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL_JOBS
+
+    def public(self) -> str:
+        return "queued" if self is JobState.PLANNING else self.value
+
+
+TERMINAL_JOBS = frozenset({JobState.COMPLETED, JobState.PARTIALLY_COMPLETED, JobState.FAILED, JobState.CANCELLED})
+
+AFTER_FAILED = "after_failed"
+BUDGET = "budget"
+CANCELLED = "cancelled"
+
+ALONE_CRASHES = 3
+"""So many crashes of a worker that ran nothing but this task make it a dead letter."""
+
+
+def ended_state(*, completed: int, failed: int, skipped: int, cancelled: bool) -> JobState:
+    """How a job with no open task ended. Failed means that nothing succeeded."""
+    if cancelled:
+        return JobState.CANCELLED
+    if failed == 0:
+        return JobState.COMPLETED
+    return JobState.PARTIALLY_COMPLETED if completed + skipped > 0 else JobState.FAILED

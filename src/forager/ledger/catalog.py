@@ -1,0 +1,42 @@
+"""What the ledger must know of the pipelines: which classes its rows decode to. Given once, by the composition root."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from forager.core.errors import Undecodable
+from forager.core.pipeline import Pipeline
+from forager.core.task import Task
+from forager.ledger.tables import RecordTable, record_tables
+
+
+class Catalog:
+    """Task classes by kind (and by their former kinds), prices by kind, record tables by kind."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self.pipelines = {p.name: p for p in pipelines}
+        self.tasks: dict[str, type[Task]] = {}
+        self.prices: dict[str, int] = {}
+        for pipeline in pipelines:
+            for step in pipeline.steps:
+                self.prices[step.task.kind] = step.price
+                for kind in (step.task.kind, *step.task.aliases):
+                    self.tasks[kind] = step.task
+        self.records: dict[str, RecordTable] = record_tables(r for p in pipelines for r in p.records)
+
+    def decode(self, kind: str, body: bytes) -> Task | Undecodable:
+        """A row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""
+        task = self.tasks.get(kind)
+        if task is None:
+            return Undecodable(
+                f"No pipeline knows tasks of kind {kind!r}. Install the one that does, then retry the task."
+            )
+        try:
+            return task.model_validate_json(body)
+        except ValidationError as error:
+            return Undecodable(f"The stored task does not fit {kind!r} any more: {_first(error)}")
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}"

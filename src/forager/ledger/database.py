@@ -1,0 +1,16 @@
+"""The small port under what is not a hot path: reports, schedules, cursors. Portable SQL with `:name` values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+
+
+class Database(Protocol):
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Read rows, outside the writer's way."""
+        ...
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Run one writing statement in a transaction of its own; returns what it says it RETURNS."""
+        ...

@@ -1,0 +1,266 @@
+"""The logical schema, once for both databases. The hot-path SQL beside it is written by hand for each.
+
+Points in time are Unix milliseconds (`…_at`, `due`), so that both stores and every report compare the same integers;
+the views with the seeds' names render them as timestamps. Every constraint and index has a name, for Alembic.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.types import JSON, Boolean
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+# A rowid on SQLite needs INTEGER; everywhere else these are 64-bit.
+BigId = BigInteger().with_variant(Integer(), "sqlite")
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("lease_until", BigInteger, nullable=False),
+)
+
+lanes = Table(
+    "lanes",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("owner", BigInteger),
+    Column("epoch", BigInteger, nullable=False, server_default="0"),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("wake_at", BigInteger),
+    Column("state", JSON),
+    # Who may be taken: awake, not paused, owned by nobody.
+    Index("ix_lanes_wake_at", "wake_at", sqlite_where=text("owner IS NULL"), postgresql_where=text("owner IS NULL")),
+    Index("ix_lanes_owner", "owner"),
+)
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("lane_id", BigInteger, ForeignKey("lanes.id"), primary_key=True),
+    Column("day", Integer, primary_key=True, comment="UTC day as YYYYMMDD"),
+    Column("spent", BigInteger, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("public_id", String(36), nullable=False, unique=True),
+    Column("pipeline", Text, nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("estimate", JSON),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),
+    Column("drain", Text, comment="its queued tasks are being ended for this reason: cancelled or budget"),
+    Column("schedule", Text),
+    Column("turn", SmallInteger, nullable=False, server_default="0"),
+    Column("batch_size", Integer),
+    Column("concurrency", Integer),
+    Column("max_cost", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("planning_until", BigInteger, comment="a submission that has not moved by then is removed"),
+    # Counters: exact at every commit. total = queued + running + the four ends.
+    Column("total", BigInteger, nullable=False, server_default="0"),
+    Column("queued", BigInteger, nullable=False, server_default="0"),
+    Column("running", BigInteger, nullable=False, server_default="0"),
+    Column("completed", BigInteger, nullable=False, server_default="0"),
+    Column("failed", BigInteger, nullable=False, server_default="0"),
+    Column("skipped", BigInteger, nullable=False, server_default="0"),
+    Column("cancelled", BigInteger, nullable=False, server_default="0"),
+    Column("retries", BigInteger, nullable=False, server_default="0"),
+    Column("spent", BigInteger, nullable=False, server_default="0"),
+    Column("guessed", BigInteger, nullable=False, server_default="0"),
+    Column("reserved", BigInteger, nullable=False, server_default="0"),
+    Column("records", BigInteger, nullable=False, server_default="0", comment="rows of job scope"),
+    Column("discoveries", BigInteger, nullable=False, server_default="0", comment="rows of world scope that were new"),
+    Index(
+        "ix_jobs_open", "state", sqlite_where=text("finished_at IS NULL"), postgresql_where=text("finished_at IS NULL")
+    ),
+    Index("ix_jobs_drain", "id", sqlite_where=text("drain IS NOT NULL"), postgresql_where=text("drain IS NOT NULL")),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column(
+        "fingerprint",
+        Text,
+        nullable=False,
+        comment="of pipeline and parameters: another body under the same key is a conflict",
+    ),
+    Column("job_id", BigInteger, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("ix_idempotency_expires_at", "expires_at"),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("job_id", BigInteger, nullable=False),
+    Column("lane_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("rank", Integer, nullable=False, server_default="0"),
+    Column("attempt", SmallInteger, nullable=False, server_default="0"),
+    Column("claim", BigInteger),
+    Column("claimed_at", BigInteger),
+    Column("session_id", BigInteger),
+    Column("after", BigInteger, comment="the task that must end well first"),
+    Column("followed", Boolean, nullable=False, server_default=text("false"), comment="some task comes after it"),
+    Column("due", BigInteger),
+    Column("price", Integer, nullable=False, server_default="0"),
+    Column("cost", BigInteger, nullable=False, server_default="0", comment="over all attempts"),
+    Column("guessed", BigInteger, nullable=False, server_default="0"),
+    Column("together", SmallInteger, comment="a suspect may run beside at most so many others"),
+    Column("crashes", SmallInteger, nullable=False, server_default="0", comment="of a worker that ran only this task"),
+    Column("hidden", Boolean, nullable=False, server_default=text("false"), comment="a discarded dead letter"),
+    Column("ended_at", BigInteger),
+    Column("error", Text),
+    Column("facts", JSON),
+    Column("body", LargeBinary, nullable=False),
+    UniqueConstraint("job_id", "kind", "key", name="uq_tasks_job_kind_key"),
+    # Followers of a task, while they wait for it.
+    Index("ix_tasks_held", "after", sqlite_where=text("state = 2"), postgresql_where=text("state = 2")),
+    # Dead letters, newest first.
+    Index("ix_tasks_failed", "ended_at", sqlite_where=text("state = 5"), postgresql_where=text("state = 5")),
+    postgresql_with={"fillfactor": "70"},
+)
+
+# SQLite leases straight from `tasks`: partial indexes there stay small, whatever the history.
+# The literals must stand in the queries too, or the planner does not see that the index fits.
+SQLITE_QUEUE_INDEXES = (
+    "CREATE INDEX ix_tasks_ready ON tasks (lane_id, job_id, rank, id) WHERE state = 0",
+    "CREATE INDEX ix_tasks_waiting ON tasks (lane_id, due) WHERE state = 1",
+    "CREATE INDEX ix_tasks_running ON tasks (session_id) WHERE state = 3",
+    "CREATE INDEX ix_tasks_suspect ON tasks (together, id) WHERE state = 8",
+)
+
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("content_type", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("kept_until", BigInteger, nullable=False),
+    Index("ix_evidence_kept_until", "kept_until"),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("op", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("job_id", BigInteger),
+    Column("at", BigInteger, nullable=False),
+    Column("body", JSON),
+    Index("ix_changes_key", "kind", "key", "version"),
+    Index("ix_changes_job", "job_id", "id"),
+)
+
+# One row: the last change number and the last claim. Taken last in a settle and held to the commit, so that change
+# numbers are dense and in commit order.
+tail = Table(
+    "tail",
+    metadata,
+    Column("one", SmallInteger, primary_key=True, autoincrement=False),
+    Column("change", BigInteger, nullable=False),
+    Column("claim", BigInteger, nullable=False),
+)
+
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("sink", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("moved_at", BigInteger, nullable=False),
+)
+
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("identity", Text, primary_key=True),
+    Column("alias", Text, primary_key=True),
+    Column("key", Text, nullable=False),
+)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("pipeline", Text, nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("cron", Text),
+    Column("every", Float),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("next_at", BigInteger),
+    Column("last_at", BigInteger),
+    Column("last_job", String(36)),
+    Column("last_error", Text),
+    Index("ix_schedules_next_at", "next_at"),
+)
+
+# ── PostgreSQL only ── created by a dialect branch of the migration, unknown to SQLite.
+queue_metadata = MetaData(naming_convention=metadata.naming_convention)
+
+queue = Table(
+    "queue",
+    queue_metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("lane_id", BigInteger, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False, comment="0 ready, 1 waiting, 2 held, 3 running, 8 suspect"),
+    Column("due", BigInteger),
+    Column("session_id", BigInteger),
+    Column("claim", BigInteger),
+    Column("attempt", SmallInteger, nullable=False, server_default="0"),
+    Index("ix_queue_ready", "lane_id", "job_id", "rank", "task_id", postgresql_where=text("state = 0")),
+    Index("ix_queue_waiting", "lane_id", "due", postgresql_where=text("state = 1")),
+    Index("ix_queue_running", "session_id", postgresql_where=text("state = 3")),
+    Index("ix_queue_suspect", "lane_id", "task_id", postgresql_where=text("state = 8")),
+    postgresql_with={"fillfactor": "50"},
+)
+
+flows = Table(
+    "flows",
+    queue_metadata,
+    Column("lane_id", BigInteger, primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+    Column("turn", SmallInteger, nullable=False),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Index("ix_flows_turn", "lane_id", "turn", "job_id", postgresql_where=text("NOT paused")),
+)

@@ -1,0 +1,117 @@
+"""The verbs that both databases do with the same SQL: reading changes, cursors, schedules. Never on a hot path."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from forager.core.errors import NotFound
+from forager.core.ledger import Change, Schedule
+from forager.ledger.database import Database, Row
+
+
+class SharedVerbs:
+    """The part of `Ledger` that needs nothing of its database but `fetch` and `write`."""
+
+    database: Database
+
+    async def now_ms(self) -> int:
+        raise NotImplementedError
+
+    async def changes(self, after: int, limit: int, *, job: UUID | None = None) -> Sequence[Change]:
+        of_job = "" if job is None else " AND job_id = (SELECT id FROM jobs WHERE public_id = :job)"
+        rows = await self.database.fetch(
+            f"SELECT id, kind, key, op, version, job_id, at, body FROM changes WHERE id > :after{of_job}"
+            " ORDER BY id LIMIT :limit",
+            {"after": after, "limit": limit, **({} if job is None else {"job": str(job)})},
+        )
+        return [Change(**{**row, "body": loads(row["body"])}) for row in rows]
+
+    async def cursor(self, sink: str) -> int:
+        rows = await self.database.fetch("SELECT position FROM cursors WHERE sink = :sink", {"sink": sink})
+        return int(rows[0]["position"]) if rows else 0
+
+    async def advance(self, sink: str, cursor: int) -> None:
+        await self.database.write(
+            "INSERT INTO cursors (sink, position, moved_at) VALUES (:sink, :position, :now)"
+            " ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at",
+            {"sink": sink, "position": cursor, "now": await self.now_ms()},
+        )
+
+    async def put_schedule(self, schedule: Schedule) -> None:
+        await self.database.write(
+            "INSERT INTO schedules (name, pipeline, params, cron, every, paused, next_at)"
+            " VALUES (:name, :pipeline, :params, :cron, :every, :paused, :next_at)"
+            " ON CONFLICT (name) DO UPDATE SET pipeline = excluded.pipeline, params = excluded.params,"
+            " cron = excluded.cron, every = excluded.every, paused = excluded.paused, next_at = excluded.next_at",
+            {
+                "name": schedule.name,
+                "pipeline": schedule.pipeline,
+                "params": orjson.dumps(schedule.params, default=str).decode(),
+                "cron": schedule.cron,
+                "every": schedule.every,
+                "paused": schedule.paused,
+                "next_at": schedule.next_at,
+            },
+        )
+
+    async def schedules(self) -> Sequence[Schedule]:
+        rows = await self.database.fetch(
+            "SELECT name, pipeline, params, cron, every, paused, next_at, last_at, last_job, last_error"
+            " FROM schedules ORDER BY name"
+        )
+        return [_schedule(row) for row in rows]
+
+    async def remove_schedule(self, name: str) -> None:
+        self._expect(
+            name, await self.database.write("DELETE FROM schedules WHERE name = :name RETURNING name", {"name": name})
+        )
+
+    async def pause_schedule(self, name: str, *, paused: bool, next_at: int | None = None) -> None:
+        """Pause, or resume with the next moment: what was missed while paused is not made up for."""
+        rows = await self.database.write(
+            "UPDATE schedules SET paused = :paused, next_at = coalesce(:next_at, next_at)"
+            " WHERE name = :name RETURNING name",
+            {"name": name, "paused": paused, "next_at": next_at},
+        )
+        self._expect(name, rows)
+
+    async def fired(
+        self, name: str, *, at: int, next_at: int | None, job: UUID | None, error: str | None, expected: int | None
+    ) -> bool:
+        rows = await self.database.write(
+            "UPDATE schedules SET last_at = :at, next_at = :next_at, last_job = coalesce(:job, last_job),"
+            " last_error = :error WHERE name = :name AND next_at = :expected RETURNING name",
+            {
+                "name": name,
+                "at": at,
+                "next_at": next_at,
+                "job": None if job is None else str(job),
+                "error": error,
+                "expected": expected,
+            },
+        )
+        return bool(rows)
+
+    @staticmethod
+    def _expect(name: str, rows: Sequence[Row]) -> None:
+        if not rows:
+            raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+
+
+def loads(value: Any) -> Any:
+    """A JSON column as a value, whatever the driver made of it."""
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+def _schedule(row: Row) -> Schedule:
+    last_job = row["last_job"]
+    return Schedule(
+        **{
+            **row,
+            "params": loads(row["params"]),
+            "paused": bool(row["paused"]),
+            "last_job": UUID(last_job) if last_job else None,
+        }
+    )

@@ -1,0 +1,30 @@
+"""Writing the change log. One writer makes the numbers dense and in commit order without further ado."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forager.ledger.sqlite.memory import next_number
+
+
+@dataclass(frozen=True, slots=True)
+class NewChange:
+    kind: str
+    key: str
+    op: str
+    version: int
+    job_id: int | None
+    body: bytes | None = None
+
+
+def write_changes(db: sqlite3.Connection, changes: Sequence[NewChange], now: int) -> None:
+    if not changes:
+        return
+    first = next_number(db, "change", len(changes))
+    db.executemany(
+        "INSERT INTO changes (id, kind, key, op, version, job_id, at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (first + i, c.kind, c.key, c.op, c.version, c.job_id, now, c.body and c.body.decode())
+            for i, c in enumerate(changes)
+        ],
+    )

@@ -1,0 +1,76 @@
+"""Job counters: summed over a group, written once per job, exact at every commit. A job with nothing open ends here."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from forager.core.states import JobState, ended_state
+from forager.ledger.sqlite.changes import NewChange, write_changes
+from forager.ledger.sqlite.flows import Flows
+
+COUNTED = (
+    "total",
+    "queued",
+    "running",
+    "completed",
+    "failed",
+    "skipped",
+    "cancelled",
+    "retries",
+    "spent",
+    "guessed",
+    "reserved",
+    "records",
+    "discoveries",
+)
+_ADD = f"UPDATE jobs SET {', '.join(f'{c} = {c} + ?' for c in COUNTED)} WHERE id = ?"
+
+
+class Deltas:
+    """What a group changes in its jobs' counters."""
+
+    def __init__(self) -> None:
+        self._jobs: defaultdict[int, dict[str, int]] = defaultdict(dict)
+
+    def add(self, job: int, **amounts: int) -> None:
+        counts = self._jobs[job]
+        for name, amount in amounts.items():
+            counts[name] = counts.get(name, 0) + amount
+
+    def write(self, db: sqlite3.Connection) -> None:
+        db.executemany(_ADD, [(*(c.get(name, 0) for name in COUNTED), job) for job, c in self._jobs.items()])
+
+    def jobs(self) -> Iterable[int]:
+        return self._jobs.keys()
+
+
+def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: int) -> None:
+    """End those of `jobs` that have nothing queued and nothing running; each end is a change."""
+    ended = db.execute(_WITHOUT_WORK, (orjson.dumps(list(jobs)).decode(),)).fetchall()
+    changes = []
+    for row in ended:
+        job, public_id, completed, failed, skipped, cancelled_tasks, drain, version = row
+        state = ended_state(completed=completed, failed=failed, skipped=skipped, cancelled=drain == "cancelled")
+        db.execute("UPDATE jobs SET state = ?, finished_at = ?, drain = NULL WHERE id = ?", (state.value, now, job))
+        flows.forget(job)
+        counts = {"completed": completed, "failed": failed, "skipped": skipped, "cancelled": cancelled_tasks}
+        changes.append(job_change(job, public_id, "ended", state, version, counts))
+    write_changes(db, changes, now)
+
+
+def job_change(
+    job: int, public_id: str, op: str, state: JobState, version: int, more: dict[str, Any] | None = None
+) -> NewChange:
+    return NewChange("job", public_id, op, version, job, orjson.dumps({"state": state.value, **(more or {})}))
+
+
+# The version of a job's change is simply how often something was said of it.
+_WITHOUT_WORK = """
+SELECT j.id, j.public_id, j.completed, j.failed, j.skipped, j.cancelled, j.drain,
+       1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = j.public_id), 0)
+FROM json_each(?) g JOIN jobs j ON j.id = g.value
+WHERE j.queued + j.running = 0 AND j.finished_at IS NULL AND j.state <> 'planning'
+"""

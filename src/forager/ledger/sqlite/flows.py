@@ -1,0 +1,108 @@
+"""Which jobs have ready work in which lane. A memory of the single process, rebuilt at start; never a source of truth.
+
+It may name a job that has nothing left (a lease then finds nothing, and it is dropped), but it never misses one that
+has: entries are added when work becomes ready and removed when a lease came back short. A rollback makes it read anew.
+"""
+
+import sqlite3
+from collections import OrderedDict, defaultdict
+from collections.abc import Container
+from itertools import islice
+
+MOST_JOBS = 32
+"""So many jobs share one lease; the others are next, in turn."""
+
+
+class Flows:
+    def __init__(self) -> None:
+        self._lanes: defaultdict[int, dict[int, OrderedDict[int, None]]] = defaultdict(dict)
+        self._parked: dict[int, set[tuple[int, int]]] = {}
+        self.next_due: dict[int, int] = {}
+        self.draining: set[int] = set()
+        """Jobs whose queued tasks are being ended, a page at a time."""
+        self.grew = False
+
+    def add(self, lane: int, job: int, turn: int) -> None:
+        if job in self._parked:
+            self._parked[job].add((lane, turn))
+            return
+        self._lanes[lane].setdefault(turn, OrderedDict())[job] = None
+        self.grew = True
+
+    def drop(self, lane: int, job: int) -> None:
+        turns = self._lanes.get(lane, {})
+        for turn in [t for t, jobs in turns.items() if job in jobs]:
+            del turns[turn][job]
+            if not turns[turn]:
+                del turns[turn]
+        if not turns:
+            self._lanes.pop(lane, None)
+
+    def park(self, job: int) -> None:
+        """A paused job keeps its place but is offered no more. Also for jobs whose tasks are still being written."""
+        parked = self._parked.setdefault(job, set())
+        for lane, turns in list(self._lanes.items()):
+            for turn, jobs in list(turns.items()):
+                if job in jobs:
+                    parked.add((lane, turn))
+        for lane, _ in parked:
+            self.drop(lane, job)
+
+    def unpark(self, job: int) -> set[int]:
+        """Offer a job's work again; returns the lanes it is in."""
+        parked = self._parked.pop(job, set())
+        for lane, turn in parked:
+            self.add(lane, job, turn)
+        return {lane for lane, _ in parked}
+
+    def forget(self, job: int) -> None:
+        self.park(job)
+        self._parked.pop(job, None)
+
+    def next_jobs(self, lane: int, but: Container[int] = ()) -> list[int]:
+        """The jobs whose turn it is, lowest `turn` first; within one, those that waited longest since their last."""
+        turns = self._lanes.get(lane, {})
+        for turn in sorted(turns):
+            jobs = turns[turn]
+            chosen = list(islice((job for job in jobs if job not in but), MOST_JOBS))
+            for job in chosen:
+                jobs.move_to_end(job)
+            if chosen:
+                return chosen
+        return []
+
+    def sleep_until(self, lane: int, due: int) -> None:
+        known = self.next_due.get(lane)
+        if known is None or due < known:
+            self.next_due[lane] = due
+
+    def has_work(self, lane: int) -> bool:
+        return lane in self._lanes
+
+    @classmethod
+    def read(cls, db: sqlite3.Connection) -> "Flows":
+        flows = cls()
+        turns = {}
+        for job, turn, state in db.execute("SELECT id, turn, state FROM jobs WHERE finished_at IS NULL"):
+            turns[job] = turn
+            if state in ("paused", "planning"):
+                flows.park(job)
+        flows.draining = {row[0] for row in db.execute("SELECT id FROM jobs WHERE drain IS NOT NULL")}
+        for lane, job in db.execute(_DISTINCT_READY):
+            flows.add(lane, job, turns.get(job, 0))
+        for lane, due in db.execute("SELECT lane_id, min(due) FROM tasks WHERE state = 1 GROUP BY lane_id"):
+            flows.next_due[lane] = due
+        return flows
+
+
+# A loose scan of ix_tasks_ready: one probe per (lane, job), not one per ready task.
+_DISTINCT_READY = """
+WITH RECURSIVE seen(lane_id, job_id) AS (
+  SELECT * FROM (SELECT lane_id, job_id FROM tasks WHERE state = 0 ORDER BY lane_id, job_id LIMIT 1)
+  UNION ALL
+  SELECT n.lane_id, n.job_id FROM seen s JOIN tasks n ON n.id = (
+    SELECT t.id FROM tasks t WHERE t.state = 0 AND (t.lane_id, t.job_id) > (s.lane_id, s.job_id)
+    ORDER BY t.lane_id, t.job_id LIMIT 1)
+)
+SELECT lane_id, job_id FROM seen
+"""

@@ -1,0 +1,75 @@
+"""Who owns the embedded store. The lock dies with its process, so an owner that is gone holds up nobody."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from forager.core.errors import StoreLocked
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    pid: int
+    url: str | None
+    """Where its API answers, if it has one."""
+
+
+class StoreLock:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            owner = read_owner(self._path)
+            who = f"process {owner.pid}" if owner else "another process"
+            raise StoreLocked(
+                f"The embedded store in {self._path.parent} belongs to one process, and {who} has it. Use its API"
+                " (commands find it by themselves), or PostgreSQL (FORAGER_DATABASE_URL) for several processes."
+            ) from None
+        self._file = handle
+        self.announce(None)
+
+    def announce(self, url: str | None) -> None:
+        """Write down who we are and where our API answers."""
+        if self._file is None:
+            return
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, orjson.dumps({"pid": os.getpid(), "url": url}), 0)
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = None
+
+
+def read_owner(path: Path) -> Owner | None:
+    """The living owner, or None. A file that an owner left behind when it died does not count: nobody locks it."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _parse(os.pread(handle, 4096, 0))
+    finally:
+        os.close(handle)
+    return None
+
+
+def _parse(data: bytes) -> Owner | None:
+    try:
+        said = orjson.loads(data)
+        return Owner(int(said["pid"]), said["url"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,75 @@
+"""Mending what a dead process left: its running tasks become suspects, its lanes are free again.
+
+A suspect runs again beside at most half as many others as before, so that a task that kills its worker is soon alone;
+only a crash when alone counts against it. The innocent burn nothing.
+"""
+
+import sqlite3
+from collections import defaultdict
+from typing import Any
+
+from forager.core.states import ALONE_CRASHES, CANCELLED, TaskState
+from forager.ledger.sqlite.counters import Deltas, finish_jobs
+from forager.ledger.sqlite.memory import Memory, wake
+from forager.ledger.sqlite.settle import add_spending, skip_followers
+
+CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
+
+
+def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int], *, crashed: bool) -> int:
+    """Take back everything that these sessions held. Their reserved cost counts as spent: it may have been."""
+    now = memory.now_ms()
+    rescued = 0
+    for session in sessions:
+        rows = db.execute(
+            "SELECT t.id, t.job_id, t.lane_id, t.price, t.crashes, t.followed, j.drain, j.turn FROM tasks t"
+            " JOIN jobs j ON j.id = t.job_id WHERE t.state = 3 AND t.session_id = ?",
+            (session,),
+        ).fetchall()
+        _rescue(db, memory, rows, now, crashed=crashed)
+        rescued += len(rows)
+        lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id", (session,)).fetchall()
+        for (lane,) in lanes:
+            wake(db, lane, now)
+        db.execute("DELETE FROM sessions WHERE id = ?", (session,))
+    return rescued
+
+
+def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]], now: int, *, crashed: bool) -> None:
+    deltas = Deltas()
+    spent: defaultdict[int, int] = defaultdict(int)
+    for number, job, lane, price, crashes, followed, drain, turn in rows:
+        spent[lane] += price
+        deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
+        alone = crashed and len(rows) == 1
+        if drain == CANCELLED:
+            _end(db, number, price, TaskState.CANCELLED, CANCELLED, now)
+            deltas.add(job, cancelled=1)
+        elif alone and crashes + 1 >= ALONE_CRASHES:
+            _end(db, number, price, TaskState.FAILED, CRASHED, now)
+            deltas.add(job, failed=1)
+            if followed:
+                skip_followers(db, number, job, "after_failed", deltas, now)
+        else:
+            state = TaskState.SUSPECT if crashed else TaskState.READY
+            together = max(1, len(rows) // 2) if crashed else None
+            db.execute(
+                "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?, cost = cost + ?,"
+                " guessed = guessed + ?, attempt = attempt - 1, session_id = NULL WHERE id = ?",
+                (int(state), together, int(alone), price, price, number),
+            )
+            deltas.add(job, queued=1)
+            if not crashed:
+                memory.flows.add(lane, job, turn)
+        wake(db, lane, now)
+    add_spending(db, spent, now)
+    deltas.write(db)
+    finish_jobs(db, memory.flows, deltas.jobs(), now)
+
+
+def _end(db: sqlite3.Connection, task: int, price: int, state: TaskState, error: str, now: int) -> None:
+    db.execute(
+        "UPDATE tasks SET state = ?, error = ?, ended_at = ?, cost = cost + ?, guessed = guessed + ?,"
+        " crashes = crashes + 1, session_id = NULL WHERE id = ?",
+        (int(state), error, now, price, price, task),
+    )

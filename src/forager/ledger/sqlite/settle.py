@@ -1,0 +1,192 @@
+"""The one transaction of an effect: task state, followers, children, records, changes, counters, cost.
+
+Every settlement passes the fence first: the task must still be running under the claim that it carries. What does not
+pass leaves no trace at all.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import orjson
+
+from forager.core.ledger import Settlement
+from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.sqlite.changes import write_changes
+from forager.ledger.sqlite.counters import Deltas, finish_jobs
+from forager.ledger.sqlite.memory import Memory
+from forager.ledger.sqlite.records import store_records
+from forager.ledger.sqlite.submit import insert_tasks
+
+EVIDENCE_MS = 7 * 24 * 3600 * 1000
+EVIDENCE_BYTES = 256 * 1024
+COUNTER_OF = {
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.SKIPPED: "skipped",
+    TaskState.CANCELLED: "cancelled",
+}
+
+_RUNNING = "SELECT t.id, t.claim FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
+_END = """
+UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
+  session_id = NULL WHERE id = ?
+"""
+_PUT_BACK = """
+UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, guessed = guessed + ?, error = ?,
+  facts = ?, ended_at = ?, together = NULL, session_id = NULL WHERE id = ?
+"""
+_RELEASE = 'UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ? RETURNING lane_id'
+_SKIP = """
+UPDATE tasks SET state = 6, error = ?, ended_at = ?, due = NULL
+WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
+"""
+_SKIP_FOLLOWERS = """
+UPDATE tasks SET state = 6, error = ?, ended_at = ? WHERE state = 2 AND "after" = ? RETURNING id, followed
+"""
+
+
+def settle(db: sqlite3.Connection, memory: Memory, settlements: Sequence[Settlement]) -> list[int]:
+    """Returns the ids of the tasks whose settlement was refused."""
+    if not settlements:
+        return []
+    live, fenced = _pass_the_fence(db, settlements)
+    if live:
+        _apply(db, memory, live)
+    return fenced
+
+
+def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple[list[Settlement], list[int]]:
+    claims = dict(db.execute(_RUNNING, (orjson.dumps([s.lease.task_id for s in all_]).decode(),)).fetchall())
+    live, fenced = [], []
+    for settlement in all_:
+        lease = settlement.lease
+        if claims.pop(lease.task_id, None) == lease.claim:
+            live.append(settlement)
+        else:
+            fenced.append(lease.task_id)
+    return live, fenced
+
+
+def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement]) -> None:
+    now = memory.now_ms()
+    deltas = Deltas()
+    ends: list[tuple[object, ...]] = []
+    back: list[Settlement] = []
+    for s in live:
+        lease = s.lease
+        counter = COUNTER_OF.get(s.state)
+        if counter is None:
+            back.append(s)
+            continue
+        facts = orjson.dumps(s.facts).decode() if s.facts else None
+        ends.append((int(s.state), s.cost, s.guessed, s.error, facts, now, lease.task_id))
+        deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{counter: 1})
+    db.executemany(_END, ends)
+    _put_back(db, memory, back, deltas, now)
+    _settle_neighbours(db, memory, live, deltas, now)
+    _spend(db, live, now)
+    _keep_evidence(db, live, now)
+    found = [(s.lease.job_id, record) for s in live for record in s.records]
+    changes = store_records(db, memory, found, deltas, now) if found else []
+    deltas.write(db)
+    write_changes(db, changes, now)
+    finish_jobs(db, memory.flows, deltas.jobs(), now)
+
+
+def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], deltas: Deltas, now: int) -> None:
+    """Retries, snoozes and halts go back to the queue, unless their job was cancelled meanwhile."""
+    for s in back:
+        lease = s.lease
+        if s.halt is not None:
+            pause_job(db, memory, lease.job_id, s.halt)
+        drain, turn = db.execute("SELECT drain, turn FROM jobs WHERE id = ?", (lease.job_id,)).fetchone()
+        due: int | None = None
+        state, error, ended = s.state, s.error, None
+        if drain == CANCELLED:
+            state, error, ended = TaskState.CANCELLED, CANCELLED, now
+        elif s.wait > 0:
+            state, due = TaskState.WAITING, now + round(s.wait * 1000)
+            memory.flows.sleep_until(lease.lane, due)
+        else:
+            memory.flows.add(lease.lane, lease.job_id, turn)
+        facts = orjson.dumps(s.facts).decode() if s.facts else None
+        row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, error, facts, ended, lease.task_id)
+        db.execute(_PUT_BACK, row)
+        to = "cancelled" if state is TaskState.CANCELLED else "queued"
+        deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{to: 1})
+        deltas.add(lease.job_id, retries=int(s.burned))
+
+
+def _settle_neighbours(
+    db: sqlite3.Connection, memory: Memory, live: list[Settlement], deltas: Deltas, now: int
+) -> None:
+    """Skip what need not run, release or skip the followers, add the children."""
+    turns: dict[int, int] = {}
+    for s in live:
+        lease = s.lease
+        job = lease.job_id
+        for skip in s.skip:
+            for row in db.execute(_SKIP, (skip.reason, now, job, lease.kind, skip.key)).fetchall():
+                deltas.add(job, queued=-1, skipped=1)
+                if row[1]:
+                    skip_followers(db, row[0], job, skip.reason, deltas, now)
+        if s.tasks or (lease.followed and s.state is TaskState.COMPLETED):
+            if job not in turns:
+                (turns[job],) = db.execute("SELECT turn FROM jobs WHERE id = ?", (job,)).fetchone()
+            if s.tasks:
+                written = insert_tasks(db, memory, job, turns[job], s.tasks, {})
+                deltas.add(job, total=written, queued=written)
+            if lease.followed:
+                for (lane,) in db.execute(_RELEASE, (lease.task_id,)).fetchall():
+                    memory.flows.add(lane, job, turns[job])
+        elif lease.followed and s.state in COUNTER_OF:
+            skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now)
+
+
+def skip_followers(db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int) -> None:
+    """Nobody would ever release them: the followers of a task that did not end well, and theirs, are skipped."""
+    ended = [task]
+    while ended:
+        rows = db.execute(_SKIP_FOLLOWERS, (reason, now, ended.pop())).fetchall()
+        deltas.add(job, queued=-len(rows), skipped=len(rows))
+        ended.extend(number for number, followed in rows if followed)
+
+
+def pause_job(db: sqlite3.Connection, memory: Memory, job: int, reason: str | None) -> bool:
+    paused = db.execute(
+        "UPDATE jobs SET state = ?, reason = ? WHERE id = ? AND state IN ('queued', 'running')",
+        (JobState.PAUSED.value, reason, job),
+    ).rowcount
+    if paused:
+        memory.flows.park(job)
+    return bool(paused)
+
+
+def _spend(db: sqlite3.Connection, live: list[Settlement], now: int) -> None:
+    spent: defaultdict[int, int] = defaultdict(int)
+    for s in live:
+        if s.cost:
+            spent[s.lease.lane] += s.cost
+    add_spending(db, spent, now)
+
+
+def add_spending(db: sqlite3.Connection, spent: dict[int, int], now: int) -> None:
+    day = int(datetime.fromtimestamp(now / 1000, UTC).strftime("%Y%m%d"))
+    db.executemany(
+        "INSERT INTO spending (lane_id, day, spent) VALUES (?, ?, ?)"
+        " ON CONFLICT (lane_id, day) DO UPDATE SET spent = spent + excluded.spent",
+        [(lane, day, amount) for lane, amount in spent.items()],
+    )
+
+
+def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], now: int) -> None:
+    db.executemany(
+        "INSERT OR REPLACE INTO evidence (task_id, content_type, body, kept_until) VALUES (?, ?, ?, ?)",
+        [
+            (s.lease.task_id, s.evidence.content_type, s.evidence.body[:EVIDENCE_BYTES], now + EVIDENCE_MS)
+            for s in live
+            if s.evidence is not None
+        ],
+    )

@@ -1,0 +1,336 @@
+"""`Ledger` on SQLite: every verb is a command to the one writer thread; reports read beside it, undisturbed by WAL."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+
+from forager.core.clock import Clock
+from forager.core.errors import NotFound
+from forager.core.faults import Faults, NoFaults
+from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.task import Plan
+from forager.ledger.catalog import Catalog
+from forager.ledger.database import Row
+from forager.ledger.shared import SharedVerbs, loads
+from forager.ledger.sqlite import control
+from forager.ledger.sqlite.lease import lease, lease_suspects
+from forager.ledger.sqlite.lock import StoreLock
+from forager.ledger.sqlite.memory import Memory
+from forager.ledger.sqlite.rescue import rescue_sessions
+from forager.ledger.sqlite.settle import settle
+from forager.ledger.sqlite.submit import (
+    CHUNK,
+    IN_ONE_GO,
+    PLANNING_LEASE_MS,
+    find_repeat,
+    insert_job,
+    insert_tasks,
+    open_job,
+    remove_unfinished,
+)
+from forager.ledger.sqlite.writer import Writer, connect, translated
+
+T = TypeVar("T")
+
+READERS = 2
+SWEEP_PAGE = 5_000
+DRAIN_PER_TURN = 500
+
+
+class SqliteDatabase:
+    """Reads on connections of their own, in a few threads; writes through the writer."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self._path = path
+        self._writer = writer
+        self._local = threading.local()
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="ledger-reader")
+        self._open: list[sqlite3.Connection] = []
+
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self._writer.run(lambda db: _rows(db.execute(sql, dict(values or {}))))
+
+    def _read(self, sql: str, values: dict[str, Any]) -> list[Row]:
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        try:
+            if db is None:
+                db = self._local.db = connect(self._path, read_only=True)
+                self._open.append(db)
+            return _rows(db.execute(sql, values))
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+        for db in self._open:
+            db.close()
+
+
+class SqliteLedger(SharedVerbs):
+    """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.migrate`)."""
+
+    def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._faults = faults
+        self._arrived = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.lock = StoreLock(path.parent / "lock")
+        self.lock.take()
+        db = connect(path)
+        self._memory = Memory.read(db, catalog, self._now_ms)
+        self._writer = Writer(db, faults, on_rollback=self._read_memory_again)
+        self._sqlite = SqliteDatabase(path, self._writer)
+        self.database = self._sqlite
+
+    @classmethod
+    async def open(
+        cls, path: Path, catalog: Catalog, *, clock: Clock, lease_seconds: float = 30.0, faults: Faults | None = None
+    ) -> "SqliteLedger":
+        ledger = cls(path, catalog, clock, lease_seconds, faults or NoFaults())
+        await ledger._take_over()
+        return ledger
+
+    async def close(self) -> None:
+        self._sqlite.close()
+        await self._writer.close()
+        self.lock.release()
+
+    # ── jobs ──
+
+    async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
+        plans = iter(plan)
+        first = await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        if len(first) <= IN_ONE_GO:
+            return await self._run(lambda db: self._submit_whole(db, job, first))
+        return await self._submit_in_chunks(job, chain(first, plans))
+
+    async def pause(self, job: UUID, reason: str | None = None) -> None:
+        await self._run(lambda db: control.pause(db, self._memory, job, reason))
+
+    async def resume(self, job: UUID) -> None:
+        await self._run(lambda db: control.resume(db, self._memory, job))
+
+    async def cancel(self, job: UUID) -> None:
+        await self._run(lambda db: control.cancel(db, self._memory, job))
+
+    async def retry(self, job: UUID) -> int:
+        return await self._run(lambda db: control.retry(db, self._memory, job))
+
+    async def retry_task(self, task: UUID) -> int:
+        return await self._run(lambda db: control.retry_task(db, self._memory, task))
+
+    async def discard(self, task: UUID) -> None:
+        await self._run(lambda db: control.discard(db, task))
+
+    # ── work ──
+
+    async def begin(self, name: str) -> Session:
+        def command(db: sqlite3.Connection) -> Session:
+            now = self._now_ms()
+            (number,) = db.execute(
+                "INSERT INTO sessions (name, started_at, lease_until) VALUES (?, ?, ?) RETURNING id",
+                (name, now, now + round(self._lease_seconds * 1000)),
+            ).fetchone()
+            return Session(number, name, self._lease_seconds)
+
+        return await self._run(command)
+
+    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
+        def command(db: sqlite3.Connection) -> bool:
+            until = self._now_ms() + round(session.lease * 1000)
+            alive = db.execute("UPDATE sessions SET lease_until = ? WHERE id = ?", (until, session.id)).rowcount
+            db.executemany(
+                "UPDATE lanes SET state = ? WHERE id = ? AND owner = ?",
+                [(orjson.dumps(state).decode(), lane, session.id) for lane, state in lane_states.items()],
+            )
+            return bool(alive)
+
+        return await self._run(command)
+
+    async def end(self, session: Session) -> None:
+        await self._run(lambda db: rescue_sessions(db, self._memory, [session.id], crashed=False))
+
+    async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
+        def command(db: sqlite3.Connection) -> list[OwnedLane]:
+            now = self._now_ms()
+            rows = db.execute(
+                "UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT id FROM lanes"
+                " WHERE owner IS NULL AND wake_at <= ?2 AND NOT paused ORDER BY wake_at LIMIT ?3)"
+                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state",
+                (session.id, now, most),
+            ).fetchall()
+            return [OwnedLane(i, name, loads(state) or {}, *_spent(db, i, now)) for i, name, state in rows]
+
+        return await self._run(command)
+
+    async def give_lanes(self, session: Session, lanes: Mapping[int, Mapping[str, Any]]) -> None:
+        def command(db: sqlite3.Connection) -> None:
+            now = self._now_ms()
+            for lane, state in lanes.items():
+                flows = self._memory.flows
+                wake_at = now if flows.has_work(lane) else flows.next_due.get(lane)
+                db.execute(
+                    "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?",
+                    (wake_at, orjson.dumps(state).decode(), lane, session.id),
+                )
+
+        await self._run(command)
+
+    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        def command(db: sqlite3.Connection) -> Turn:
+            memory = self._memory
+            fenced = settle(db, memory, settlements)
+            self._faults.at("settled")
+            leases, next_due = lease(db, memory, session, wants) if wants and self._is_alive(db, session) else ([], {})
+            self._faults.at("leased")
+            if memory.flows.draining:
+                control.drain(db, memory, DRAIN_PER_TURN)
+            return Turn(leases, fenced, next_due, _has_suspects(db))
+
+        return await self._run(command)
+
+    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
+        return await self._run(lambda db: lease_suspects(db, self._memory, session))
+
+    async def work_arrived(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._arrived.wait(), timeout)
+        except TimeoutError:
+            return
+        self._arrived.clear()
+
+    async def sweep(self) -> Swept:
+        """The lock proves that no other process lives here, so only late sessions of our own can be found."""
+
+        def command(db: sqlite3.Connection) -> Swept:
+            now = self._now_ms()
+            late = [r[0] for r in db.execute("SELECT id FROM sessions WHERE lease_until < ?", (now,))]
+            rescued = rescue_sessions(db, self._memory, late, crashed=True)
+            drained = control.drain(db, self._memory, SWEEP_PAGE) if self._memory.flows.draining else 0
+            stale = db.execute("SELECT id FROM jobs WHERE state = 'planning' AND planning_until < ? LIMIT 1", (now,))
+            removed = sum(remove_unfinished(db, self._memory, row[0]) for row in stale.fetchall())
+            old = db.execute("DELETE FROM evidence WHERE kept_until < ?", (now,)).rowcount
+            db.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
+            more = drained >= SWEEP_PAGE
+            return Swept(rescued, len(late), drained, removed, 0, old, more)
+
+        return await self._run(command)
+
+    # ── lanes ──
+
+    async def pause_lane(self, name: str, *, paused: bool) -> None:
+        def command(db: sqlite3.Connection) -> None:
+            row = db.execute("UPDATE lanes SET paused = ? WHERE name = ? RETURNING id", (paused, name)).fetchone()
+            if row is None:
+                raise NotFound(f"There is no lane {name!r}. A lane appears with the first job that uses it.")
+            self._memory.flows.grew = True
+
+        await self._run(command)
+
+    # ── the store itself ──
+
+    async def now(self) -> datetime:
+        return datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+
+    async def now_ms(self) -> int:
+        return self._now_ms()
+
+    def _now_ms(self) -> int:
+        return round(self._clock.now().timestamp() * 1000)
+
+    async def _run(self, command: Callable[[sqlite3.Connection], T]) -> T:
+        result = await self._writer.run(command)
+        if self._memory.flows.grew:
+            self._memory.flows.grew = False
+            self._arrived.set()
+        return result
+
+    def _read_memory_again(self, db: sqlite3.Connection) -> None:
+        memory = Memory.read(db, self._memory.catalog, self._now_ms)
+        memory.next_task = max(memory.next_task, self._memory.next_task)
+        self._memory = memory
+
+    async def _take_over(self) -> None:
+        """We have the lock, so whoever wrote before is dead: mend what it left, at once."""
+
+        def command(db: sqlite3.Connection) -> None:
+            dead = [r[0] for r in db.execute("SELECT id FROM sessions")]
+            rescue_sessions(db, self._memory, dead, crashed=True)
+            db.execute("UPDATE lanes SET owner = NULL")
+            db.execute("UPDATE jobs SET planning_until = 0 WHERE state = 'planning'")
+
+        await self._run(command)
+
+    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan]) -> Submitted:
+        repeat = find_repeat(db, job, self._now_ms())
+        if repeat is not None:
+            return Submitted(UUID(repeat[0]), repeat[1], created=False)
+        number, public_id = insert_job(db, self._memory, job)
+        total = insert_tasks(db, self._memory, number, job.limits.turn, plans, {})
+        self._faults.at("job-written")
+        open_job(db, self._memory, number, public_id, total)
+        return Submitted(UUID(public_id), total, created=True)
+
+    async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted:
+        def begin(db: sqlite3.Connection) -> tuple[tuple[str, int] | None, int, str]:
+            repeat = find_repeat(db, job, self._now_ms())
+            return (repeat, 0, "") if repeat else (None, *insert_job(db, self._memory, job))
+
+        repeat, number, public_id = await self._run(begin)
+        if repeat is not None:
+            return Submitted(UUID(repeat[0]), repeat[1], created=False)
+        known: dict[tuple[str, str], int] = {}
+        total = 0
+        source = iter(plans)
+        while chunk := await asyncio.to_thread(lambda: list(islice(source, CHUNK))):
+            total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk, known))
+        await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
+        return Submitted(UUID(public_id), total, created=True)
+
+    def _write_chunk(
+        self, job: int, turn: int, chunk: list[Plan], known: dict[tuple[str, str], int], db: sqlite3.Connection
+    ) -> int:
+        while len(known) > 2 * CHUNK:  # a predecessor further back is looked up in the table
+            del known[next(iter(known))]
+        db.execute("UPDATE jobs SET planning_until = ? WHERE id = ?", (self._now_ms() + PLANNING_LEASE_MS, job))
+        return insert_tasks(db, self._memory, job, turn, chunk, known)
+
+    @staticmethod
+    def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
+        return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
+
+
+def _has_suspects(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM tasks WHERE state = 8 LIMIT 1").fetchone() is not None
+
+
+def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:
+    """What the lane has spent this UTC day and this month."""
+    today = datetime.fromtimestamp(now / 1000, UTC)
+    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
+    row = db.execute(
+        "SELECT coalesce(sum(spent) FILTER (WHERE day = ?), 0), coalesce(sum(spent), 0) FROM spending"
+        " WHERE lane_id = ? AND day > ?",
+        (day, lane, month),
+    ).fetchone()
+    return row[0], row[1]
+
+
+def _rows(cursor: sqlite3.Cursor) -> list[Row]:
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

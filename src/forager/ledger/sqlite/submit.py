@@ -1,0 +1,165 @@
+"""A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable
+from uuid import uuid4
+
+import orjson
+
+from forager.core.errors import Conflict
+from forager.core.ledger import NewJob
+from forager.core.states import JobState, TaskState
+from forager.core.task import Plan
+from forager.ledger.sqlite.changes import write_changes
+from forager.ledger.sqlite.counters import job_change
+from forager.ledger.sqlite.memory import Memory, wake
+
+CHUNK = 5_000
+"""Tasks per transaction of a big job: short enough that leases and settlements pass between two of them."""
+IN_ONE_GO = 20_000
+PLANNING_LEASE_MS = 60_000
+IDEMPOTENT_MS = 24 * 3600 * 1000
+
+
+def fingerprint(job: NewJob) -> str:
+    body = orjson.dumps([job.pipeline, job.params], option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.sha256(body).hexdigest()
+
+
+def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int] | None:
+    """The job that the same Idempotency-Key made within a day: (public id, total)."""
+    if job.idempotency_key is None:
+        return None
+    row = db.execute(
+        "SELECT i.fingerprint, j.public_id, j.total FROM idempotency i JOIN jobs j ON j.id = i.job_id"
+        " WHERE i.key = ? AND i.expires_at > ?",
+        (job.idempotency_key, now),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != fingerprint(job):
+        raise Conflict(
+            f"Idempotency-Key {job.idempotency_key!r} was used for a job with other parameters in the last 24 hours. "
+            "Send the same body, or a new key."
+        )
+    return row[1], row[2]
+
+
+def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, str]:
+    """The job's row, still `planning`: nothing of it can be leased."""
+    now = memory.now_ms()
+    public_id = str(uuid4())
+    limits = job.limits
+    (number,) = db.execute(
+        "INSERT INTO jobs (public_id, pipeline, params, estimate, state, schedule, turn, batch_size, concurrency,"
+        " max_cost, created_at, planning_until) VALUES (?, ?, ?, ?, 'planning', ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        (
+            public_id,
+            job.pipeline,
+            orjson.dumps(job.params, default=str).decode(),
+            None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
+            job.schedule,
+            limits.turn,
+            limits.batch_size,
+            limits.concurrency,
+            limits.max_cost,
+            now,
+            now + PLANNING_LEASE_MS,
+        ),
+    ).fetchone()
+    if job.idempotency_key is not None:
+        db.execute(
+            "INSERT INTO idempotency (key, fingerprint, job_id, expires_at) VALUES (?1, ?2, ?3, ?4)"
+            " ON CONFLICT (key) DO UPDATE SET fingerprint = ?2, job_id = ?3, expires_at = ?4",
+            (job.idempotency_key, fingerprint(job), number, now + IDEMPOTENT_MS),
+        )
+    memory.flows.park(number)
+    return number, public_id
+
+
+def insert_tasks(
+    db: sqlite3.Connection,
+    memory: Memory,
+    job: int,
+    turn: int,
+    plans: Iterable[Plan],
+    known: dict[tuple[str, str], int],
+) -> int:
+    """Write those tasks that the job does not have yet; returns how many.
+
+    `known` maps (kind, key) to the numbers given so far, so that `after` finds its predecessor; it is extended.
+    """
+    rows: list[tuple[object, ...]] = []
+    followed: set[int] = set()
+    ready_lanes: set[int] = set()
+    prices = memory.catalog.prices
+    first = memory.next_task
+    for plan in plans:
+        task = plan.task
+        kind, key = task.kind, task.key()
+        if (kind, key) in known:
+            continue
+        number = known[kind, key] = memory.next_task
+        memory.next_task = number + 1
+        lane = memory.lane_id(db, task.lane())
+        after, state = None, TaskState.READY
+        if plan.after is not None:
+            after = known.get((kind, plan.after))
+            state = TaskState.HELD
+            if after is None:
+                after, state = _predecessor(db, job, kind, plan.after)
+            followed.add(after)
+        if state is TaskState.READY:
+            ready_lanes.add(lane)
+        body = task.model_dump_json(exclude_defaults=True).encode()
+        rows.append((number, job, lane, kind, key, int(state), plan.rank, after, prices.get(kind, 0), body))
+    before = db.total_changes
+    db.executemany(
+        'INSERT OR IGNORE INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)'
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*row, row[0] in followed) for row in rows],
+    )
+    written = db.total_changes - before
+    db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
+    for lane in ready_lanes:
+        memory.flows.add(lane, job, turn)
+    return written
+
+
+def open_job(db: sqlite3.Connection, memory: Memory, job: int, public_id: str, total: int) -> None:
+    """The job is whole: let it be leased. One without tasks (a dry run) ends here."""
+    now = memory.now_ms()
+    state = JobState.COMPLETED if total == 0 else JobState.QUEUED
+    db.execute(
+        "UPDATE jobs SET state = ?, total = ?, queued = ?, planning_until = NULL, finished_at = ? WHERE id = ?",
+        (state.value, total, total, now if state.is_terminal else None, job),
+    )
+    write_changes(db, [job_change(job, public_id, "created", state, 1)], now)
+    for lane in memory.flows.unpark(job):
+        wake(db, lane, now)
+
+
+def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: int = CHUNK) -> bool:
+    """Take back, a page at a time, a job whose submission never ended. True when it is gone."""
+    gone = db.execute(
+        "DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE job_id = ? LIMIT ?)", (job, limit)
+    ).rowcount
+    if gone == limit:
+        return False
+    db.execute("DELETE FROM idempotency WHERE job_id = ?", (job,))
+    db.execute("DELETE FROM jobs WHERE id = ?", (job,))
+    memory.flows.forget(job)
+    return True
+
+
+def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str) -> tuple[int, TaskState]:
+    """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
+    row = db.execute(
+        "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)
+    ).fetchone()
+    if row is None:
+        raise Conflict(
+            f"A task of kind {kind!r} comes after {key!r}, which its job does not have. Plan that one first."
+        )
+    return int(row[0]), TaskState.READY if row[1] == TaskState.COMPLETED else TaskState.HELD

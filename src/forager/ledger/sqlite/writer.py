@@ -1,0 +1,140 @@
+"""The one thread that writes. Commands that arrive while it commits are committed together next time.
+
+Durability costs one `fsync` per group, not per command. A command that fails is undone alone, by its savepoint; the
+others of its group go on.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forager.core.errors import StoreError, StoreFull, StoreUnavailable
+from forager.core.faults import Faults
+
+T = TypeVar("T")
+Command = Callable[[sqlite3.Connection], Any]
+
+MOST_IN_A_GROUP = 256
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512, timeout=10)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("PRAGMA foreign_keys=ON")
+    db.execute("PRAGMA temp_store=MEMORY")
+    db.execute("PRAGMA cache_size=-65536")
+    if read_only:
+        db.execute("PRAGMA query_only=ON")
+    return db
+
+
+class Writer:
+    def __init__(self, db: sqlite3.Connection, faults: Faults, on_rollback: Command) -> None:
+        """`on_rollback` mends what was remembered of writes that did not happen."""
+        self.db = db
+        self._loop = asyncio.get_running_loop()
+        self._faults = faults
+        self._on_rollback = on_rollback
+        self._commands: queue.SimpleQueue[tuple[Command, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, command: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a command in the next transaction; returns when that is on the disk."""
+        if not self._thread.is_alive():
+            raise StoreUnavailable("The ledger is closed.")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._commands.put((command, future))
+        return await future
+
+    async def close(self) -> None:
+        self._commands.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self.db.close()
+
+    def _work(self) -> None:
+        closing = False
+        while not closing:
+            group, closing = self._next_group()
+            if group:
+                done = self._commit(group)
+                self._loop.call_soon_threadsafe(_resolve, done)
+
+    def _next_group(self) -> tuple[list[tuple[Command, asyncio.Future[Any]]], bool]:
+        group: list[tuple[Command, asyncio.Future[Any]]] = []
+        first = self._commands.get()
+        if first is None:
+            return group, True
+        group.append(first)
+        while len(group) < MOST_IN_A_GROUP:
+            try:
+                more = self._commands.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                return group, True
+            group.append(more)
+        return group, False
+
+    def _commit(
+        self, group: list[tuple[Command, asyncio.Future[Any]]]
+    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+        done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        db = self.db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            for command, future in group:
+                done.append((future, *self._run_one(command)))
+            self._faults.at("before-commit")
+            db.execute("COMMIT")
+            self._faults.at("after-commit")
+        except BaseException as error:  # noqa: BLE001 - the thread must survive whatever a commit raises
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            self._on_rollback(db)
+            lost = translated(error)
+            return [(future, None, lost) for _, future in group]
+        return done
+
+    def _run_one(self, command: Command) -> tuple[Any, BaseException | None]:
+        self.db.execute("SAVEPOINT command")
+        before = self.db.total_changes
+        try:
+            result = command(self.db)
+        except BaseException as error:  # handed to whoever waits for the command
+            if not self.db.in_transaction:
+                raise  # SQLite undid the whole group by itself (disk full): nobody's work is in
+            self.db.execute("ROLLBACK TO command")
+            self.db.execute("RELEASE command")
+            if self.db.total_changes != before:
+                self._on_rollback(self.db)
+            return None, translated(error)
+        self.db.execute("RELEASE command")
+        return result, None
+
+
+def _resolve(done: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    for future, result, error in done:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+def translated(error: BaseException) -> BaseException:
+    """SQLite's own errors in our words."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    said = str(error)
+    if "full" in said:
+        return StoreFull(f"The disk that holds the ledger is full ({said}). Free some space; work goes on by itself.")
+    if "I/O" in said or "locked" in said or "unable to open" in said or "malformed" in said:
+        return StoreUnavailable(f"The ledger's file does not answer: {said}. Run `forager doctor`.")
+    return StoreError(f"The ledger refused a statement: {said}")

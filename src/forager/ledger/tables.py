@@ -1,0 +1,150 @@
+"""Record tables, made from record classes: scalars are columns, everything else a JSON leaf.
+
+A row also says how often and when the thing was seen and at which version it stands. Money is a scaled integer, because
+decimals kept as text sort wrongly on SQLite.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import orjson
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy.types import JSON, Boolean, TypeEngine
+
+from forager.core.record import Record
+from forager.ledger.schema import BigId
+
+MONEY_SCALE = 10_000
+
+Encoder = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTable:
+    """How one record class lies in the database."""
+
+    record: type[Record]
+    fields: tuple[str, ...]
+    encoders: tuple[Encoder | None, ...]
+    """None where the value goes in as it is."""
+    decoders: tuple[Encoder | None, ...]
+    types: tuple[TypeEngine[Any], ...]
+
+    @property
+    def name(self) -> str:
+        return self.record.table
+
+    @property
+    def key_index(self) -> int:
+        return self.fields.index(self.record.key_field)
+
+    @property
+    def per_job(self) -> bool:
+        return self.record.scope == "job"
+
+    def values(self, record: Record) -> list[Any]:
+        """The row's own columns, in the order of `fields`."""
+        have = record.__dict__
+        return [
+            value if encode is None or value is None else encode(value)
+            for encode, value in zip(self.encoders, [have[f] for f in self.fields], strict=True)
+        ]
+
+    def decode(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row as people see it."""
+        out = dict(row)
+        for name, decode in zip(self.fields, self.decoders, strict=True):
+            if decode is not None and out.get(name) is not None:
+                out[name] = decode(out[name])
+        return out
+
+    def body(self, values: list[Any]) -> bytes:
+        """The JSON of a change: what is known, without the unknown. JSON leaves are nested, not quoted."""
+        known = {
+            name: orjson.Fragment(value) if isinstance(kind, JSON) else value
+            for name, value, kind in zip(self.fields, values, self.types, strict=True)
+            if value is not None
+        }
+        return orjson.dumps(known)
+
+
+def record_tables(records: Iterable[type[Record]]) -> dict[str, RecordTable]:
+    """By kind."""
+    return {record.kind: _describe(record) for record in records}
+
+
+def add_record_tables(metadata: MetaData, tables: Iterable[RecordTable]) -> None:
+    """Declare the SQLAlchemy tables that `RecordTable`s describe."""
+    for table in tables:
+        _declare(metadata, table)
+
+
+def _describe(record: type[Record]) -> RecordTable:
+    names, encoders, decoders, types = [], [], [], []
+    for name, info in record.model_fields.items():
+        kind, encode, decode = _column_type(_without_none(info.annotation))
+        names.append(name)
+        encoders.append(encode)
+        decoders.append(decode)
+        types.append(kind)
+    return RecordTable(record, tuple(names), tuple(encoders), tuple(decoders), tuple(types))
+
+
+def _declare(metadata: MetaData, table: RecordTable) -> Table:
+    record = table.record
+    scope = [Column("job_id", BigInteger, nullable=False)] if table.per_job else []
+    own = [
+        Column(name, kind, nullable=name != record.key_field)
+        for name, kind in zip(table.fields, table.types, strict=True)
+    ]
+    unique = ("job_id", record.key_field) if table.per_job else (record.key_field,)
+    return Table(
+        record.table,
+        metadata,
+        Column("id", BigId, primary_key=True),
+        *scope,
+        *own,
+        Column("version", Integer, nullable=False),
+        Column("first_seen_at", BigInteger, nullable=False),
+        Column("last_seen_at", BigInteger, nullable=False),
+        Column("times_seen", BigInteger, nullable=False),
+        Column("gone_at", BigInteger),
+        UniqueConstraint(*unique, name=f"uq_{record.table}_key"),
+        *(Index(f"ix_{record.table}_{'_'.join(i.columns)}", *i.columns) for i in record.indexes),
+    )
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, UnionType):
+        kept = [a for a in get_args(annotation) if a is not type(None)]
+        return kept[0] if len(kept) == 1 else object
+    return annotation
+
+
+def _column_type(annotation: Any) -> tuple[TypeEngine[Any], Encoder | None, Encoder | None]:
+    for known, column in _SCALARS.items():
+        if annotation is known:
+            return column
+    return JSON(), lambda value: orjson.dumps(value).decode(), _loads
+
+
+def _loads(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+def _milliseconds(value: datetime) -> int:
+    return round(value.timestamp() * 1000)
+
+
+_SCALARS: dict[type, tuple[TypeEngine[Any], Encoder | None, Encoder | None]] = {
+    str: (Text(), None, None),
+    bool: (Boolean(), None, bool),
+    int: (BigInteger(), None, None),
+    float: (Float(), None, None),
+    Decimal: (BigInteger(), lambda d: int(d * MONEY_SCALE), lambda n: Decimal(n) / MONEY_SCALE),
+    datetime: (BigInteger(), _milliseconds, lambda ms: datetime.fromtimestamp(ms / 1000, UTC)),
+}
