@@ -1,0 +1,1 @@
+"""Benchmarks, one file each: `make bench`, or one with `python -m bench.NAME`. Never imported by the package."""

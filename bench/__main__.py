@@ -1,0 +1,45 @@
+"""Runs the benchmarks, all or those named: `python -m bench [NAME…]`. It must never measure anything itself.
+
+Each benchmark is a file beside this one and runs in a process of its own. Its last line is one JSON object,
+`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ALL = sorted(path.stem for path in HERE.glob("[a-z]*.py"))
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - set(ALL)
+    if unknown:
+        print(f"no benchmark is called {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}", file=sys.stderr)
+        return 2
+    verdicts = {name: run(name) for name in names or ALL}
+    if len(verdicts) > 1:
+        print("\nall benchmarks:", *(f"  {name:12} {verdict}" for name, verdict in verdicts.items()), sep="\n")
+    return 0 if set(verdicts.values()) <= {"ok"} else 1
+
+
+def run(name: str) -> str:
+    """Run one benchmark, passing on what it prints as it comes; return `ok` or what is wrong."""
+    last = ""
+    command = [sys.executable, "-m", f"bench.{name}"]
+    with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line if line.strip() else last
+    if process.returncode != 0:
+        return f"failed with exit code {process.returncode}"
+    try:
+        return "ok" if json.loads(last)["ok"] is True else "targets missed"
+    except (ValueError, KeyError, TypeError):
+        return "broken: its last line is not the JSON object that every benchmark ends with"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
