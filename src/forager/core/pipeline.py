@@ -14,7 +14,7 @@ from forager.core.task import Plan, Task
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how late a transient failure is tried again. Delays double to `cap`; jitter adds ≤ 10 % after it."""
+    """How often and how late a transient failure is retried. Delays double to `cap`; jitter adds ≤ 10 % after it."""
 
     times: int = 3
     first: float = 5.0
