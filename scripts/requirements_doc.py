@@ -55,8 +55,8 @@ def render(shown: Mapping[str, list[str]]) -> str:
     for family, title in FAMILIES.items():
         rows = sorted((key for key in shown if _family(key) == family), key=_order)
         if rows:
-            parts.append(f"\n## {title}\n\n| requirement | shown by |\n|---|---|\n")
-            parts.extend(f"| {key} | {'<br>'.join(f'`{test}`' for test in shown[key])} |\n" for key in rows)
+            parts.append(f"\n## {title}\n")
+            parts.extend(f"\n**{key}**\n\n" + "".join(f"- `{test}`\n" for test in shown[key]) for key in rows)
     return "".join(parts)
 
 
