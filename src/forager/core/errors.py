@@ -43,9 +43,12 @@ class ForagerError(Exception):
 class Transient(ForagerError):
     """The call failed in a way that may pass."""
 
-    def __init__(self, message: str = "", *, cost: int = 0, facts: Mapping[str, int] | None = None) -> None:
+    maybe_done = False
+    """Whether the upstream may have carried the call out, and charged for it, although no answer came."""
+
+    def __init__(self, message: str = "", *, maybe_done: bool = False, facts: Mapping[str, int] | None = None) -> None:
         super().__init__(message)
-        self.cost = cost
+        self.maybe_done = maybe_done or type(self).maybe_done
         self.facts = dict(facts or {})
 
 
@@ -59,6 +62,8 @@ class RateLimited(Transient):
 
 class TimedOut(Transient):
     """The upstream did not answer in time."""
+
+    maybe_done = True
 
 
 class Permanent(ForagerError):

@@ -53,6 +53,8 @@ class OwnedLane:
     id: int
     name: str
     state: Mapping[str, Any]
+    epoch: int = 1
+    """How often it was taken: 1 means that nobody had it before."""
     spent_day: int = 0
     spent_month: int = 0
 
@@ -195,6 +197,14 @@ class Ledger(Protocol):
 
     async def lease_suspects(self, session: Session) -> Sequence[Lease]:
         """The next group of suspects, small enough to find the guilty one. Ask only when nothing is in flight."""
+        ...
+
+    async def held(self, session: Session) -> Sequence[Lease]:
+        """What the session holds. After a turn whose answer was lost, it may be more than the session knows of."""
+        ...
+
+    async def has_open_work(self) -> bool:
+        """Whether any job is neither ended nor paused."""
         ...
 
     async def work_arrived(self, timeout: float) -> None:

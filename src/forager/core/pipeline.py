@@ -29,7 +29,8 @@ class Lane:
     """
 
     name: str
-    rate: int = 10
+    rate: int | None = 10
+    """None: no limit."""
     per: float = 1.0
     burst: int = 1
     concurrency: int = 1_000
@@ -84,8 +85,10 @@ class Pipeline:
     records: tuple[type[Record], ...] = ()
     lanes: tuple[Lane, ...] = ()
     limits: Callable[[Any], JobLimits] = lambda _: JobLimits()
+    check: Callable[..., None] = lambda *_, **__: None
+    """`check(params, **needs)`: raises `Rejected`, naming the fields, where reference data says that a job is wrong."""
     needs: tuple[str, ...] = ()
-    """Reference data by name, filled in by the composition root and passed to `plan`."""
+    """Reference data by name, filled in by the composition root and passed to `check` and `plan`."""
     dry_run: Callable[[Any], bool] = lambda _: False
 
     def step_for(self, kind: str) -> Step | None:

@@ -28,6 +28,12 @@ class SharedVerbs:
         )
         return [Change(**{**row, "body": loads(row["body"])}) for row in rows]
 
+    async def has_open_work(self) -> bool:
+        rows = await self.database.fetch(
+            "SELECT 1 AS one FROM jobs WHERE finished_at IS NULL AND state <> 'paused' LIMIT 1"
+        )
+        return bool(rows)
+
     async def cursor(self, sink: str) -> int:
         rows = await self.database.fetch("SELECT position FROM cursors WHERE sink = :sink", {"sink": sink})
         return int(rows[0]["position"]) if rows else 0

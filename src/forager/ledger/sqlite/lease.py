@@ -92,6 +92,15 @@ def lease_suspects(db: sqlite3.Connection, memory: Memory, session: Session) -> 
     return leases
 
 
+def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease]:
+    rows = db.execute(
+        "SELECT id, job_id, lane_id, attempt, price, kind, key, body, followed, claim FROM tasks"
+        " WHERE state = 3 AND session_id = ?",
+        (session.id,),
+    ).fetchall()
+    return [_lease(memory, row[9], row) for row in rows]
+
+
 def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Want) -> list[Lease]:
     """Equal parts for the jobs whose turn it is, then the rest for whoever has more, until the lane is full."""
     got: list[Lease] = []

@@ -23,7 +23,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.database import Row
 from forager.ledger.shared import SharedVerbs, loads
 from forager.ledger.sqlite import control
-from forager.ledger.sqlite.lease import lease, lease_suspects
+from forager.ledger.sqlite.lease import held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.sqlite.rescue import rescue_sessions
@@ -171,10 +171,12 @@ class SqliteLedger(SharedVerbs):
             rows = db.execute(
                 "UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT id FROM lanes"
                 " WHERE owner IS NULL AND wake_at <= ?2 AND NOT paused ORDER BY wake_at LIMIT ?3)"
-                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state",
+                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
                 (session.id, now, most),
             ).fetchall()
-            return [OwnedLane(i, name, loads(state) or {}, *_spent(db, i, now)) for i, name, state in rows]
+            return [
+                OwnedLane(i, name, loads(state) or {}, epoch, *_spent(db, i, now)) for i, name, state, epoch in rows
+            ]
 
         return await self._run(command)
 
@@ -206,6 +208,9 @@ class SqliteLedger(SharedVerbs):
 
     async def lease_suspects(self, session: Session) -> Sequence[Lease]:
         return await self._run(lambda db: lease_suspects(db, self._memory, session))
+
+    async def held(self, session: Session) -> Sequence[Lease]:
+        return await self._run(lambda db: held(db, self._memory, session))
 
     async def work_arrived(self, timeout: float) -> None:
         try:

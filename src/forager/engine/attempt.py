@@ -1,0 +1,124 @@
+"""One attempt: run the step of a leased task and say how it ended. Every end is a `Settlement`; nothing escapes."""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+
+from forager.core.clock import Clock
+from forager.core.errors import Evidence, Permanent, RateLimited, Transient, Undecodable
+from forager.core.http import Fetch, Request, Response
+from forager.core.ledger import Lease, Settlement
+from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
+from forager.core.pipeline import Retry, Step
+from forager.core.states import TaskState
+from forager.engine.lane import LaneRun
+from forager.engine.retry import wait_before_retry
+
+LONGEST_WAIT_INSIDE = 5.0
+"""A further request of the same task that would wait longer than this for its lane snoozes the task instead."""
+AFTER_429 = 1.0
+
+
+class _MustSnooze(Exception):
+    def __init__(self, wait: float) -> None:
+        self.wait = wait
+
+
+class LaneFetch:
+    """`Fetch` as a step sees it: paced by the lane, and silent once the session is late."""
+
+    def __init__(
+        self, fetch: Fetch, lane: LaneRun, clock: Clock, start_at: float, may_send: Callable[[], bool]
+    ) -> None:
+        self._fetch = fetch
+        self._lane = lane
+        self._clock = clock
+        self._start_at: float | None = start_at
+        self._may_send = may_send
+        self.sent = False
+
+    async def __call__(self, request: Request) -> Response:
+        at, self._start_at = self._start_at, None
+        if at is None:
+            at = self._lane.take_another()
+        wait = at - self._clock.monotonic()
+        if wait > LONGEST_WAIT_INSIDE:
+            raise _MustSnooze(wait)
+        if wait > 0:
+            await self._clock.sleep(wait)
+        if not self._may_send():
+            raise Transient("The session's lease has passed: another worker may have this task.")
+        self.sent = True
+        return await self._fetch(request)
+
+
+async def attempt(
+    lease: Lease, step: Step | None, fetch: LaneFetch, lane: LaneRun, random: Callable[[], float]
+) -> Settlement:
+    """Run the step within its time-out."""
+    try:
+        if isinstance(lease.task, Undecodable):
+            raise lease.task
+        if step is None:
+            raise Undecodable(f"No pipeline has a step for tasks of kind {lease.kind!r}. Install the one that does.")
+        async with asyncio.timeout(step.timeout):
+            outcome = await step.run(lease.task, fetch)
+        return _settled(lease, outcome)
+    except _MustSnooze as snooze:
+        return Settlement(lease, TaskState.WAITING, wait=snooze.wait, burned=False, error="waits for its lane")
+    except RateLimited as error:
+        lane.slow_down(error.retry_after)
+        wait = max(error.retry_after or AFTER_429, AFTER_429) * (1 + 0.1 * random())
+        return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=error.message, facts=error.facts)
+    except Transient as error:
+        retry = (step.retry if step else None) or lane.policy.retry
+        return _failed_for_now(lease, error, retry, random)
+    except TimeoutError:
+        retry = (step.retry if step else None) or lane.policy.retry
+        late = Transient(f"The step did not end within {step.timeout if step else 0:g} s.", maybe_done=fetch.sent)
+        return _failed_for_now(lease, late, retry, random)
+    except Permanent as error:
+        return Settlement(
+            lease, TaskState.FAILED, cost=error.cost, error=error.message, facts=error.facts, evidence=error.evidence
+        )
+    except Exception as error:  # noqa: BLE001 - a bug in one step must not stop the others; it is kept for a look
+        told = Evidence("".join(traceback.format_exception(error)).encode())
+        said = f"The step broke: {type(error).__name__}: {error}"
+        return Settlement(lease, TaskState.FAILED, cost=_guess(lease, fetch.sent), error=said, evidence=told)
+
+
+def _settled(lease: Lease, outcome: Outcome) -> Settlement:
+    match outcome:
+        case Done():
+            if len(outcome.tasks) > MAX_CHILDREN:
+                raise Permanent(
+                    f"{len(outcome.tasks)} children in one outcome; hand over at most {MAX_CHILDREN} at once."
+                )
+            return Settlement(
+                lease,
+                TaskState.COMPLETED,
+                cost=lease.price if outcome.cost is None else outcome.cost,
+                guessed=lease.price if outcome.cost is None else 0,
+                facts=outcome.facts,
+                records=outcome.records,
+                tasks=outcome.tasks,
+                skip=outcome.skip,
+            )
+        case Snooze():
+            return Settlement(lease, TaskState.WAITING, wait=outcome.wait, burned=False, error=outcome.reason)
+        case Drop():
+            return Settlement(lease, TaskState.SKIPPED, error=outcome.reason)
+        case Halt():
+            return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
+
+
+def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callable[[], float]) -> Settlement:
+    cost = _guess(lease, error.maybe_done)
+    wait = wait_before_retry(retry, lease.attempt, random)
+    state = TaskState.FAILED if wait is None else TaskState.WAITING
+    return Settlement(lease, state, cost=cost, guessed=cost, error=error.message, wait=wait or 0.0, facts=error.facts)
+
+
+def _guess(lease: Lease, maybe_done: bool) -> int:
+    """A call that may have been carried out may have been charged for."""
+    return lease.price if maybe_done else 0

@@ -1,0 +1,115 @@
+"""One lane as its owner sees it: what may start now, what is in flight, whether it was asked to slow down.
+
+Politeness belongs here and nowhere else. What must survive a restart or a change of owner is in `state()`.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from forager.core.clock import Clock
+from forager.core.ledger import OwnedLane
+from forager.core.pipeline import Lane
+from forager.engine.limiter import Limiter
+
+HORIZON = 0.1
+"""Tasks are leased so many seconds before they may start, so that the lane never waits for the store."""
+
+
+class LaneRun:
+    def __init__(self, owned: OwnedLane, policy: Lane, clock: Clock) -> None:
+        self.id = owned.id
+        self.policy = policy
+        self.in_flight = 0
+        self.reserved = 0
+        self.hungry = True
+        """Whether a lease may find something: not after one came back short, until something happens."""
+        self.due: float | None = None
+        """Monotonic time at which a waiting task is due."""
+        self._clock = clock
+        self._limiter = Limiter(policy.rate, policy.per, policy.burst)
+        self._slow_until = 0.0
+        self._day = self._today()
+        self._spent_day, self._spent_month = owned.spent_day, owned.spent_month
+        self._restore(owned)
+
+    def most(self, free: int) -> int:
+        """How many tasks may be leased now, with `free` places in the process."""
+        now = self._clock.monotonic()
+        if self._slow_until and now >= self._slow_until:
+            self._slow_until = 0.0
+            self._limiter.slow_to(1.0)
+        room = min(free, self.policy.concurrency - self.in_flight, self._affordable())
+        return self._limiter.available(now, HORIZON, room) if room > 0 else 0
+
+    def start(self, price: int) -> float:
+        """A task goes into flight; returns when it may be sent."""
+        self.in_flight += 1
+        self.reserved += price
+        return self._limiter.take(self._clock.monotonic())
+
+    def take_another(self) -> float:
+        """A further request of a task in flight; returns when it may be sent."""
+        return self._limiter.take(self._clock.monotonic())
+
+    def end(self, price: int, cost: int) -> None:
+        self.in_flight -= 1
+        self.reserved -= price
+        self._new_day()
+        self._spent_day += cost
+        self._spent_month += cost
+        self.hungry = True
+
+    def slow_down(self, retry_after: float | None) -> None:
+        """The upstream asked for fewer calls. Asking again restarts the period and does not slow down further."""
+        now = self._clock.monotonic()
+        self._limiter.slow_to(1.0 - self.policy.slow_by)
+        self._slow_until = now + self.policy.slow_for
+        if retry_after:
+            self._limiter.hold_until(now + retry_after)
+
+    def wake_time(self, now: float) -> float | None:
+        """When it is worth looking at the lane again, if nothing else happens before."""
+        if not self.hungry:
+            return self.due
+        if self.in_flight >= self.policy.concurrency or self._affordable() <= 0:
+            return None
+        return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
+
+    def state(self) -> Mapping[str, Any]:
+        left = self._slow_until - self._clock.monotonic()
+        return (
+            {"slow_until": round((self._clock.now() + timedelta(seconds=left)).timestamp() * 1000)} if left > 0 else {}
+        )
+
+    def _restore(self, owned: OwnedLane) -> None:
+        now = self._clock.monotonic()
+        if owned.epoch > 1:
+            # What the last owner sent in its last window is not known here: wait until it has passed.
+            self._limiter.hold_until(now + self.policy.per)
+        slow_until = owned.state.get("slow_until")
+        if isinstance(slow_until, int):
+            left = slow_until / 1000 - self._clock.now().timestamp()
+            if left > 0:
+                self._limiter.slow_to(1.0 - self.policy.slow_by)
+                self._slow_until = now + min(left, self.policy.slow_for)
+
+    def _affordable(self) -> int:
+        """What the caps per day and month still allow, in tasks of one unit; many when there is no cap."""
+        self._new_day()
+        left = [
+            cap - spent - self.reserved
+            for cap, spent in ((self.policy.cap_day, self._spent_day), (self.policy.cap_month, self._spent_month))
+            if cap is not None
+        ]
+        return max(0, min(left)) if left else 1_000_000
+
+    def _new_day(self) -> None:
+        today = self._today()
+        if today != self._day:
+            if today.month != self._day.month:
+                self._spent_month = 0
+            self._spent_day, self._day = 0, today
+
+    def _today(self) -> datetime:
+        return self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

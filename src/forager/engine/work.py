@@ -1,0 +1,330 @@
+"""The heart: keep every lane at its limit until told to stop.
+
+Lease what fits, run it, settle what is done — in groups, never in lockstep. The heartbeat comes from this very loop, so
+that a loop that is stuck loses its session; a late session sends nothing any more, by its own monotonic clock.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import structlog
+
+from forager.core.clock import Clock
+from forager.core.errors import StoreError
+from forager.core.http import Fetch
+from forager.core.ledger import Lease, Ledger, Session, Settlement, Turn, Want
+from forager.core.pipeline import Lane, Pipeline, Step
+from forager.core.states import TaskState
+from forager.engine.attempt import LaneFetch, attempt
+from forager.engine.lane import LaneRun
+
+log = structlog.get_logger("forager.engine")
+
+LINGER = 0.002
+"""After something ended, wait so long for others to end too: a group costs one commit."""
+ENOUGH = 64
+POLL = 1.0
+MOST_LANES = 1_000
+IDLE_BEFORE_GIVING_BACK = 2.0
+BACK_OFF = (0.1, 0.5, 1.0, 2.0)
+SUSPECT_PAUSE = 1.0
+
+
+@dataclass(slots=True)
+class WorkStats:
+    """What this process has done; for health and metrics."""
+
+    started: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    fenced: int = 0
+    turns: int = 0
+    trouble: str | None = None
+    """Why the store does not answer, while it does not."""
+
+
+class Worker:
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipelines: Sequence[Pipeline],
+        fetch: Fetch,
+        clock: Clock,
+        *,
+        name: str = "worker",
+        capacity: int = 1_000,
+        lane_for: Callable[[str], Lane] | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.stats = WorkStats()
+        self._ledger = ledger
+        self._fetch = fetch
+        self._clock = clock
+        self._name = name
+        self._capacity = capacity
+        self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
+        self._steps: dict[str, Step] = {
+            kind: step for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
+        }
+        policies = {lane.name: lane for p in pipelines for lane in p.lanes}
+        self._lane_for = lane_for or (lambda name: policies.get(name) or Lane(name))
+        self._lanes: dict[int, LaneRun] = {}
+        self._idle_since: dict[int, float] = {}
+        self._running: dict[asyncio.Task[None], Lease] = {}
+        self._finished: list[Settlement] = []
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._look_for_lanes = True
+        self._suspects_from: float | None = None
+        self._deadline = 0.0
+        self._next_beat = 0.0
+
+    # ── life ──
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until `stop()`; with `until_idle`, until there is nothing left to do now or later."""
+        session = await self._begin()
+        listener = asyncio.create_task(self._listen())
+        try:
+            await self._work(session, until_idle=until_idle)
+        finally:
+            listener.cancel()
+            await self._abandon()
+
+    def stop(self) -> None:
+        """Lease nothing more; `run` returns when what is in flight has ended, or when `drain` gives up on it."""
+        self._stopping = True
+        self._wake.set()
+
+    async def drain(self, grace: float) -> None:
+        """Stop; what has not ended after `grace` seconds goes back to the queue, unburned."""
+        self.stop()
+        end = self._clock.monotonic() + grace
+        while self._running and self._clock.monotonic() < end:
+            await asyncio.wait(self._running, timeout=end - self._clock.monotonic(), return_when="ALL_COMPLETED")
+        for task in list(self._running):
+            task.cancel()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the session still holds: health turns red when it does not."""
+        return self._clock.monotonic() < self._deadline
+
+    # ── the loop ──
+
+    async def _work(self, session: Session, *, until_idle: bool) -> None:
+        failures = 0
+        while not (self._stopping and not self._running and not self._finished):
+            try:
+                session = await self._keep_alive(session)
+                await self._one_turn(session)
+                failures, self.stats.trouble = 0, None
+            except StoreError as error:
+                self._report_trouble(error)
+                await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
+                failures += 1
+                await self._reconcile(session)
+                continue
+            if until_idle and await self._nothing_left():
+                break
+            await self._until_something_changes()
+        await self._ledger.end(session)
+
+    async def _one_turn(self, session: Session) -> None:
+        """Settle what ended and lease what fits, in one transaction."""
+        if self._look_for_lanes and not self._stopping:
+            await self._take_lanes(session)
+        suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
+        wants = [] if self._stopping or suspects else self._wants()
+        finished, self._finished = self._finished, []
+        if finished or wants:
+            try:
+                turn = await self._ledger.turn(session, finished, wants)
+            except BaseException:
+                self._finished = finished + self._finished
+                raise
+            self._note(finished, wants, turn)
+            for lease in turn.leases:
+                self._start(lease)
+        if suspects and not self._running and not self._stopping:
+            await self._run_suspects(session)
+        await self._give_back_idle(session)
+
+    def _wants(self) -> list[Want]:
+        now = self._clock.monotonic()
+        free = self._capacity - len(self._running)
+        wants: list[Want] = []
+        for lane in self._lanes.values():
+            if lane.due is not None and lane.due <= now:
+                lane.hungry, lane.due = True, None
+            most = lane.most(free) if lane.hungry and free > 0 else 0
+            if most > 0:
+                wants.append(Want(lane.id, most))
+                free -= most
+        return wants
+
+    def _note(self, finished: list[Settlement], wants: list[Want], turn: Turn) -> None:
+        """Learn from a turn: which lanes have nothing more, and that something was refused."""
+        self.stats.turns += 1
+        self.stats.fenced += len(turn.fenced)
+        for settlement in finished:
+            self.stats.ended[settlement.state.name.lower()] += 1
+        now_wall = self._clock.now().timestamp()
+        for want in wants:
+            if want.lane in turn.next_due:
+                lane = self._lanes[want.lane]
+                due = turn.next_due[want.lane]
+                lane.hungry = False
+                lane.due = None if due is None else self._clock.monotonic() + max(0.0, due / 1000 - now_wall)
+        if turn.suspects and self._suspects_from is None:
+            self._suspects_from = self._clock.monotonic()
+
+    def _start(self, lease: Lease) -> None:
+        lane = self._lanes[lease.lane]
+        start_at = lane.start(lease.price)
+        self.stats.started += 1
+        task = asyncio.create_task(self._attempt(lease, lane, start_at))
+        self._running[task] = lease
+
+    async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
+        fetch = LaneFetch(self._fetch, lane, self._clock, start_at, lambda: self.alive)
+        try:
+            settlement = await attempt(lease, self._steps.get(lease.kind), fetch, lane, self._random)
+        except asyncio.CancelledError:
+            cost = lease.price if fetch.sent else 0
+            settlement = Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error="drained")
+        lane.end(lease.price, settlement.cost)
+        me = asyncio.current_task()
+        if me in self._running:
+            del self._running[me]
+            self._finished.append(settlement)
+        self._wake.set()
+
+    async def _until_something_changes(self) -> None:
+        """An attempt ended, work arrived, a lane may send again, a waiting task is due, or the heart must beat."""
+        now = self._clock.monotonic()
+        times = [lane.wake_time(now) for lane in self._lanes.values()] if not self._stopping else []
+        if self._suspects_from is not None and not self._running:
+            times.append(self._suspects_from)
+        wait = max(0.0, min([self._next_beat, now + POLL, *(t for t in times if t is not None)]) - now)
+        if not self._finished:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait)
+        if 0 < len(self._finished) < ENOUGH and self._running:
+            await asyncio.sleep(LINGER)
+        self._wake.clear()
+
+    # ── lanes ──
+
+    async def _take_lanes(self, session: Session) -> None:
+        self._look_for_lanes = False
+        for owned in await self._ledger.take_lanes(session, MOST_LANES - len(self._lanes)):
+            self._lanes[owned.id] = LaneRun(owned, self._lane_for(owned.name), self._clock)
+
+    async def _give_back_idle(self, session: Session) -> None:
+        """A lane without work goes back, so that its next work is anybody's."""
+        now = self._clock.monotonic()
+        for lane in self._lanes.values():
+            if lane.in_flight or lane.hungry:
+                self._idle_since.pop(lane.id, None)
+            else:
+                self._idle_since.setdefault(lane.id, now)
+        idle = [i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK]
+        if idle:
+            await self._ledger.give_lanes(session, {i: self._lanes[i].state() for i in idle})
+            for lane_id in idle:
+                del self._lanes[lane_id], self._idle_since[lane_id]
+            self._look_for_lanes = True
+
+    async def _listen(self) -> None:
+        """New work, or a second gone by: every lane is worth a look again."""
+        while True:
+            try:
+                await self._ledger.work_arrived(POLL)
+            except StoreError:
+                await self._clock.sleep(POLL)
+            self._look_for_lanes = True
+            for lane in self._lanes.values():
+                lane.hungry = True
+            self._wake.set()
+
+    # ── suspects ──
+
+    async def _run_suspects(self, session: Session) -> None:
+        """What was in flight at a crash runs in small groups with nothing beside it, until the guilty is alone."""
+        leases = await self._ledger.lease_suspects(session)
+        if leases:
+            log.info("running suspects of a crash", together=len(leases))
+            for lease in leases:
+                self._start(lease)
+            return
+        self._suspects_from = None  # none that we may run; a later turn tells whether some are left
+        for lane in self._lanes.values():
+            lane.hungry = True
+
+    # ── staying alive ──
+
+    async def _begin(self) -> Session:
+        session = await self._ledger.begin(self._name)
+        self._beaten(session, self._clock.monotonic())
+        return session
+
+    async def _keep_alive(self, session: Session) -> Session:
+        now = self._clock.monotonic()
+        if now < self._next_beat:
+            return session
+        if await self._ledger.beat(session, {lane.id: lane.state() for lane in self._lanes.values()}):
+            self._beaten(session, now)
+            return session
+        log.warning("the session was lost; what it held is not ours any more", session=session.id)
+        await self._abandon()
+        return await self._begin()
+
+    def _beaten(self, session: Session, at: float) -> None:
+        """Counted from before the call, so that we are never more optimistic than the store."""
+        self._deadline = at + session.lease
+        self._next_beat = at + session.lease / 3
+
+    async def _abandon(self) -> None:
+        """Nothing that we hold counts any more."""
+        running, self._running = list(self._running), {}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        self._lanes.clear()
+        self._idle_since.clear()
+        self._finished.clear()
+        self._look_for_lanes = True
+
+    async def _reconcile(self, session: Session) -> None:
+        """A turn may have been committed although its answer was lost: give back what we hold without knowing it."""
+        try:
+            held = await self._ledger.held(session)
+        except StoreError:
+            return
+        known = {lease.task_id for lease in self._running.values()}
+        known |= {settlement.lease.task_id for settlement in self._finished}
+        for lease in held:
+            if lease.task_id not in known and lease.lane in self._lanes:
+                self._finished.append(
+                    Settlement(lease, TaskState.READY, burned=False, error="its lease was not heard of")
+                )
+
+    def _report_trouble(self, error: StoreError) -> None:
+        if self.stats.trouble is None:
+            log.error("the store does not take work; leasing stops until it does", error=error.message)
+        self.stats.trouble = error.message
+
+    async def _nothing_left(self) -> bool:
+        """Whether every job has ended or is paused: what `run --watch` and the demo wait for."""
+        if self._running or self._finished:
+            return False
+        return not await self._ledger.has_open_work()
