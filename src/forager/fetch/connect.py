@@ -1,0 +1,86 @@
+"""The connector of the HTTP client: names are resolved by the guard, and every socket is checked before it is opened.
+
+aiohttp skips its resolver when a host is already an address, so the resolver alone is no guard: the socket factory
+sees the address that is about to be dialled, whatever led to it. Nothing here caches a lookup.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from aiohttp import TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from forager.fetch.guard import EgressGuard
+
+AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
+Dialer = Callable[[AddrInfo], socket.socket]
+
+# What arrives in one piece is parsed in one piece, and a hostile server can make every six bytes of it a chunk: this
+# bounds how long one turn of the loop can take. A page still arrives at 64 KiB a round trip.
+RECEIVE_BUFFER = 64 * 1024
+
+# What the guard resolved for the request that runs in this task: an operator may have allowed a name whose
+# addresses are private, and only a request for that name may dial them.
+_resolved: ContextVar[frozenset[tuple[str, int]]] = ContextVar("forager_resolved", default=frozenset())
+
+
+class NotCleared(OSError):
+    """A socket was about to be opened to an address that the guard does not permit."""
+
+
+def guarded_connector(
+    guard: EgressGuard, *, limit: int, dialer: Dialer, tls: ssl.SSLContext | None = None
+) -> TCPConnector:
+    """A connector that can reach nothing but what the guard permits."""
+
+    def checked(info: AddrInfo) -> socket.socket:
+        host, port = str(info[4][0]), int(info[4][1])
+        if (host, port) not in _resolved.get() and not guard.permits(host, port):
+            raise NotCleared(f"{host} port {port} is not a public web address")
+        return dialer(info)
+
+    return TCPConnector(
+        resolver=GuardedResolver(guard),
+        socket_factory=checked,
+        use_dns_cache=False,
+        limit=limit,
+        ssl=tls or True,
+        keepalive_timeout=15,
+    )
+
+
+def open_socket(info: AddrInfo) -> socket.socket:
+    """The dialer of real life; tests inject one that records what was let through."""
+    opened = socket.socket(info[0], info[1], info[2])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return opened
+
+
+class GuardedResolver(AbstractResolver):
+    """aiohttp's resolver port, answered by the guard: addresses come back checked, or not at all."""
+
+    def __init__(self, guard: EgressGuard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        addresses = await self._guard.resolve(host, port)
+        _resolved.set(frozenset((address, port) for address in addresses))
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        return

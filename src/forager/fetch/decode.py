@@ -1,0 +1,202 @@
+"""Content codings undone piece by piece, so that a small answer that unpacks to a huge one is stopped on its way.
+
+Nothing here may hold more than one piece beyond what the caller has taken, and no stage may put out more than its cap.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import brotli  # type: ignore[import-untyped]  # ships no types
+import zstandard
+
+from forager.core.errors import Permanent, Refused, Transient
+
+PIECE = 256 * 1024
+MAX_CHAIN = 2
+MAX_MEMBERS = 1024  # a member of a block-wise gzip file holds 64 KiB: enough for 64 MiB, too few to waste a second
+ZSTD_WINDOW = 8 * 1024 * 1024  # the most that a server may ask for with this coding on the web
+ZSTD_STEP = 128  # four bytes can stand for a block of 128 KiB, and the library cannot be told to stop: feed drops
+
+PLAIN = frozenset(("", "identity", "none", "utf-8"))  # the last two are seen in the wild and mean nothing
+
+
+class Coding(Protocol):
+    """One compressed member, undone step by step."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the member, once it has ended."""
+        ...
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """What these bytes unpack to, in pieces; stops by itself when the member ends."""
+        ...
+
+
+class Stage:
+    """One coding of a chain: its members one after the other, and the cap on what they put out."""
+
+    def __init__(self, name: str, make: Callable[[], Coding], cap: int) -> None:
+        self.name = name
+        self._make = make
+        self._coding = make()
+        self._cap = cap
+        self._out = 0
+        self._members = 1
+        self._started = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._coding.ended and not self._next_member(data):
+                return
+            self._started = True
+            for piece in self._pieces(data):
+                self._out += len(piece)
+                if self._out > self._cap:
+                    raise too_big(self._cap)
+                yield piece
+            data = self._coding.rest if self._coding.ended else b""
+
+    def finish(self) -> None:
+        if self._started and not self._coding.ended:
+            raise Transient(f"the answer broke off inside its {self.name} coding.")
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        try:
+            yield from self._coding.unpack(data)
+        except (zlib.error, brotli.error, zstandard.ZstdError, MemoryError):
+            raise Permanent(f"the answer says it is {self.name}-coded, but cannot be unpacked as such.") from None
+
+    def _next_member(self, data: bytes) -> bool:
+        """Start on a further member. What is no member is padding, and ignored, as gzip itself does."""
+        if self.name not in ("gzip", "zstd") or data[:1] not in (b"\x1f", b"\x28", b"\x50"):
+            return False
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise Refused(f"the answer has more than {MAX_MEMBERS} compressed members, and was stopped.")
+        self._coding = self._make()
+        return True
+
+
+class Zlib:
+    """gzip (one member) and deflate, the latter with or without its wrapper."""
+
+    def __init__(self, wbits: int | None) -> None:
+        self._wbits = wbits
+        self._head = b""
+        self._stream = zlib.decompressobj(wbits) if wbits else None
+
+    @property
+    def ended(self) -> bool:
+        return self._stream is not None and self._stream.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._stream.unused_data if self._stream else b""
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        stream = self._stream
+        if stream is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, stream = self._head, zlib.decompressobj(_deflate_bits(self._head))
+            self._stream = stream
+        while True:
+            if piece := stream.decompress(data, PIECE):
+                yield piece
+            data = stream.unconsumed_tail
+            # A full piece may have left output behind even when all input is taken: ask again with nothing.
+            if stream.eof or (not data and len(piece) < PIECE):
+                return
+
+
+class Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._stream.is_finished())
+
+    @property
+    def rest(self) -> bytes:
+        return b""
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        while not self.ended:
+            if piece := self._stream.process(data, output_buffer_limit=PIECE):
+                yield piece
+            data = b""
+            if self._stream.can_accept_more_data():
+                return
+
+
+class Zstd:
+    def __init__(self) -> None:
+        self._stream = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
+        self._rest = b""
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._rest
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), ZSTD_STEP):
+            if piece := self._stream.decompress(data[start : start + ZSTD_STEP]):
+                yield piece
+            if self._stream.eof:
+                self._rest = self._stream.unused_data + data[start + ZSTD_STEP :]
+                return
+
+
+CODINGS: dict[str, tuple[str, Callable[[], Coding]]] = {
+    "gzip": ("gzip", lambda: Zlib(16 + zlib.MAX_WBITS)),
+    "x-gzip": ("gzip", lambda: Zlib(16 + zlib.MAX_WBITS)),
+    "deflate": ("deflate", lambda: Zlib(None)),
+    "br": ("brotli", Brotli),
+    "zstd": ("zstd", Zstd),
+}
+
+
+def stages(content_encoding: str, cap: int) -> list[Stage]:
+    """The codings of an answer in the order in which they are undone: the last one applied comes first."""
+    names = [name for part in content_encoding.lower().split(",") if (name := part.strip()) not in PLAIN]
+    if len(names) > MAX_CHAIN:
+        raise Permanent(f"the answer is packed {len(names)} times over; {MAX_CHAIN} are accepted.")
+    for name in names:
+        if name not in CODINGS:
+            raise Permanent(f"the answer has a coding that was not asked for ({name[:40]!r}).")
+    return [Stage(*CODINGS[name], cap) for name in reversed(names)]
+
+
+def through(chain: list[Stage], data: bytes) -> Iterator[bytes]:
+    """Feed bytes of the wire to a chain of stages; pieces of the decoded body come out as they are made.
+
+    Empty pieces come too: work that has put out nothing yet, so that the caller can let others have their turn.
+    """
+    first, *others = chain
+    for piece in first.feed(data):
+        if others:
+            yield b""
+            yield from through(others, piece)
+        else:
+            yield piece
+
+
+def too_big(cap: int) -> Refused:
+    return Refused(f"the answer is larger than its cap of {cap:,} bytes, and was stopped there.")
+
+
+def _deflate_bits(head: bytes) -> int:
+    """The coding called deflate has a zlib wrapper by its standard, and none from some servers."""
+    wrapped = head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+    return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS

@@ -1,0 +1,161 @@
+"""The egress guard: decides whether a connection may be made. Every outgoing connection of Forager passes it.
+
+It must never trust a name (only the addresses behind it), never judge one spelling of an address and let another be
+dialled, and never turn a doubt into a yes: what it cannot read, it refuses.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from yarl import URL
+
+from forager.core.errors import FieldError, Refused, Rejected, Transient
+from forager.fetch.addresses import is_public
+
+Address = IPv4Address | IPv6Address
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+# The system's resolver reads 2130706433, 0x7f.1, 127.1 and 0177.0.0.1 as addresses. A host whose last label is a
+# number is therefore an address, and only its plain dotted form is accepted.
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")
+
+# Ports on which something other than HTTP listens by custom, and would act on the text of a request (mail, shells,
+# chat, databases of old): the list that browsers refuse.
+# fmt: off
+NOT_FOR_HTTP = frozenset((
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+    111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+    540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+    6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+))
+# fmt: on
+
+ALLOW = "To permit it, add its network or host:port to FORAGER_EGRESS_ALLOW."
+
+
+class EgressGuard:
+    """`allow` widens it for an operator's own network: CIDR, ip:port or host:port, each exactly as written."""
+
+    def __init__(self, allow: Sequence[str] = (), *, resolver: Resolver | None = None) -> None:
+        self._networks: list[IPv4Network | IPv6Network] = []
+        self._endpoints: set[tuple[Address, int]] = set()
+        self._names: set[tuple[str, int]] = set()
+        for entry in allow:
+            self._permit(entry.strip())
+        self._lookup = resolver or system_resolver
+        self._checked_host = lru_cache(maxsize=4096)(self._check_host)
+
+    def check_url(self, url: str | URL) -> URL:
+        """The URL as it will be dialled, if nothing in it is refused before any lookup."""
+        if isinstance(url, str):
+            if _CONTROL.search(url):
+                raise Refused("the URL holds control characters. Remove them.")
+            try:
+                url = URL(url)
+            except ValueError:
+                raise Refused("the URL cannot be read: its host or port is malformed. Correct it.") from None
+        if url.scheme not in ("http", "https"):
+            raise Refused(f"the scheme {url.scheme or '(none)'!r} is refused: only http and https are fetched.")
+        if url.raw_user is not None or url.raw_password is not None or "@" in url.raw_authority:
+            raise Refused("the URL carries a user name or password. Name the secret in the request instead.")
+        host, port = url.raw_host, url.port
+        if not host or not port:
+            raise Refused("the URL has no host or no valid port (1–65535). Correct it.")
+        self._checked_host(host, port)
+        return url
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, looked up once; refused unless every one of them may be dialled."""
+        self._checked_host(host, port)
+        if address := literal(host):
+            return [str(address)]
+        try:
+            found = await self._lookup(host, port)
+        except OSError as error:
+            raise Transient(f"the name {host} does not resolve ({error.strerror or type(error).__name__}).") from None
+        except (ValueError, UnicodeError):
+            raise Refused(f"the name {host} cannot be looked up. Correct the URL.") from None
+        if not found:
+            raise Transient(f"the name {host} has no address.")
+        return [self._cleared(host, port, text) for text in found]
+
+    def permits(self, address: str | Address, port: int) -> bool:
+        """Whether this very address may be dialled, whatever name led to it."""
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        if (parsed, port) in self._endpoints or any(parsed in network for network in self._networks):
+            return True
+        return port not in NOT_FOR_HTTP and is_public(parsed)
+
+    def permits_name(self, host: str, port: int) -> bool:
+        """Whether an operator allowed this host:port by name: its addresses are then not judged."""
+        return (host.rstrip("."), port) in self._names
+
+    def _check_host(self, host: str, port: int) -> None:
+        """What the spelling of a host tells. Remembered per host, because every request passes here."""
+        if ":" in host:
+            if not (address := literal(host)):
+                raise Refused(f"[{host}] is not a plain IPv6 address; zone ids are refused. Correct the URL.")
+        elif _NUMERIC.fullmatch(host.lower()):
+            if not (address := literal(host)):
+                raise Refused(f"{host} is an unusual spelling of an address. Write it as four decimal numbers.")
+        else:
+            if len(host) > 253 or not _NAME.fullmatch(host.lower()):
+                raise Refused("the URL's host is not a valid name. Correct it.")
+            return
+        if not self.permits(address, port):
+            raise Refused(f"{address} port {port} is not a public web address. {ALLOW}")
+
+    def _cleared(self, host: str, port: int, text: str) -> str:
+        if not literal(text):
+            raise Refused(f"the name {host} resolves to something that is no plain address.")
+        if not self.permits_name(host, port) and not self.permits(text, port):
+            raise Refused(f"the name {host} resolves to {text}: no public web address at port {port}. {ALLOW}")
+        return text
+
+    def _permit(self, entry: str) -> None:
+        """Read one entry of the allow list; a bare name is refused, because it would open every port of it."""
+        try:
+            self._networks.append(ip_network(entry))
+            return
+        except ValueError:
+            host, _, port = entry.rpartition(":")
+        name = host.strip("[]").rstrip(".").lower()
+        if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise _bad_entry(entry)
+        if address := literal(name):
+            self._endpoints.add((address, int(port)))
+        elif _NAME.fullmatch(name) and not _NUMERIC.fullmatch(name):
+            self._names.add((name, int(port)))
+        else:
+            raise _bad_entry(entry)
+
+
+def literal(text: str) -> Address | None:
+    """The address that a text plainly is: no zone, no short or octal spelling."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return None if isinstance(address, IPv6Address) and address.scope_id is not None else address
+
+
+async def system_resolver(host: str, port: int) -> Sequence[str]:
+    """All stream addresses that the operating system knows for a name, in its order of preference."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def _bad_entry(entry: str) -> Rejected:
+    message = f"{entry!r} is no network and no host:port. Write 10.0.0.0/8, 10.1.2.3:8080 or shop.internal:8080."
+    return Rejected(message, fields=[FieldError("FORAGER_EGRESS_ALLOW", message)])

@@ -1,0 +1,180 @@
+"""The HTTP fetcher: one request in, one whole answer out, guarded and capped on the way.
+
+It must never retry (the engine decides), never follow a redirect past the guard, never write a secret anywhere but
+into the request, and never let one answer hold up the loop or fill the memory. Every task passes here: keep it cheap.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+import aiohttp
+from yarl import URL
+
+from forager.core.clock import Clock
+from forager.core.errors import Permanent, Refused, Transient
+from forager.core.http import Request, Response, SecretRef
+from forager.fetch.connect import Dialer, guarded_connector, open_socket
+from forager.fetch.decode import stages, through, too_big
+from forager.fetch.guard import EgressGuard
+from forager.fetch.redirect import REDIRECTS, Hop, next_hop
+from forager.fetch.translate import map_errors, shown
+
+USER_AGENT = "forager/0.1"
+ACCEPTED = "gzip, deflate, br, zstd"
+MAX_HEADERS = 128
+MAX_HEADER_LINE = 16 * 1024
+READ_BUFFER = 64 * 1024
+BREATH = 0.005  # seconds of unpacking after which other tasks get their turn
+CONNECT_TIMEOUT = 10.0
+
+Secrets = Callable[[str], str | None]
+OnHop = Callable[[str], Awaitable[None]]
+
+
+class HttpFetcher:
+    """Implements `core.http.Fetch` on one aiohttp session. Create it inside a running loop; `close` it at the end.
+
+    `on_hop` is told the host of every redirect target before it is requested; `tls` trusts other certificates than
+    the system's.
+    """
+
+    def __init__(
+        self,
+        guard: EgressGuard,
+        clock: Clock,
+        secrets: Secrets,
+        *,
+        user_agent: str = USER_AGENT,
+        limit: int = 100,
+        on_hop: OnHop | None = None,
+        dialer: Dialer = open_socket,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._guard = guard
+        self._clock = clock
+        self._secrets = secrets
+        self._on_hop = on_hop
+        self._session = aiohttp.ClientSession(
+            connector=guarded_connector(guard, limit=limit, dialer=dialer, tls=tls),
+            headers={"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": ACCEPTED},
+            skip_auto_headers=("Content-Type",),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=MAX_HEADER_LINE,
+            max_field_size=MAX_HEADER_LINE,
+            max_headers=MAX_HEADERS,
+            read_bufsize=READ_BUFFER,
+        )
+        # aiohttp sends a request a second time by itself when a kept connection turns out dead: a call that was
+        # never counted. It has no public switch; its own test client turns it off in the same way.
+        self._session._retry_connection = False  # noqa: SLF001
+
+    async def __call__(self, request: Request) -> Response:
+        """Send one request. An answer of any status is a `Response`; `max_redirects=0` returns redirects unfollowed."""
+        started = self._clock.monotonic()
+        with map_errors(request.url):
+            async with asyncio.timeout(request.timeout):
+                answer, body = await self._follow(request)
+        return Response(
+            url=str(answer.url),
+            status=answer.status,
+            headers=answer.headers,
+            body=body,
+            at=self._clock.now(),
+            elapsed_ms=round((self._clock.monotonic() - started) * 1000),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _follow(self, request: Request) -> tuple[aiohttp.ClientResponse, bytes]:
+        """The answer at the end of the redirects, and its body."""
+        url = self._guard.check_url(request.url)
+        hop = Hop(url, request.method.upper(), self._headers(request), request.body)
+        for _ in range(request.max_redirects + 1):
+            answer = await self._session.request(
+                hop.method, hop.url, headers=hop.headers, data=hop.body, allow_redirects=False
+            )
+            location = answer.headers.get("Location") if answer.status in REDIRECTS else None
+            if not location or not request.max_redirects:
+                return answer, await _body(answer, request.max_bytes)
+            answer.release()
+            hop = next_hop(hop, answer.status, location)
+            await self._admit(hop.url)
+        raise Refused(f"it redirects more than {request.max_redirects} times.")
+
+    async def _admit(self, url: URL) -> None:
+        """A redirect's target passes the same guard as a request, and is announced before it is asked."""
+        try:
+            self._guard.check_url(url)
+        except Refused as error:
+            raise Refused(f"it redirects to {shown(url)}: {error.message}") from None
+        if self._on_hop and url.raw_host:
+            await self._on_hop(url.raw_host)
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        if not request.auth:
+            return dict(request.headers)
+        own = request.auth.header.lower()
+        headers = {name: value for name, value in request.headers.items() if name.lower() != own}
+        headers[request.auth.header] = self._secret(request.auth)
+        return headers
+
+    def _secret(self, ref: SecretRef) -> str:
+        value = self._secrets(ref.name)
+        if not value:
+            raise Permanent(f"the secret {ref.name} is not set. Set {ref.name} and try again.")
+        if not value.isprintable() or not value.isascii():
+            raise Permanent(f"the secret {ref.name} holds characters that no header can. Set {ref.name} again.")
+        return ref.prefix + value
+
+
+async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:
+    """The decoded body. Both what arrives and what it unpacks to stay under the cap."""
+    try:
+        if answer.status == 101:
+            raise Transient("it changed to another protocol, which nobody asked for.")
+        encoding = answer.headers.get("Content-Encoding")
+        return await (_unpacked(answer, encoding, cap) if encoding else _plain(answer, cap))
+    except BaseException:
+        answer.close()  # the rest of the body is unread: this connection cannot be used again
+        raise
+
+
+async def _plain(answer: aiohttp.ClientResponse, cap: int) -> bytes:
+    content = answer.content
+    if (answer.content_length or 0) > cap and not content.at_eof():
+        raise too_big(cap)
+    first = await content.readany()
+    if content.at_eof() and len(first) <= cap:
+        return first
+    body = bytearray(first)  # not a list of parts: a drip of tiny ones would cost far more than its bytes
+    while len(body) <= cap:
+        if not (chunk := await content.readany()):
+            return bytes(body)
+        body += chunk
+    raise too_big(cap)
+
+
+async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> bytes:
+    chain = stages(encoding, cap)
+    if not chain:
+        return await _plain(answer, cap)
+    wire_cap = cap + cap // 100 + 1024  # packing what does not shrink adds a little
+    body, wire, breath = bytearray(), 0, monotonic()  # not the loop's time, which uvloop reads once per round
+    while chunk := await answer.content.readany():
+        wire += len(chunk)
+        if wire > wire_cap:
+            raise too_big(cap)
+        for piece in through(chain, chunk):
+            body += piece
+            if monotonic() - breath > BREATH:
+                await asyncio.sleep(0)
+                breath = monotonic()
+    for stage in chain:
+        stage.finish()
+    return bytes(body)

@@ -1,0 +1,49 @@
+"""What is sent at the next hop of a redirect. Credentials belong to one origin and must never reach another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yarl import URL
+
+from forager.core.errors import Refused
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+# Across origins only these travel on. A list of secret headers would miss the one that an upstream invented.
+HARMLESS = frozenset(("accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One request on the wire: `headers` hold credentials only as long as the origin never changed."""
+
+    url: URL
+    method: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+def next_hop(hop: Hop, status: int, location: str) -> Hop:
+    """Where an answer sends us, and with what. The target is not yet checked by the guard."""
+    url = _target(hop.url, location)
+    method, body, headers = hop.method, hop.body, dict(hop.headers)
+    if status in (301, 302, 303) and method != "HEAD":
+        method, body = "GET", None
+    if body is None:
+        headers = {name: value for name, value in headers.items() if not name.lower().startswith("content-")}
+    if origin(url) != origin(hop.url):
+        headers = {name: value for name, value in headers.items() if name.lower() in HARMLESS}
+    return Hop(url, method, headers, body)
+
+
+def origin(url: URL) -> tuple[str, str | None, int | None]:
+    return url.scheme, url.raw_host, url.port
+
+
+def _target(base: URL, location: str) -> URL:
+    """A location with a scheme stands for itself: joining `http:x` to its base would hide that it has no host."""
+    try:
+        target = URL(location)
+        return (target if target.scheme else base.join(target)).with_fragment(None)
+    except (ValueError, UnicodeError):
+        raise Refused("it redirects to something that is no URL.") from None

@@ -1,0 +1,85 @@
+"""Foreign exceptions become ours here, and nowhere else. An error must never show a query, a user name or a secret.
+
+time-out while waiting for the answer                     → TimedOut   (what it cost is unknown)
+no connection, dropped, incomplete, not HTTP              → Transient  (the same call may succeed later)
+certificate, a request that cannot be written             → Permanent
+the guard, a cap                                          → Refused
+"""
+
+import asyncio
+from types import TracebackType
+
+import aiohttp
+from aiohttp.http_exceptions import LineTooLong
+from yarl import URL
+
+from forager.core.errors import ForagerError, Permanent, Refused, TimedOut, Transient
+from forager.fetch.connect import NotCleared
+
+FOREIGN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError, TypeError, RuntimeError)
+
+
+class map_errors:  # noqa: N801  (reads as a word in a with statement, as contextlib's own do)
+    """`with map_errors(request.url):` everything that comes out is a `ForagerError` that names where it happened."""
+
+    __slots__ = ("url",)
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            return
+        if isinstance(error, ForagerError):
+            error.args = (f"{shown(self.url)}: {error.message}", *error.args[1:])
+        elif isinstance(error, FOREIGN):
+            # The cause is cut off on purpose: texts of the client library hold whole URLs and header values.
+            raise translated(error, shown(self.url)) from None
+
+
+def translated(error: Exception, place: str) -> ForagerError:
+    """Which of our errors a foreign one means."""
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return Transient(f"{place}: no connection in time; nothing was sent.")
+        case TimeoutError():
+            return TimedOut(f"{place}: no complete answer in time.")
+        case aiohttp.ClientConnectorCertificateError():
+            return Permanent(f"{place}: its certificate is not trusted ({_reason(error.certificate_error)}).")
+        case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotCleared):
+            return Refused(f"{place}: {error.os_error}.")
+        case aiohttp.ClientConnectorError():
+            return Transient(f"{place}: no connection ({_reason(error.os_error)}).")
+        case aiohttp.ClientResponseError() if _caused_by(error, LineTooLong):
+            return Refused(f"{place}: a line of its headers is too long, and was stopped.")
+        case aiohttp.ClientResponseError():
+            return Transient(f"{place}: the answer is not valid HTTP.")
+        case aiohttp.ClientPayloadError() | asyncio.IncompleteReadError():
+            return Transient(f"{place}: the answer broke off.")
+        case aiohttp.InvalidURL() | ValueError() | TypeError():
+            return Permanent(f"{place}: the request cannot be written as HTTP (its URL or a header is malformed).")
+        case _:
+            return Transient(f"{place}: the connection was lost ({_reason(error)}).")
+
+
+def shown(url: str | URL) -> str:
+    """A URL as it may appear in an error: without user, query and fragment, since these can hold keys."""
+    try:
+        parsed = URL(url)
+        text = str(parsed.with_user(None).with_query(None).with_fragment(None)) if parsed.host else parsed.scheme
+    except (ValueError, UnicodeError):
+        return "(unreadable URL)"
+    return (text or "(no URL)")[:200]
+
+
+def _reason(error: BaseException) -> str:
+    """The operating system's words for a failure, or the kind of it: never a library's own text."""
+    return getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
+
+
+def _caused_by(error: BaseException, kind: type[BaseException]) -> bool:
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, kind) or _caused_by(cause, kind))
