@@ -233,6 +233,15 @@ schedules = Table(
     Index("ix_schedules_next_at", "next_at"),
 )
 
+# What `ledger/derived.py` made last, so that a later program can drop it before it moves the tables underneath.
+derived = Table(
+    "derived",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
 # ── PostgreSQL only ── created by a dialect branch of the migration, unknown to SQLite.
 queue_metadata = MetaData(naming_convention=metadata.naming_convention)
 

@@ -1,0 +1,101 @@
+"""A SQLAlchemy connection to either store, for making and moving the schema. The hot paths have drivers of their own.
+
+Everything that is done through it is one transaction, DDL included: an upgrade that fails half-way leaves no trace.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from forager.core.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+T = TypeVar("T")
+Store = Path | str
+"""The file of the embedded store, or the URL of a PostgreSQL database (`postgresql://…`)."""
+
+BUSY_SECONDS = 30
+# Two processes that start together must not both make the schema. The number is arbitrary and ours.
+_SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(4707250611)"
+
+
+def parse_store(store: Store) -> Store:
+    """`sqlite:///file` is a path, `postgres://` another spelling of `postgresql://`."""
+    if isinstance(store, Path):
+        return store
+    if store.startswith("sqlite:///"):
+        return Path(store.removeprefix("sqlite:///"))
+    if store.startswith("postgres://"):
+        return store.replace("postgres://", "postgresql://", 1)
+    if store.startswith("postgresql://"):
+        return store
+    raise StoreError(
+        "FORAGER_DATABASE_URL must be postgresql://user:password@host/database, or absent for the embedded store."
+    )
+
+
+def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
+    """Do `work` in one transaction that nobody else's change of the schema can overlap.
+
+    Blocks until it is done, and may be called from anywhere; a program with an event loop calls it in a thread.
+    """
+    store = parse_store(store)
+    try:
+        return _on_sqlite(store, work) if isinstance(store, Path) else _in_own_loop(store, work)
+    except DBAPIError as error:
+        raise StoreUnavailable(f"The ledger's database said: {error.orig}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"The ledger's database cannot be reached: {error}") from error
+
+
+def _on_sqlite(path: Path, work: Callable[[Connection], T]) -> T:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
+    # The driver would commit before DDL by itself; told not to, it leaves transactions to the BEGIN below.
+    event.listen(engine, "connect", lambda db, _: setattr(db, "isolation_level", None))
+    event.listen(engine, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
+    with engine.begin() as connection:
+        return work(connection)
+
+
+def _in_own_loop(url: str, work: Callable[[Connection], T]) -> T:
+    """asyncpg needs an event loop, and the caller's may be running: a thread of its own always has room for one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="ledger-schema") as pool:
+        return pool.submit(asyncio.run, _on_postgres(url, work)).result()
+
+
+async def _on_postgres(url: str, work: Callable[[Connection], T]) -> T:
+    def locked(connection: Connection) -> T:
+        connection.execute(text(_SCHEMA_LOCK))
+        return work(connection)
+
+    engine = _postgres_engine(url)
+    async with engine.begin() as connection:
+        return await connection.run_sync(locked)
+
+
+def _postgres_engine(url: str) -> "AsyncEngine":
+    try:
+        import asyncpg
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        import_module("greenlet")  # SQLAlchemy needs it to run asyncpg, and would say so less clearly
+    except ImportError as missing:
+        raise StoreUnavailable(
+            f"PostgreSQL needs {missing.name}: install it with `pip install 'forager-data[postgres]'`."
+        ) from missing
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        # asyncpg reads the URL itself, so that every option that works for the ledger works here.
+        return await asyncpg.connect(url)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
