@@ -40,12 +40,11 @@ class LaneFetch:
     async def __call__(self, request: Request) -> Response:
         at, self._start_at = self._start_at, None
         if at is None:
-            at = self._lane.take_another()
-        wait = at - self._clock.monotonic()
-        if wait > LONGEST_WAIT_INSIDE:
-            raise _MustSnooze(wait)
-        if wait > 0:
-            await self._clock.sleep(wait)
+            at = self._lane.plan_request()
+            wait = at - self._clock.monotonic()
+            if wait > LONGEST_WAIT_INSIDE:
+                raise _MustSnooze(wait)
+        await self._lane.wait_to_send(at)
         if not self._may_send():
             raise Transient("The session's lease has passed: another worker may have this task.")
         self.sent = True

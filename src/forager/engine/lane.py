@@ -43,14 +43,24 @@ class LaneRun:
         return self._limiter.available(now, HORIZON, room) if room > 0 else 0
 
     def start(self, price: int) -> float:
-        """A task goes into flight; returns when it may be sent."""
+        """A task goes into flight; returns when its request is planned."""
         self.in_flight += 1
         self.reserved += price
-        return self._limiter.take(self._clock.monotonic())
+        return self.plan_request()
 
-    def take_another(self) -> float:
-        """A further request of a task in flight; returns when it may be sent."""
-        return self._limiter.take(self._clock.monotonic())
+    def plan_request(self) -> float:
+        """When the next request of a task in flight may be sent, as planned now."""
+        return self._limiter.plan(self._clock.monotonic())
+
+    async def wait_to_send(self, at: float) -> None:
+        """Until the planned moment, and then until the window really has room."""
+        while True:
+            now = self._clock.monotonic()
+            if at <= now:
+                at = self._limiter.start(now)
+                if at <= now:
+                    return
+            await self._clock.sleep(at - now)
 
     def end(self, price: int, cost: int) -> None:
         self.in_flight -= 1

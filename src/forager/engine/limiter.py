@@ -1,13 +1,14 @@
 """At most `rate` starts in *any* window of `per` seconds. Pure: times go in, times come out.
 
-A token bucket is not enough: one that holds a second's worth lets almost twice its rate into one second. Here a log of
-the starts in the last window is the hard limit, and pacing with a small burst spreads them inside it. The window is
-kept a little longer than asked, because a request leaves us and reaches the upstream at slightly different times.
+A token bucket is not enough: one that holds a second's worth lets almost twice its rate into one second. Here starts are
+planned by even pacing with a small burst, and a log of those that really happened is the hard limit: a start that was
+planned but is late, because the process was busy, is checked again at its moment. The window is kept a little longer
+than asked, because a request leaves us and reaches the upstream at slightly different times.
 """
 
 from collections import deque
 
-MARGIN = 0.02
+MARGIN = 0.03
 
 
 class Limiter:
@@ -25,49 +26,38 @@ class Limiter:
             self.rate = max(1, int(self._full_rate * share))
 
     def hold_until(self, at: float) -> None:
-        """Nothing starts before `at`."""
+        """Nothing is planned before `at`."""
         self._ideal = max(self._ideal, at + (self._burst - 1) * self._interval)
 
-    def take(self, now: float) -> float:
-        """Reserve the next start; returns when it may happen."""
-        if self.rate is None:
-            return max(now, self._ideal)
-        self._forget(now)
-        at = self._next(now, self._ideal, 0)
+    def plan(self, now: float) -> float:
+        """Reserve the next start; returns when to come back with `start`."""
+        at = self.next_start(now)
         self._ideal = max(self._ideal, at) + self._interval
-        self._starts.append(at)
         return at
 
+    def start(self, now: float) -> float:
+        """Start now, if that is not one too many in this window: returns `now`, or the time at which to ask again."""
+        if self.rate is None:
+            return now
+        starts = self._starts
+        while starts and starts[0] + self._window <= now:
+            starts.popleft()
+        if len(starts) >= self.rate:
+            return starts[len(starts) - self.rate] + self._window
+        starts.append(now)
+        return now
+
     def available(self, now: float, horizon: float, most: int) -> int:
-        """How many starts, up to `most`, could be taken that happen within the horizon."""
+        """How many starts, up to `most`, could be planned that happen within the horizon."""
         if self.rate is None:
             return most if self._ideal <= now + horizon else 0
-        self._forget(now)
-        ideal, count = self._ideal, 0
-        while count < most:
-            at = self._next(now, ideal, count)
-            if at > now + horizon:
-                break
-            ideal = max(ideal, at) + self._interval
-            count += 1
-        return count
+        ahead = now + horizon - self._ideal + (self._burst - 1) * self._interval
+        return max(0, min(most, int(ahead / self._interval) + 1, self._burst + int(horizon / self._interval)))
 
     def next_start(self, now: float) -> float:
-        return max(now, self._ideal) if self.rate is None else self._next(now, self._ideal, 0)
+        """When the next planned start could be."""
+        return max(now, self._ideal - (self._burst - 1) * self._interval)
 
     @property
     def _interval(self) -> float:
         return self._window / self.rate if self.rate else 0.0
-
-    def _next(self, now: float, ideal: float, ahead: int) -> float:
-        """The earliest start number `ahead` from now: paced, and not the (rate + 1)th in any window."""
-        at = max(now, ideal - (self._burst - 1) * self._interval)
-        beyond = len(self._starts) + ahead - (self.rate or 0)
-        if 0 <= beyond < len(self._starts):
-            at = max(at, self._starts[beyond] + self._window)
-        return at
-
-    def _forget(self, now: float) -> None:
-        starts = self._starts
-        while starts and starts[0] + self._window < now:
-            starts.popleft()

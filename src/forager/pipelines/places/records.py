@@ -18,8 +18,10 @@ class Place(Record):
 
     kind: ClassVar[str] = "place"
     table: ClassVar[str] = "places"
+    key_field: ClassVar[str] = "place_uid"
     identity: ClassVar[str | None] = "place"
-    indexes: ClassVar[tuple[Index, ...]] = (Index(("category",)),)
+    # Listed in the order of their uid, page by page: an index that ends with it serves a filter and the order at once.
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("category", "place_uid")),)
 
     place_uid: str
     title: str | None = None
@@ -34,9 +36,6 @@ class Place(Record):
     cid: str | None = None
     place_id: str | None = None
 
-    def key(self) -> str:
-        return self.place_uid
-
     def other_keys(self) -> tuple[str, ...]:
         """A cid shown beside a placeId names the same place: answers that carry only the cid must find it."""
         return (self.cid,) if self.place_id is not None and self.cid is not None else ()
@@ -47,10 +46,11 @@ class Sighting(Record):
 
     kind: ClassVar[str] = "sighting"
     table: ClassVar[str] = "sightings"
+    key_field: ClassVar[str] = "place_uid"
     scope: ClassVar[Literal["world", "job"]] = "job"
     identity: ClassVar[str | None] = "place"
     # Few, since ten sightings are written per query: "where was this place seen" and "what is in this ZIP".
-    indexes: ClassVar[tuple[Index, ...]] = (Index(("place_uid",)), Index(("zip",)))
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("place_uid",)), Index(("zip", "place_uid")))
 
     source: str = SOURCE
     source_version: str = SOURCE_VERSION
@@ -66,6 +66,3 @@ class Sighting(Record):
     results_count: int
     credits: int | None = None
     error: str | None = None
-
-    def key(self) -> str:
-        return self.place_uid

@@ -1,0 +1,238 @@
+"""The composition root: the only module that builds adapters and knows every pipeline.
+
+Everything above it (API, CLI) asks an `App`; everything below it is given what it needs and reads no setting.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any
+from uuid import UUID
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from forager.core.clock import Clock, SystemClock
+from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
+from forager.core.pipeline import Pipeline, Retry
+from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.sweep import sweep_forever, sweep_interval
+from forager.engine.work import Worker
+from forager.fetch import EgressGuard, HttpFetcher
+from forager.ledger.catalog import Catalog
+from forager.ledger.migrate import ensure_postgres, ensure_sqlite
+from forager.ledger.reports import Reports
+from forager.ledger.sqlite import SqliteLedger
+from forager.pipelines import places
+from forager.settings import Settings
+
+log = structlog.get_logger("forager.app")
+
+PIPELINE_ENTRY_POINTS = "forager.pipelines"
+Estimator = Callable[["App", Any], Awaitable[BaseModel]]
+
+
+class App:
+    """Forager in one process: a ledger, what reads it, and the engine that works on it once `engine()` is entered."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        pipelines: Sequence[Pipeline],
+        ledger: Ledger,
+        reports: Reports,
+        fetcher: HttpFetcher,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.pipelines = {p.name: p for p in pipelines}
+        self.ledger = ledger
+        self.reports = reports
+        self.worker = Worker(
+            ledger, pipelines, fetcher, clock, name=f"{socket.gethostname()}:{os.getpid()}", capacity=settings.capacity
+        )
+        self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
+        self._references: dict[str, Any] = {}
+        self._loading = asyncio.Lock()
+
+    # ── jobs ──
+
+    async def submit(
+        self, pipeline: str, params: Mapping[str, Any], *, key: str | None = None, schedule: str | None = None
+    ) -> Submitted:
+        """Check a job, price it if it is a dry run, and create it."""
+        chosen, job, needs = await self._checked(pipeline, params)
+        dry = chosen.dry_run(job)
+        estimate = (await self.estimate(pipeline, params)).model_dump(mode="json") if dry else None
+        new = NewJob(
+            pipeline,
+            job.model_dump(mode="json"),
+            chosen.limits(job),
+            idempotency_key=key,
+            estimate=estimate,
+            schedule=schedule,
+        )
+        return await self.ledger.submit(new, () if dry else chosen.plan(job, **needs))
+
+    async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
+        """What a job would cost. Calls nothing, spends nothing."""
+        _, job, _ = await self._checked(pipeline, params)
+        estimator = _ESTIMATORS.get(pipeline)
+        if estimator is None:
+            raise Rejected(f"The pipeline {pipeline!r} cannot be priced beforehand.")
+        return await estimator(self, job)
+
+    # ── schedules ──
+
+    async def put_schedule(self, schedule: Schedule) -> Schedule:
+        """Check a schedule and its job, and keep it; an existing one of that name is replaced."""
+        if (schedule.cron is None) == (schedule.every is None):
+            raise Rejected(
+                "A schedule has either `cron` or `every`.", fields=[FieldError("cron", "give cron or every")]
+            )
+        await self._checked(schedule.pipeline, schedule.params)
+        now = round((await self.ledger.now()).timestamp() * 1000)
+        timed = replace(schedule, next_at=next_firing(schedule, now))
+        await self.ledger.put_schedule(timed)
+        return timed
+
+    async def resume_schedule(self, name: str) -> None:
+        now = round((await self.ledger.now()).timestamp() * 1000)
+        await self.ledger.pause_schedule(name, paused=False, next_at=next_firing(await self.schedule(name), now))
+
+    async def schedule(self, name: str) -> Schedule:
+        for schedule in await self.ledger.schedules():
+            if schedule.name == name:
+                return schedule
+        raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+
+    # ── the engine ──
+
+    @asynccontextmanager
+    async def engine(self, *, schedules: bool = True) -> AsyncIterator[asyncio.Task[None]]:
+        """Work, sweep and fire schedules while the block runs; then drain: nothing in flight is lost or burned."""
+        every = sweep_interval(self.settings.lease_seconds)
+        beside = [asyncio.create_task(sweep_forever(self.ledger, self.clock, every))]
+        if schedules:
+            beside.append(asyncio.create_task(self.scheduler.run()))
+        work = asyncio.create_task(self.worker.run())
+        try:
+            yield work
+        finally:
+            for task in beside:
+                task.cancel()
+            await self.worker.drain(self.settings.shutdown_seconds)
+            await work
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    # ── inside ──
+
+    async def reference(self, name: str) -> Any:
+        """Reference data by name, loaded once, off the loop."""
+        async with self._loading:
+            if name not in self._references:
+                self._references[name] = await asyncio.to_thread(_REFERENCES[name], self.settings)
+            return self._references[name]
+
+    async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
+        chosen = self.pipelines.get(pipeline)
+        if chosen is None:
+            raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self.pipelines))}.")
+        try:
+            job = chosen.params.model_validate(dict(params))
+        except ValidationError as error:
+            raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
+        needs = {name: await self.reference(name) for name in chosen.needs}
+        await asyncio.to_thread(partial(chosen.check, job, **needs))
+        return chosen, job, needs
+
+    async def _create_scheduled(self, schedule: Schedule, key: str) -> UUID:
+        return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
+
+
+def field_errors(error: ValidationError) -> list[FieldError]:
+    """Pydantic's findings in our words: which field, and what is wrong with it."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [FieldError(".".join(map(str, e["loc"])) or "body", e["msg"].removeprefix("Value error, ")) for e in found]
+
+
+@asynccontextmanager
+async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[App]:
+    """Build everything for these settings, and take it down again."""
+    clock = clock or SystemClock()
+    pipelines = build_pipelines(settings)
+    catalog = Catalog(pipelines)
+    async with AsyncExitStack() as stack:
+        ledger = await _open_ledger(settings, catalog, clock)
+        stack.push_async_callback(ledger.close)
+        guard = EgressGuard(settings.egress_allow)
+        fetcher = HttpFetcher(guard, clock, _secrets(settings), user_agent=settings.user_agent, limit=settings.capacity)
+        stack.push_async_callback(fetcher.close)
+        yield App(settings, clock, pipelines, ledger, Reports(ledger.database, catalog), fetcher)
+
+
+def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
+    """Every pipeline there is, with its settings in it. Another package adds its own by an entry point."""
+    lane = replace(
+        places.SERPER_LANE,
+        rate=settings.serper_rate,
+        burst=settings.serper_burst,
+        concurrency=settings.serper_concurrency,
+        retry=Retry(settings.max_retries_per_query, first=settings.retry_delay_seconds),
+        cap_day=settings.serper_max_credits_day,
+        cap_month=settings.serper_max_credits_month,
+    )
+    serper = places.Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
+    defaults = places.PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
+    ours = (places.build(serper, lane=lane, params=places.places_params(defaults)),)
+    others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
+    return (*ours, *others)
+
+
+async def _open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:
+    if settings.database_url is None:
+        path = settings.home / "ledger.db"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(ensure_sqlite, path, catalog)
+        return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
+    from forager.ledger.postgres import PostgresLedger  # the driver is an extra
+
+    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog)
+    return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
+
+
+def _secrets(settings: Settings) -> Callable[[str], str | None]:
+    known = {"SERPER_API_KEY": settings.serper_api_key}
+
+    def find(name: str) -> str | None:
+        secret = known.get(name)
+        return secret.get_secret_value() if secret else None
+
+    return find
+
+
+def _load_zips(settings: Settings) -> places.ZipTable:
+    return places.ZipTable.from_csv(settings.zip_table) if settings.zip_table else places.shipped_zips()
+
+
+async def _estimate_places(app: App, job: places.PlacesJob) -> BaseModel:
+    settings = app.settings
+    terms = places.Terms(
+        rate=settings.serper_rate,
+        concurrency=settings.serper_concurrency,
+        price_per_1000=settings.serper_price_per_1000,
+    )
+    zips = await app.reference("zips")
+    density = await app.reports.density(job.keyword)
+    return await asyncio.to_thread(places.estimate, job, zips, terms, density)
+
+
+_REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
+_ESTIMATORS: dict[str, Estimator] = {"places": _estimate_places}
