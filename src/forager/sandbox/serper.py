@@ -90,11 +90,19 @@ class Serper:
         if verdict.account is not None and verdict.account.credits is not None:
             verdict.account.credits += verdict.credits
 
+    def latency(self, zip_code: str, keyword: str, page: int, nth: int) -> float:
+        """Seconds until the `nth` answer for this page: the same for the same seed."""
+        median, sigma = self.config.latency_ms / 1000, self.config.latency_sigma
+        if not median or not sigma:
+            return median
+        chance = self.world.chance("latency", zip_code, keyword, page, nth)
+        return median * math.exp(sigma * _NORMAL.inv_cdf(min(max(chance, 1e-9), 1 - 1e-9)))
+
     def _priced(self, query: Query, answer: Answer, nth: int, account: Account) -> Verdict:
         fault = self.script.pick(query.zip, query.keyword, query.page, nth)
         if fault is Fault.HTTP429:
             return Verdict(429, answers.TOO_MANY, fault)
-        delay = self._latency(query, nth)
+        delay = self.latency(query.zip, query.keyword, query.page, nth)
         if fault is Fault.HTTP500:
             return Verdict(500, answers.FAILED, fault, delay=delay)
         if fault is Fault.HTTP503:
@@ -113,13 +121,6 @@ class Serper:
         if verdict.fault is Fault.MALFORMED:
             return replace(verdict, body=verdict.body[: len(verdict.body) * 2 // 3] + b"\x00<br>", places=0)
         return verdict
-
-    def _latency(self, query: Query, nth: int) -> float:
-        median, sigma = self.config.latency_ms / 1000, self.config.latency_sigma
-        if not median or not sigma:
-            return median
-        chance = self.world.chance("latency", query.zip, query.keyword, query.page, nth)
-        return median * math.exp(sigma * _NORMAL.inv_cdf(min(max(chance, 1e-9), 1 - 1e-9)))
 
     def _answer(self, request: Request, endpoint: str, weekday: int) -> tuple[Query, Answer]:
         """Rendered once for the same words: the sandbox must cost its caller's machine as little as it can."""

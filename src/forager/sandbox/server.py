@@ -97,7 +97,7 @@ class SerperSandbox:
         key = _key(request)
         entry.key = self.serper.shown_key(key)
         verdict = self.serper.decide(request, key, entry, int(wall // _DAY + 3) % 7, self.log.ask)
-        entry.fault = verdict.fault
+        entry.fault = verdict.fault.value if verdict.fault else None
         if verdict.fault is Fault.TIMEOUT:
             connection.when_lost = partial(self._unseen, entry, verdict, None)
         elif verdict.delay:
