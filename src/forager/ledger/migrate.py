@@ -59,7 +59,10 @@ def upgrade(store: Store, catalog: Catalog, revision: str = "heads") -> None:
 
 
 def downgrade(store: Store, catalog: Catalog, revision: str) -> None:
-    """Back to a revision; `<branch>@base` undoes one branch, `base` everything. What the new columns held is lost."""
+    """Back to a revision; `<branch>@base` undoes one branch, `base` everything. What the new columns held is lost.
+
+    Views come back with the `upgrade` of the program that fits the older schema.
+    """
     from alembic import command
 
     _migrate(store, catalog, lambda config: command.downgrade(config, revision))

@@ -1,0 +1,77 @@
+"""A fresh store and the sum of the migrations are the same schema, and both ways of migrating give it."""
+
+import os
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+from alembic.script import ScriptDirectory
+
+from forager.ledger.catalog import Catalog
+from forager.ledger.connect import Store, in_transaction
+from forager.ledger.migrate import alembic_config, create, current, downgrade, upgrade
+from forager.ledger.revisions import heads, known, locations
+from forager.pipelines.places import places
+from tests.migration.catalogs import names, snapshot
+
+ROOT = Path(__file__).parents[2]
+
+
+def _other(store: Store) -> Store:
+    return store.with_name("other.db") if isinstance(store, Path) else store
+
+
+def test_a_fresh_schema_is_the_sum_of_the_migrations(store: Store, catalog: Catalog) -> None:
+    create(store, catalog)
+    fresh = in_transaction(store, snapshot)
+    other = _other(store)
+    if other == store:
+        downgrade(store, catalog, "base")
+    upgrade(other, catalog)
+    migrated = in_transaction(other, snapshot)
+    assert fresh["tables"].keys() >= {"jobs", "tasks", "changes", "places", "sightings", "alembic_version"}
+    for part in fresh:
+        assert migrated[part] == fresh[part], part
+
+
+def test_down_leaves_nothing_and_up_again_gives_the_same(store: Store, catalog: Catalog) -> None:
+    upgrade(store, catalog)
+    before = in_transaction(store, snapshot)
+    downgrade(store, catalog, "base")
+    left = in_transaction(store, names)
+    assert left == {"alembic_version"}
+    upgrade(store, catalog)
+    assert in_transaction(store, snapshot) == before
+
+
+def test_plain_alembic_upgrades_the_store_that_the_environment_names(store: Store, catalog: Catalog) -> None:
+    named = (
+        {"FORAGER_HOME": str(store.parent), "FORAGER_DATABASE_URL": ""}
+        if isinstance(store, Path)
+        else {"FORAGER_DATABASE_URL": store}
+    )
+    subprocess.run(
+        [sys.executable, "-m", "alembic", "upgrade", "heads"],
+        cwd=ROOT,
+        env={**os.environ, **named},
+        check=True,
+        capture_output=True,
+    )
+    assert current(store) == sorted(heads(locations(catalog.pipelines.values())))
+    assert "serper_jobs" in in_transaction(store, names)
+
+
+def test_alembic_ini_names_the_migrations_of_every_pipeline() -> None:
+    folders = {path.parent for path in (ROOT / "src/forager/pipelines").glob("*/migrations/*.py")}
+    ini = ConfigParser({"here": str(ROOT)})
+    ini.read(ROOT / "alembic.ini")
+    named = {Path(line) for line in ini["alembic"]["version_locations"].split()}
+    assert named == {ROOT / "src/forager/ledger/migrations/versions", *folders}
+
+
+def test_the_quick_look_at_revisions_agrees_with_alembic() -> None:
+    where = locations([places])
+    scripts = ScriptDirectory.from_config(alembic_config(where))
+    assert heads(where) == set(scripts.get_heads())
+    assert known(where) == {script.revision for script in scripts.walk_revisions()}
