@@ -4,7 +4,7 @@ A field that is not known is left out, never null. `cid` is text: as a JSON numb
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -15,6 +15,7 @@ from forager.sandbox.world import Place, World
 
 PAGE_SIZES = {"places": 10, "maps": 20}
 Row = dict[str, Any]
+Render = Callable[[Place, int, str, SerperConfig, str, int], Row]
 
 
 class Query(NamedTuple):
@@ -142,7 +143,7 @@ def _shows_empty(world: World, config: SerperConfig, query: Query) -> bool:
     return config.empty_page == "empty"
 
 
-def _rows_of(world: World, config: SerperConfig, query: Query) -> Any:
+def _rows_of(world: World, config: SerperConfig, query: Query) -> Render:
     if query.endpoint == "maps":
         return _maps_row
     if config.variant == "mixed":

@@ -63,6 +63,8 @@ class SerperConfig:
     """A file that gets one JSON line per finished request, written at once: it survives a kill of this process."""
     log_limit: int = 1_000_000
     """Requests kept in memory; older ones leave the log, the figures of `stats` stay exact."""
+    stall_flag_ms: float = 10.0
+    """A pause of this process that long disturbs the count of starts around it; `stats` gives it with and without."""
     cache_limit: int = 4096
     """Rendered answers kept in memory."""
 
@@ -73,7 +75,7 @@ class SerperConfig:
         _check("key", all((self.key, *self.other_keys)), "not empty")
         for name in ("neighbour_share", "repeat_share", "place_id_share"):
             _check(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("latency_ms", "latency_sigma", "slow_ms"):
+        for name in ("latency_ms", "latency_sigma", "slow_ms", "stall_flag_ms"):
             _check(name, math.isfinite(getattr(self, name)) and getattr(self, name) >= 0, "a number of at least 0")
         for name in ("credits", "price_places", "price_maps", "cache_limit", "huge_bytes"):
             _check(name, (getattr(self, name) or 0) >= 0, "at least 0")

@@ -7,7 +7,7 @@ the entries, which are bounded.
 import asyncio
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,16 +65,17 @@ def read_log(lines: Iterable[bytes | str]) -> list[Entry]:
 class RequestLog:
     """The entries in order of arrival, with running totals: asking for the figures costs no pass over the log."""
 
-    def __init__(self, now: float, limit: int = 1_000_000, path: str | None = None) -> None:
+    def __init__(self, now: float, limit: int = 1_000_000, path: str | None = None, stall_flag: float = 0.01):
         self._limit = limit
         self._file = os.open(Path(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else None
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._stall_flag = stall_flag
         self.clear(now)
 
     def clear(self, now: float) -> None:
         """Forget everything; numbers go on, so that a request still in flight cannot be taken for a new one."""
         self._entries: deque[Entry] = deque(maxlen=self._limit)
-        self.starts = StartCounter(now)
+        self.starts = StartCounter(now, flag_after=self._stall_flag)
         self._asked: dict[tuple[str, str, str, int], int] = {}
         self._repeated: dict[tuple[str, str, str, int], int] = {}
         self._first = getattr(self, "_last", 0) + 1
@@ -125,13 +126,16 @@ class RequestLog:
                 self._faults[entry.fault] += 1
         if self._file is not None:
             os.write(self._file, entry.json() + b"\n")
+        if self._waiting:
+            self._wake()
 
     async def arrived(self, count: int) -> None:
         """Wait until that many requests have arrived since the start or the last reset."""
-        if self.total < count:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.append((count, future))
-            await future
+        await self._until(lambda: self.total >= count)
+
+    async def ended(self, count: int) -> None:
+        """Wait until that many requests have been answered or given up: their entries are final."""
+        await self._until(lambda: self.total - self._in_flight >= count)
 
     @property
     def total(self) -> int:
@@ -165,8 +169,15 @@ class RequestLog:
             os.close(self._file)
             self._file = None
 
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        if not reached():
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append((reached, future))
+            await future
+
     def _wake(self) -> None:
-        for waiter in [waiter for waiter in self._waiting if waiter[0] <= self.total]:
-            self._waiting.remove(waiter)
-            if not waiter[1].done():
-                waiter[1].set_result(None)
+        ready = [future for reached, future in self._waiting if reached()]
+        self._waiting = [(reached, future) for reached, future in self._waiting if future not in ready]
+        for future in ready:
+            if not future.done():
+                future.set_result(None)

@@ -38,10 +38,9 @@ class StartCounter:
     sent. `pulse` is called by a timer: a late call is a stall, and windows that touch it do not count as undisturbed.
     """
 
-    FLAG_AFTER = 0.025
-
-    def __init__(self, now: float, period: float = 0.01) -> None:
+    def __init__(self, now: float, period: float = 0.01, flag_after: float = 0.01) -> None:
         self.period = period
+        self.flag_after = flag_after
         self.most = 0
         self.most_undisturbed = 0
         self.longest_stall = 0.0
@@ -64,7 +63,7 @@ class StartCounter:
         late = now - self._last_pulse - self.period
         if late > self.longest_stall:
             self.longest_stall = late
-        if late >= self.FLAG_AFTER:
+        if late >= self.flag_after:
             self.stalls += 1
             self._disturbed_until = now
         elif self._since_pulse > self.most_undisturbed:

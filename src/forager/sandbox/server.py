@@ -39,7 +39,8 @@ class SerperSandbox:
             raise Rejected(f"The sandbox listens on {LOOPBACK} only, not on {host}: its admin routes have no key.")
         self.config = config or SerperConfig()
         self.serper = Serper(self.config)
-        self.log = RequestLog(time.monotonic(), self.config.log_limit, self.config.log_path)
+        flag = self.config.stall_flag_ms / 1000
+        self.log = RequestLog(time.monotonic(), self.config.log_limit, self.config.log_path, flag)
         self.url = ""
         self._port = port
         self._server: asyncio.Server | None = None
