@@ -1,8 +1,8 @@
 """The small parent of `up` and `worker`: restarts a child that died, ends one whose loop is stuck.
 
-It does nothing else, so that there is nothing in it to fail. The child beats through a pipe from its event loop; a task
-that never gives the loop back (an endless loop in a parser) stops the beats, and the parent kills the child. What was in
-flight is then suspect, and the ledger finds the guilty task.
+It does nothing else, so that there is nothing in it to fail. The child beats through a pipe from its event loop; a
+task that never gives the loop back (an endless loop in a parser) stops the beats, and the parent kills the child. What
+was in flight is then suspect, and the ledger finds the guilty task.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ class Supervisor:
     def _run_once(self) -> int:
         reader, writer = os.pipe()
         environment = {**os.environ, BEAT_FD: str(writer)}
-        self._child = subprocess.Popen(
+        self._child = subprocess.Popen(  # noqa: S603 - our own command line
             self._command,
             pass_fds=[writer],
             env=environment,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509
+            preexec_fn=_die_with_parent,
         )
         os.close(writer)
         try:

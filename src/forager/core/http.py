@@ -55,7 +55,8 @@ class Response:
         try:
             return orjson.loads(self.body)
         except ValueError as error:
-            raise Permanent(f"{self.url} answered with malformed JSON: {error}", evidence=self.evidence()) from error
+            where = self.url.partition("?")[0]  # a query may hold a key
+            raise Permanent(f"{where} answered with malformed JSON: {error}", evidence=self.evidence()) from error
 
     def evidence(self) -> Evidence:
         return Evidence(self.body, self.headers.get("Content-Type", "application/octet-stream"))

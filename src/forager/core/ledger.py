@@ -67,7 +67,8 @@ class Want:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
+# A lease and a settlement are made for every task: freezing them would cost more than leasing and settling them does.
+@dataclass(slots=True, eq=False)
 class Lease:
     """One attempt: this task is yours while your session lives. `claim` is the fence that every end must carry."""
 
@@ -83,7 +84,7 @@ class Lease:
     followed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Settlement:
     """How an attempt ended. READY and WAITING put the task back into the queue; HELD is never written this way."""
 
@@ -96,7 +97,7 @@ class Settlement:
     wait: float = 0.0
     burned: bool = True
     """Whether this attempt counts. A snooze, a halt and a drain burn none."""
-    facts: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, int] | None = None
     records: Sequence[Record] = ()
     tasks: Sequence[Plan] = ()
     skip: Sequence[Skip] = ()

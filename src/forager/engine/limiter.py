@@ -6,6 +6,7 @@ planned but is late, because the process was busy, is checked again at its momen
 than asked, because a request leaves us and reaches the upstream at slightly different times.
 """
 
+import math
 from collections import deque
 
 MARGIN = 0.03
@@ -52,7 +53,7 @@ class Limiter:
         if self.rate is None:
             return most if self._ideal <= now + horizon else 0
         ahead = now + horizon - self._ideal + (self._burst - 1) * self._interval
-        return max(0, min(most, int(ahead / self._interval) + 1, self._burst + int(horizon / self._interval)))
+        return max(0, min(most, math.floor(ahead / self._interval) + 1, self._burst + int(horizon / self._interval)))
 
     def next_start(self, now: float) -> float:
         """When the next planned start could be."""

@@ -1,0 +1,91 @@
+"""A lane as its owner sees it: slow-down, caps, concurrency, and what survives a change of owner."""
+
+from datetime import UTC, datetime
+
+from forager.core.ledger import OwnedLane
+from forager.core.pipeline import Lane
+from forager.engine.lane import HORIZON, LaneRun
+from tests.support.clock import FakeClock
+
+POLICY = Lane("api", rate=100, burst=1, concurrency=10)
+
+
+def owned(**more: object) -> OwnedLane:
+    return OwnedLane(**{"id": 1, "name": "api", "state": {}, **more})  # type: ignore[arg-type]
+
+
+def test_no_more_is_leased_than_may_be_in_flight() -> None:
+    lane = LaneRun(owned(), POLICY, FakeClock())
+    for _ in range(8):
+        lane.start(price=1)
+    assert lane.most(free=100) <= 2
+    assert lane.most(free=1) <= 1
+    lane.start(1)
+    lane.start(1)
+    assert lane.most(free=100) == 0
+
+
+def test_a_429_slows_the_lane_by_a_fifth_and_thirty_quiet_seconds_restore_it__PL_9() -> None:
+    clock = FakeClock()
+    lane = LaneRun(owned(), Lane("api", rate=100, burst=1, concurrency=1_000), clock)
+    full = lane.most(1_000)
+    lane.slow_down(None)
+    assert lane.most(1_000) < full
+    clock.advance(29)
+    lane.slow_down(None)
+    once = lane.most(1_000)
+    clock.advance(29)
+    assert lane.most(1_000) == once, "a second 429 restarts the period and does not slow down further"
+    clock.advance(2)
+    assert lane.most(1_000) == full
+
+
+def test_retry_after_is_obeyed_if_one_comes__PL_9() -> None:
+    clock = FakeClock()
+    lane = LaneRun(owned(), POLICY, clock)
+    lane.slow_down(7.0)
+    clock.advance(7.0 - HORIZON - 0.01)
+    assert lane.most(10) == 0
+    clock.advance(HORIZON + 0.02)
+    assert lane.most(10) > 0
+
+
+def test_a_lane_that_somebody_had_before_waits_one_interval_first() -> None:
+    clock = FakeClock()
+    assert LaneRun(owned(epoch=1), POLICY, clock).most(10) > 0
+    second = LaneRun(owned(epoch=2), POLICY, clock)
+    assert second.most(10) == 0
+    clock.advance(POLICY.per)
+    assert second.most(10) > 0
+
+
+def test_a_slow_down_travels_with_the_lane_to_its_next_owner() -> None:
+    clock = FakeClock()
+    first = LaneRun(owned(), Lane("api", rate=100, burst=1, concurrency=1_000), clock)
+    full = first.most(1_000)
+    first.slow_down(None)
+    second = LaneRun(owned(state=first.state()), Lane("api", rate=100, burst=1, concurrency=1_000), clock)
+    assert second.most(1_000) < full
+    clock.advance(31)
+    assert second.most(1_000) == full
+
+
+def test_the_cap_of_a_day_holds_with_what_is_in_flight_and_ends_at_midnight_utc__PL_11() -> None:
+    clock = FakeClock(datetime(2026, 3, 31, 23, 59, 0, tzinfo=UTC))
+    lane = LaneRun(owned(spent_day=7, spent_month=7), Lane("api", rate=1_000, cap_day=10, cap_month=100), clock)
+    assert lane.most(50) == 3
+    lane.start(1)
+    assert lane.most(50) == 2
+    lane.end(price=1, cost=3)
+    assert lane.most(50) == 0
+    clock.advance(61)
+    assert lane.most(50) == 10
+
+
+def test_the_cap_of_a_month_outlives_the_day_and_ends_with_the_month__PL_11() -> None:
+    clock = FakeClock(datetime(2026, 3, 30, 12, tzinfo=UTC))
+    lane = LaneRun(owned(spent_day=0, spent_month=100), Lane("api", rate=1_000, cap_month=100), clock)
+    clock.advance(24 * 3600)
+    assert lane.most(50) == 0
+    clock.advance(24 * 3600)
+    assert lane.most(50) > 0
