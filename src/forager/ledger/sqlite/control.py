@@ -3,12 +3,13 @@
 import sqlite3
 from uuid import UUID
 
+import orjson
+
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
-from forager.core.states import AFTER_FAILED, BUDGET, CANCELLED, JobState, TaskState
-from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import Deltas, finish_jobs, job_change
-from forager.ledger.sqlite.memory import Memory, wake
+from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.sqlite.counters import Deltas, finish_jobs, say
+from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.settle import pause_job
 
 PAGE = 5_000
@@ -19,8 +20,7 @@ def pause(db: sqlite3.Connection, memory: Memory, job: UUID, reason: str | None)
     if state is JobState.PAUSED:
         return
     if state.is_terminal or not pause_job(db, memory, number, reason):
-        raise Conflict(f"Job {job} is {state.public()}: only a queued or running job can be paused.")
-    _say(db, number, job, "paused", JobState.PAUSED, memory.now_ms())
+        raise Conflict(f"Job {job} is {_doing(db, number, state)}: only a queued or running job can be paused.")
 
 
 def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
@@ -44,7 +44,7 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     ).fetchall():
         wake(db, lane, now)
     memory.flows.grew = True
-    _say(db, number, job, "resumed", JobState.RUNNING, now)
+    say(db, number, "resumed", now)
 
 
 def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
@@ -54,6 +54,8 @@ def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
         return
     if state.is_terminal:
         raise Conflict(f"Job {job} is {state.public()} already: there is nothing left to cancel.")
+    if state is JobState.PLANNING:
+        raise Conflict(f"Job {job} is still being written. Cancel it in a moment.")
     db.execute(
         "UPDATE jobs SET drain = ?, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END WHERE id = ?",
         (CANCELLED, number),
@@ -85,37 +87,19 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
         finish_jobs(db, memory.flows, [job], now)
         if ended >= limit:
             break
-        if row[0] == BUDGET:
-            db.execute("UPDATE jobs SET drain = NULL, reason = ? WHERE id = ?", (BUDGET, job))
         memory.flows.draining.discard(job)
     return ended
 
 
 def retry(db: sqlite3.Connection, memory: Memory, job: UUID) -> int:
-    number, state = _job(db, job)
-    if state is JobState.CANCELLED:
-        raise Conflict(f"Job {job} was cancelled. Create it again instead.")
+    number, _ = _job(db, job)
     failed = [r[0] for r in db.execute("SELECT id FROM tasks WHERE job_id = ? AND state = 5", (number,))]
-    followers = [
-        r[0]
-        for r in db.execute("SELECT id FROM tasks WHERE job_id = ? AND state = 6 AND error = ?", (number, AFTER_FAILED))
-    ]
-    return _queue_again(db, memory, number, failed, followers)
+    return _queue_again(db, memory, number, failed)
 
 
 def retry_task(db: sqlite3.Connection, memory: Memory, task: UUID) -> int:
     job, number = _task(db, task)
-    skipped: dict[int, list[int]] = {}
-    rows = db.execute('SELECT "after", id FROM tasks WHERE job_id = ? AND state = 6 AND error = ?', (job, AFTER_FAILED))
-    for after, follower in rows:
-        skipped.setdefault(after, []).append(follower)
-    followers: list[int] = []
-    reached = [number]
-    while reached:
-        found = skipped.get(reached.pop(), [])
-        followers.extend(found)
-        reached.extend(found)
-    return _queue_again(db, memory, job, [number], followers)
+    return _queue_again(db, memory, job, [number])
 
 
 def discard(db: sqlite3.Connection, task: UUID) -> None:
@@ -123,36 +107,55 @@ def discard(db: sqlite3.Connection, task: UUID) -> None:
     db.execute("UPDATE tasks SET hidden = 1 WHERE id = ?", (number,))
 
 
-def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[int], followers: list[int]) -> int:
+def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]:
+    """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
+    skipped: dict[int, list[int]] = {}
+    rows = db.execute('SELECT "after", id FROM tasks WHERE job_id = ? AND state = 6 AND error = ?', (job, AFTER_FAILED))
+    for after, follower in rows:
+        skipped.setdefault(after, []).append(follower)
+    followers: list[int] = []
+    reached = list(failed)
+    while reached:
+        found = skipped.get(reached.pop(), [])
+        followers.extend(found)
+        reached.extend(found)
+    return followers
+
+
+def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[int]) -> int:
+    public_id, state, drain = db.execute("SELECT public_id, state, drain FROM jobs WHERE id = ?", (job,)).fetchone()
+    if CANCELLED in (state, drain):
+        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+    if not failed:
+        return 0
+    followers = _followers(db, job, failed)
     now = memory.now_ms()
     again = "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL"
     db.executemany(f"UPDATE tasks SET state = 0, {again} WHERE id = ?", [(n,) for n in failed])
     db.executemany(f"UPDATE tasks SET state = 2, {again} WHERE id = ?", [(n,) for n in followers])
     count = len(failed) + len(followers)
-    if not failed:
-        return 0
     deltas = Deltas()
     deltas.add(job, queued=count, failed=-len(failed), skipped=-len(followers))
     deltas.write(db)
-    public_id, turn = db.execute(
+    (turn,) = db.execute(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
-        " WHERE id = ? RETURNING public_id, turn",
+        " WHERE id = ? RETURNING turn",
         (job,),
     ).fetchone()
-    marks = ", ".join("?" * len(failed[:500]))
-    lanes = db.execute(f"SELECT DISTINCT lane_id FROM tasks WHERE id IN ({marks})", failed[:500]).fetchall()
-    for (lane,) in lanes:
-        memory.flows.add(lane, job, turn)
-        wake(db, lane, now)
-    _say(db, job, UUID(public_id), "retried", JobState.RUNNING, now)
+    numbers = orjson.dumps(failed).decode()
+    for (lane,) in db.execute(_LANES_OF, (numbers,)).fetchall():
+        offer(db, memory, lane, job, turn)
+    say(db, job, "retried", now)
     return count
 
 
-def _say(db: sqlite3.Connection, number: int, job: UUID, op: str, state: JobState, now: int) -> None:
-    (version,) = db.execute(
-        "SELECT 1 + coalesce(max(version), 0) FROM changes WHERE kind = 'job' AND key = ?", (str(job),)
-    ).fetchone()
-    write_changes(db, [job_change(number, str(job), op, state, version)], now)
+_LANES_OF = "SELECT DISTINCT t.lane_id FROM json_each(?) g JOIN tasks t ON t.id = g.value"
+
+
+def _doing(db: sqlite3.Connection, job: int, state: JobState) -> str:
+    """What to call a job that is neither here nor there."""
+    (drain,) = db.execute("SELECT drain FROM jobs WHERE id = ?", (job,)).fetchone()
+    return "being cancelled" if drain == CANCELLED else "at its budget's end" if drain else state.public()
 
 
 def _job(db: sqlite3.Connection, job: UUID) -> tuple[int, JobState]:

@@ -67,6 +67,16 @@ def job_change(
     return NewChange("job", public_id, op, version, job, orjson.dumps({"state": state.value, **(more or {})}))
 
 
+def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any] | None = None) -> None:
+    """Write down what happened to a job, in its present state."""
+    public_id, state, version = db.execute(_LAST_WORD, (job,)).fetchone()
+    write_changes(db, [job_change(job, public_id, op, JobState(state), version, more)], now)
+
+
+_LAST_WORD = """
+SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes WHERE kind = 'job' AND key = public_id), 0)
+FROM jobs WHERE id = ?
+"""
 # The version of a job's change is simply how often something was said of it.
 _WITHOUT_WORK = """
 SELECT j.id, j.public_id, j.completed, j.failed, j.skipped, j.cancelled, j.drain,

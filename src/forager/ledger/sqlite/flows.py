@@ -22,12 +22,14 @@ class Flows:
         """Jobs whose queued tasks are being ended, a page at a time."""
         self.grew = False
 
-    def add(self, lane: int, job: int, turn: int) -> None:
+    def add(self, lane: int, job: int, turn: int) -> bool:
+        """Note that a job has ready work in a lane. False: the job is parked, so nobody need look yet."""
         if job in self._parked:
             self._parked[job].add((lane, turn))
-            return
+            return False
         self._lanes[lane].setdefault(turn, OrderedDict())[job] = None
         self.grew = True
+        return True
 
     def drop(self, lane: int, job: int) -> None:
         turns = self._lanes.get(lane, {})
@@ -65,11 +67,15 @@ class Flows:
         for turn in sorted(turns):
             jobs = turns[turn]
             chosen = list(islice((job for job in jobs if job not in but), MOST_JOBS))
-            for job in chosen:
-                jobs.move_to_end(job)
             if chosen:
                 return chosen
         return []
+
+    def served(self, lane: int, job: int) -> None:
+        """It had its chance: whoever was not asked yet comes before it next time."""
+        for jobs in self._lanes.get(lane, {}).values():
+            if job in jobs:
+                jobs.move_to_end(job)
 
     def sleep_until(self, lane: int, due: int) -> None:
         known = self.next_due.get(lane)
@@ -83,11 +89,12 @@ class Flows:
     def read(cls, db: sqlite3.Connection) -> "Flows":
         flows = cls()
         turns = {}
-        for job, turn, state in db.execute("SELECT id, turn, state FROM jobs WHERE finished_at IS NULL"):
+        for job, turn, state, drain in db.execute("SELECT id, turn, state, drain FROM jobs WHERE finished_at IS NULL"):
             turns[job] = turn
-            if state in ("paused", "planning"):
+            if state in ("paused", "planning") or drain is not None:
                 flows.park(job)
-        flows.draining = {row[0] for row in db.execute("SELECT id FROM jobs WHERE drain IS NOT NULL")}
+            if drain is not None:
+                flows.draining.add(job)
         for lane, job in db.execute(_DISTINCT_READY):
             flows.add(lane, job, turns.get(job, 0))
         for lane, due in db.execute("SELECT lane_id, min(due) FROM tasks WHERE state = 1 GROUP BY lane_id"):

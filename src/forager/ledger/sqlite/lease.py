@@ -1,8 +1,9 @@
 """Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size."""
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -11,6 +12,8 @@ from forager.core.ledger import Lease, Session, Want
 from forager.core.states import BUDGET
 from forager.ledger.sqlite.counters import Deltas
 from forager.ledger.sqlite.memory import Memory, next_number
+
+MOST_SUSPECTS = 4_096
 
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _TAKE = """
@@ -24,18 +27,19 @@ WHERE id IN (SELECT value FROM json_each(?))
 RETURNING id, job_id, lane_id, attempt, price, kind, key, body, followed, rank
 """
 _SUSPECTS = """
-SELECT t.id, t.together, t.price, j.id, j.running, j.max_cost, j.spent + j.reserved
+SELECT t.id, t.together, t.price, j.id, j.running, j.concurrency, j.max_cost, j.spent + j.reserved
 FROM tasks t JOIN jobs j ON j.id = t.job_id JOIN lanes l ON l.id = t.lane_id
-WHERE t.state = 8 AND l.owner = ? AND NOT l.paused AND j.state IN ('queued', 'running')
-ORDER BY t.together, t.id LIMIT 4096
+WHERE t.state = 8 AND l.owner = ? AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
+ORDER BY t.together, t.id LIMIT ?
 """
 _PROMOTE = "UPDATE tasks SET state = 0, due = NULL WHERE state = 1 AND lane_id = ? AND due <= ? RETURNING job_id"
 _JOBS = """
-SELECT j.id, j.state, j.running, j.concurrency, j.batch_size, j.max_cost, j.spent + j.reserved
-FROM json_each(?) g JOIN jobs j ON j.id = g.value
+SELECT j.id, j.running, j.concurrency, j.batch_size, j.max_cost, j.spent + j.reserved
+FROM json_each(?) g JOIN jobs j ON j.id = g.value WHERE j.state IN ('queued', 'running') AND j.drain IS NULL
 """
-# What the next task costs; the ready tasks of one job in one lane have one price.
-_PRICE = "SELECT price FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT 1"
+# What the next tasks cost: kinds of different prices may wait in one lane.
+_PRICES = "SELECT price FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
+_OWN_LANES = "SELECT l.id FROM json_each(?) g JOIN lanes l ON l.id = g.value WHERE l.owner = ? AND NOT l.paused"
 
 
 @dataclass(slots=True)
@@ -43,6 +47,10 @@ class _Claim:
     session: Session
     number: int
     now: int
+    taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """By job: how many tasks this lease gave out already, over all lanes …"""
+    reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """… and what they may cost. The jobs' own counters are written once, at the end."""
 
 
 def lease(
@@ -53,7 +61,12 @@ def lease(
     leases: list[Lease] = []
     next_due: dict[int, int | None] = {}
     claim: _Claim | None = None
+    numbers = orjson.dumps([want.lane for want in wants]).decode()
+    own = {row[0] for row in db.execute(_OWN_LANES, (numbers, session.id))}
     for want in wants:
+        if want.lane not in own:  # paused, or lost meanwhile: nothing is due there for this session
+            next_due[want.lane] = None
+            continue
         _promote(db, memory, want.lane, now)
         if memory.flows.has_work(want.lane):
             claim = claim or _Claim(session, next_number(db, "claim"), now)
@@ -71,15 +84,20 @@ def lease_suspects(db: sqlite3.Connection, memory: Memory, session: Session) -> 
     chosen: list[int] = []
     group: int | None = None
     committed: dict[int, int] = {}
-    for number, together, price, job, running, max_cost, spent in db.execute(_SUSPECTS, (session.id,)).fetchall():
+    company: defaultdict[int, int] = defaultdict(int)
+    for row in db.execute(_SUSPECTS, (session.id, MOST_SUSPECTS)).fetchall():
+        number, together, price, job, running, concurrency, max_cost, spent = row
         if group is not None and (together != group or len(chosen) >= group):
             break
+        if concurrency is not None and running + company[job] >= concurrency:
+            continue
         now_committed = committed.get(job, spent) + price
         if max_cost is not None and now_committed > max_cost:
             if running == 0 and job not in committed:
                 _end_for_budget(db, memory, job)
             continue
         committed[job] = now_committed
+        company[job] += 1
         group = together
         chosen.append(number)
     if not chosen:
@@ -101,6 +119,13 @@ def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease
     return [_lease(memory, row[9], row) for row in rows]
 
 
+def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
+    """Whether `lease_suspects` could give this session something."""
+    if db.execute("SELECT 1 FROM tasks WHERE state = 8 LIMIT 1").fetchone() is None:
+        return False
+    return db.execute(_SUSPECTS, (session.id, 1)).fetchone() is not None
+
+
 def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Want) -> list[Lease]:
     """Equal parts for the jobs whose turn it is, then the rest for whoever has more, until the lane is full."""
     got: list[Lease] = []
@@ -113,9 +138,12 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
         rows = {row[0]: row for row in db.execute(_JOBS, (orjson.dumps(jobs).decode(),))}
         for job in jobs:
             asked = min(part, want.most - len(got))
-            most = _allowed(db, memory, want.lane, rows.get(job), asked, got)
+            if asked == 0:
+                break
+            most = _allowed(db, memory, want.lane, rows.get(job), asked, claim)
             taken = _take(db, memory, claim, want.lane, job, most)
             got.extend(taken)
+            memory.flows.served(want.lane, job)
             if most < asked:
                 limited.add(job)
             elif len(taken) < most:
@@ -124,33 +152,40 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
 
 
 def _allowed(
-    db: sqlite3.Connection, memory: Memory, lane: int, row: tuple[Any, ...] | None, asked: int, got: list[Lease]
+    db: sqlite3.Connection, memory: Memory, lane: int, row: tuple[Any, ...] | None, asked: int, claim: _Claim
 ) -> int:
-    """How many of the asked a job may have now. `got`: what this very lease gave out already."""
-    if row is None or row[1] not in ("queued", "running"):
+    """How many of the asked a job may have now. No row: it is paused, ended or being drained."""
+    if row is None:
         return 0
-    job, _, running, concurrency, batch_size, max_cost, committed = row
-    if concurrency is None and batch_size is None and max_cost is None:
-        return asked
-    mine = [lease for lease in got if lease.job_id == job]
+    job, running, concurrency, batch_size, max_cost, committed = row
     most: int = asked
     if batch_size is not None:
-        most = min(most, batch_size - len(mine))
+        most = min(most, batch_size - claim.taken[job])
     if concurrency is not None:
-        most = min(most, concurrency - running - len(mine))
-    if max_cost is not None:
-        (price,) = db.execute(_PRICE, (lane, job)).fetchone() or (0,)
-        if price:
-            affordable = (max_cost - committed - sum(lease.price for lease in mine)) // price
-            if affordable <= 0 and running + len(mine) == 0:
-                _end_for_budget(db, memory, job)
-            most = min(most, affordable)
+        most = min(most, concurrency - running - claim.taken[job])
+    if max_cost is not None and most > 0:
+        prices = [p for (p,) in db.execute(_PRICES, (lane, job, most))]
+        affordable = _affordable(prices, max_cost - committed - claim.reserved[job])
+        if prices and affordable == 0 and running + claim.taken[job] == 0:
+            _end_for_budget(db, memory, job)
+        if affordable < len(prices):
+            most = affordable
     return max(most, 0)
+
+
+def _affordable(prices: Sequence[int], left: int) -> int:
+    """How many of the next tasks can be paid, in their order."""
+    for count, price in enumerate(prices):
+        left -= price
+        if left < 0:
+            return count
+    return len(prices)
 
 
 def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     """Nothing more can be paid and nothing in flight can give anything back: what is queued will be skipped."""
-    db.execute("UPDATE jobs SET drain = ? WHERE id = ? AND drain IS NULL", (BUDGET, job))
+    db.execute("UPDATE jobs SET drain = ?, reason = ? WHERE id = ? AND drain IS NULL", (BUDGET, BUDGET, job))
+    memory.flows.park(job)
     memory.flows.draining.add(job)
 
 
@@ -160,6 +195,8 @@ def _take(db: sqlite3.Connection, memory: Memory, claim: _Claim, lane: int, job:
     rows = db.execute(_TAKE, (claim.number, claim.now, claim.session.id, lane, job, most)).fetchall()
     if len(rows) > 1:
         rows.sort(key=lambda r: (r[9], r[0]))
+    claim.taken[job] += len(rows)
+    claim.reserved[job] += sum(row[4] for row in rows)
     return [_lease(memory, claim.number, row) for row in rows]
 
 

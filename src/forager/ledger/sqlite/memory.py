@@ -39,6 +39,12 @@ def wake(db: sqlite3.Connection, lane: int, at: int) -> None:
     )
 
 
+def offer(db: sqlite3.Connection, memory: Memory, lane: int, job: int, turn: int) -> None:
+    """A job has ready work in a lane: remember it, and wake the lane if nobody owns it."""
+    if memory.flows.add(lane, job, turn):
+        wake(db, lane, memory.now_ms())
+
+
 def next_number(db: sqlite3.Connection, column: str, count: int = 1) -> int:
     """The first of `count` new numbers of the tail row: dense, in commit order, because this thread is alone."""
     (last,) = db.execute(f"UPDATE tail SET {column} = {column} + ? RETURNING {column}", (count,)).fetchone()

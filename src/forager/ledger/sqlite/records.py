@@ -6,6 +6,7 @@ A field that is None says nothing, so it never overwrites. A change is written o
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -27,25 +28,42 @@ def store_records(
     by_kind: defaultdict[str, list[Found]] = defaultdict(list)
     for item in found:
         by_kind[item[1].kind].append(item)
-    names = _learn_aliases(db, memory, found)
     changes: list[NewChange] = []
+    names = _learn_aliases(db, memory, found, changes)
     for kind, items in by_kind.items():
         table = memory.catalog.records[kind]
+        known = names.get(table.record.identity or "", _NO_NAMES)
         store = _store_per_job if table.per_job else _store_world
-        changes.extend(store(db, table, items, names.get(table.record.identity or "", {}), deltas, now))
+        changes.extend(store(db, table, items, known, deltas, now))
     return changes
 
 
+@dataclass(slots=True)
+class _Names:
+    """By which names the things of one identity are known."""
+
+    stronger: dict[str, str] = field(default_factory=dict)
+    renamed: set[str] = field(default_factory=set)
+    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
+
+    def of(self, record: Record) -> str:
+        key = record.key()
+        return self.stronger.get(key, key)
+
+
+_NO_NAMES = _Names()
+
+
 def _store_world(
-    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: dict[str, str], deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: _Names, deltas: Deltas, now: int
 ) -> list[NewChange]:
-    rows = _rows_by_key(db, table, (names.get(r.key(), r.key()) for _, r in found))
+    rows = _rows_by_key(db, table, (names.of(r) for _, r in found))
     new: dict[str, None] = {}
     changed: dict[str, None] = {}
     seen: defaultdict[str, int] = defaultdict(int)
     jobs: dict[str, int] = {}
     for job, record in found:
-        key = names.get(record.key(), record.key())
+        key = names.of(record)
         values = table.values(record)
         values[table.key_index] = key
         known = rows.get(key)
@@ -57,7 +75,7 @@ def _store_world(
         else:
             version, old = known
             merged = [o if v is None else v for v, o in zip(values, old, strict=True)]
-            if merged != old:
+            if merged != old or key in names.renamed:
                 if key not in new and key not in changed:
                     changed[key] = None
                     jobs[key] = job
@@ -85,32 +103,32 @@ def _store_world(
 
 
 def _store_per_job(
-    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: dict[str, str], deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: _Names, deltas: Deltas, now: int
 ) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
     first: dict[tuple[int, str], list[Any]] = {}
     seen: defaultdict[tuple[int, str], int] = defaultdict(int)
     for job, record in found:
-        key = names.get(record.key(), record.key())
+        key = names.of(record)
         at = (job, key)
         seen[at] += 1
         if at not in first:
             values = table.values(record)
             values[table.key_index] = key
             first[at] = values
-    field = table.record.key_field
+    key_field = table.record.key_field
     there = {
         (job, key)
         for job, key in db.execute(
-            f"SELECT r.job_id, r.{field} FROM json_each(?) g JOIN {table.name} r"
-            f" ON r.job_id = g.value->>0 AND r.{field} = g.value->>1",
+            f"SELECT r.job_id, r.{key_field} FROM json_each(?) g JOIN {table.name} r"
+            f" ON r.job_id = g.value->>0 AND r.{key_field} = g.value->>1",
             (orjson.dumps(list(first)).decode(),),
         )
     }
     new = [at for at in first if at not in there]
     _insert(db, table, [(first[at], seen[at], at[0]) for at in new], now)
     db.executemany(
-        f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ? WHERE job_id = ? AND {field} = ?",
+        f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ? WHERE job_id = ? AND {key_field} = ?",
         [(now, seen[at], *at) for at in first if at in there],
     )
     for job, _ in new:
@@ -147,43 +165,83 @@ def _update(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[int, li
     )
 
 
-def _learn_aliases(db: sqlite3.Connection, memory: Memory, found: Sequence[Found]) -> dict[str, dict[str, str]]:
+def _learn_aliases(
+    db: sqlite3.Connection, memory: Memory, found: Sequence[Found], changes: list[NewChange]
+) -> dict[str, _Names]:
     """Weaker names of a thing, old and new, by identity. A row that stood under a weaker name gets the stronger one."""
-    names: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    names: dict[str, _Names] = {}
     for identity in {r.identity for _, r in found if r.identity}:
         keys = {r.key() for _, r in found if r.identity == identity}
-        new = {other: r.key() for _, r in found if r.identity == identity for other in r.other_keys()}
+        shown = {other: (r.key(), job) for job, r in found if r.identity == identity for other in r.other_keys()}
         rows = db.execute(
             "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
-            (orjson.dumps([*keys, *new]).decode(), identity),
+            (orjson.dumps([*keys, *shown]).decode(), identity),
         )
         known = dict(rows.fetchall())
-        fresh = {alias: key for alias, key in new.items() if known.get(alias) != key}
-        db.executemany(
-            "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
-            " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
-            [(identity, alias, key) for alias, key in fresh.items()],
-        )
-        for alias, key in fresh.items():
-            _rename(db, memory, identity, alias, key)
-        names[identity] = {**known, **new}
+        says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
+        mine = names[identity] = _Names({name: _strongest(name, says) for name in says})
+        for alias, (_, job) in shown.items():
+            key = mine.stronger[alias]
+            if key not in (alias, known.get(alias)):
+                _learn(db, identity, alias, key)
+                if _rename(db, memory, identity, alias, key, job, changes):
+                    mine.renamed.add(key)
     return names
 
 
-def _rename(db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str) -> None:
-    """Rows that stand under the weaker name go over to the stronger. Where both stand, a world row gives what the other
-    lacks and goes; job rows stay as they were seen."""
+def _strongest(name: str, says: dict[str, str]) -> str:
+    passed = {name}
+    while name in says and says[name] not in passed:
+        name = says[name]
+        passed.add(name)
+    return name
+
+
+def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
+    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
+    db.execute("UPDATE aliases SET key = ? WHERE identity = ? AND key = ?", (key, identity, alias))
+    db.execute(
+        "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
+        " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
+        (identity, alias, key),
+    )
+
+
+def _rename(
+    db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str, job: int, changes: list[NewChange]
+) -> bool:
+    """Rows that stand under the weaker name go over to the stronger, and the log says that the weaker one is gone.
+
+    Where both stand, a world row gives what the other lacks and goes; job rows stay as they were seen.
+    """
+    renamed = False
     for table in memory.catalog.records.values():
         if table.record.identity != identity:
             continue
-        field = table.record.key_field
-        db.execute(f"UPDATE OR IGNORE {table.name} SET {field} = ? WHERE {field} = ?", (key, alias))
+        field_ = table.record.key_field
         if table.per_job:
+            db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
             continue
-        fill = ", ".join(f"{c} = coalesce({table.name}.{c}, weaker.{c})" for c in table.fields if c != field)
-        db.execute(
-            f"UPDATE {table.name} SET {fill} FROM {table.name} AS weaker"
-            f" WHERE {table.name}.{field} = ? AND weaker.{field} = ?",
-            (key, alias),
-        )
-        db.execute(f"DELETE FROM {table.name} WHERE {field} = ?", (alias,))
+        row = db.execute(f"SELECT version FROM {table.name} WHERE {field_} = ?", (alias,)).fetchone()
+        if row is None:
+            continue
+        db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
+        _merge(db, table, alias, key)
+        body = orjson.dumps({field_: key})
+        changes.append(NewChange(table.record.kind, alias, "gone", row[0] + 1, job, body))
+        renamed = True
+    return renamed
+
+
+def _merge(db: sqlite3.Connection, table: RecordTable, alias: str, key: str) -> None:
+    """Does nothing where the weaker row could simply take the stronger name."""
+    name, field_ = table.name, table.record.key_field
+    fill = ", ".join(f"{c} = coalesce({name}.{c}, weaker.{c})" for c in table.fields if c != field_)
+    db.execute(
+        f"UPDATE {name} SET {fill}, times_seen = {name}.times_seen + weaker.times_seen,"
+        f" version = max({name}.version, weaker.version),"
+        f" first_seen_at = min({name}.first_seen_at, weaker.first_seen_at) FROM {name} AS weaker"
+        f" WHERE {name}.{field_} = ? AND weaker.{field_} = ?",
+        (key, alias),
+    )
+    db.execute(f"DELETE FROM {name} WHERE {field_} = ?", (alias,))

@@ -8,7 +8,7 @@ import sqlite3
 from collections import defaultdict
 from typing import Any
 
-from forager.core.states import ALONE_CRASHES, CANCELLED, TaskState
+from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.sqlite.counters import Deltas, finish_jobs
 from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.settle import add_spending, skip_followers
@@ -36,6 +36,8 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
 
 
 def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]], now: int, *, crashed: bool) -> None:
+    if not rows:
+        return
     deltas = Deltas()
     spent: defaultdict[int, int] = defaultdict(int)
     for number, job, lane, price, crashes, followed, drain, turn in rows:
@@ -49,7 +51,7 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
             _end(db, number, price, TaskState.FAILED, CRASHED, now)
             deltas.add(job, failed=1)
             if followed:
-                skip_followers(db, number, job, "after_failed", deltas, now)
+                skip_followers(db, number, job, AFTER_FAILED, deltas, now)
         else:
             state = TaskState.SUSPECT if crashed else TaskState.READY
             together = max(1, len(rows) // 2) if crashed else None
@@ -62,6 +64,7 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
             if not crashed:
                 memory.flows.add(lane, job, turn)
         wake(db, lane, now)
+    memory.flows.grew = True  # suspects, too, are work for whoever waits for some
     add_spending(db, spent, now)
     deltas.write(db)
     finish_jobs(db, memory.flows, deltas.jobs(), now)

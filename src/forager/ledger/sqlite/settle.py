@@ -14,8 +14,8 @@ import orjson
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import Deltas, finish_jobs
-from forager.ledger.sqlite.memory import Memory
+from forager.ledger.sqlite.counters import Deltas, finish_jobs, say
+from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.submit import insert_tasks
 
@@ -28,7 +28,8 @@ COUNTER_OF = {
     TaskState.CANCELLED: "cancelled",
 }
 
-_RUNNING = "SELECT t.id, t.claim FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
+_RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
+_JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
 _END = """
 UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
   session_id = NULL WHERE id = ?
@@ -51,25 +52,28 @@ def settle(db: sqlite3.Connection, memory: Memory, settlements: Sequence[Settlem
     """Returns the ids of the tasks whose settlement was refused."""
     if not settlements:
         return []
-    live, fenced = _pass_the_fence(db, settlements)
+    live, followed, fenced = _pass_the_fence(db, settlements)
     if live:
-        _apply(db, memory, live)
+        _apply(db, memory, live, followed)
     return fenced
 
 
-def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple[list[Settlement], list[int]]:
-    claims = dict(db.execute(_RUNNING, (orjson.dumps([s.lease.task_id for s in all_]).decode(),)).fetchall())
+def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple[list[Settlement], set[int], list[int]]:
+    """Who may settle, which of these tasks have followers by now (the lease may be older), and who is refused."""
+    rows = db.execute(_RUNNING, (orjson.dumps([s.lease.task_id for s in all_]).decode(),)).fetchall()
+    claims = {number: claim for number, claim, _ in rows}
     live, fenced = [], []
     for settlement in all_:
         lease = settlement.lease
-        if claims.pop(lease.task_id, None) == lease.claim:
+        if claims.get(lease.task_id) == lease.claim:
+            del claims[lease.task_id]
             live.append(settlement)
         else:
             fenced.append(lease.task_id)
-    return live, fenced
+    return live, {number for number, _, followed in rows if followed}, fenced
 
 
-def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement]) -> None:
+def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int]) -> None:
     now = memory.now_ms()
     deltas = Deltas()
     ends: list[tuple[object, ...]] = []
@@ -85,7 +89,7 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement]) -> No
         deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{counter: 1})
     db.executemany(_END, ends)
     _put_back(db, memory, back, deltas, now)
-    _settle_neighbours(db, memory, live, deltas, now)
+    _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
     _keep_evidence(db, live, now)
     found = [(s.lease.job_id, record) for s in live for record in s.records]
@@ -101,16 +105,17 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         lease = s.lease
         if s.halt is not None:
             pause_job(db, memory, lease.job_id, s.halt)
-        drain, turn = db.execute("SELECT drain, turn FROM jobs WHERE id = ?", (lease.job_id,)).fetchone()
+        drain, turn = db.execute(_JOB, (lease.job_id,)).fetchone()
         due: int | None = None
-        state, error, ended = s.state, s.error, None
+        state, error, ended = TaskState.READY, s.error, None
         if drain == CANCELLED:
             state, error, ended = TaskState.CANCELLED, CANCELLED, now
         elif s.wait > 0:
             state, due = TaskState.WAITING, now + round(s.wait * 1000)
             memory.flows.sleep_until(lease.lane, due)
+            wake(db, lease.lane, due)
         else:
-            memory.flows.add(lease.lane, lease.job_id, turn)
+            offer(db, memory, lease.lane, lease.job_id, turn)
         facts = orjson.dumps(s.facts).decode() if s.facts else None
         row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, error, facts, ended, lease.task_id)
         db.execute(_PUT_BACK, row)
@@ -120,10 +125,9 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
 
 
 def _settle_neighbours(
-    db: sqlite3.Connection, memory: Memory, live: list[Settlement], deltas: Deltas, now: int
+    db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int], deltas: Deltas, now: int
 ) -> None:
     """Skip what need not run, release or skip the followers, add the children."""
-    turns: dict[int, int] = {}
     for s in live:
         lease = s.lease
         job = lease.job_id
@@ -132,17 +136,31 @@ def _settle_neighbours(
                 deltas.add(job, queued=-1, skipped=1)
                 if row[1]:
                     skip_followers(db, row[0], job, skip.reason, deltas, now)
-        if s.tasks or (lease.followed and s.state is TaskState.COMPLETED):
-            if job not in turns:
-                (turns[job],) = db.execute("SELECT turn FROM jobs WHERE id = ?", (job,)).fetchone()
-            if s.tasks:
-                written = insert_tasks(db, memory, job, turns[job], s.tasks, {})
-                deltas.add(job, total=written, queued=written)
-            if lease.followed:
-                for (lane,) in db.execute(_RELEASE, (lease.task_id,)).fetchall():
-                    memory.flows.add(lane, job, turns[job])
-        elif lease.followed and s.state in COUNTER_OF:
+        if s.tasks:
+            _add_children(db, memory, s, deltas, now)
+        if lease.task_id not in followed:
+            continue
+        if s.state is TaskState.COMPLETED:
+            _release_followers(db, memory, lease.task_id, job)
+        elif s.state in COUNTER_OF:
             skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now)
+
+
+def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas: Deltas, now: int) -> None:
+    job = s.lease.job_id
+    drain, turn = db.execute(_JOB, (job,)).fetchone()
+    written, dead_ends = insert_tasks(db, memory, job, turn, s.tasks, {})
+    deltas.add(job, total=written, queued=written)
+    for task in dead_ends:
+        skip_followers(db, task, job, AFTER_FAILED, deltas, now)
+    if drain is not None:  # its job is being ended, and so are they
+        memory.flows.draining.add(job)
+
+
+def _release_followers(db: sqlite3.Connection, memory: Memory, task: int, job: int) -> None:
+    _, turn = db.execute(_JOB, (job,)).fetchone()
+    for lane in {row[0] for row in db.execute(_RELEASE, (task,)).fetchall()}:
+        offer(db, memory, lane, job, turn)
 
 
 def skip_followers(db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int) -> None:
@@ -156,11 +174,12 @@ def skip_followers(db: sqlite3.Connection, task: int, job: int, reason: str, del
 
 def pause_job(db: sqlite3.Connection, memory: Memory, job: int, reason: str | None) -> bool:
     paused = db.execute(
-        "UPDATE jobs SET state = ?, reason = ? WHERE id = ? AND state IN ('queued', 'running')",
+        "UPDATE jobs SET state = ?, reason = ? WHERE id = ? AND state IN ('queued', 'running') AND drain IS NULL",
         (JobState.PAUSED.value, reason, job),
     ).rowcount
     if paused:
         memory.flows.park(job)
+        say(db, job, "paused", memory.now_ms(), {"reason": reason} if reason else None)
     return bool(paused)
 
 

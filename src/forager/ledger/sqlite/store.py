@@ -1,6 +1,7 @@
 """`Ledger` on SQLite: every verb is a command to the one writer thread; reports read beside it, undisturbed by WAL."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from uuid import UUID
 import orjson
 
 from forager.core.clock import Clock
-from forager.core.errors import NotFound
+from forager.core.errors import NotFound, StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
 from forager.core.task import Plan
@@ -23,20 +24,21 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.database import Row
 from forager.ledger.shared import SharedVerbs, loads
 from forager.ledger.sqlite import control
-from forager.ledger.sqlite.lease import held, lease, lease_suspects
+from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
-from forager.ledger.sqlite.memory import Memory
+from forager.ledger.sqlite.memory import Memory, next_number, wake
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
     CHUNK,
     IN_ONE_GO,
-    PLANNING_LEASE_MS,
     find_repeat,
+    give_up_planning,
     insert_job,
     insert_tasks,
     open_job,
     remove_unfinished,
+    still_planning,
 )
 from forager.ledger.sqlite.writer import Writer, connect, translated
 
@@ -44,6 +46,7 @@ T = TypeVar("T")
 
 READERS = 2
 SWEEP_PAGE = 5_000
+BEING_WRITTEN = 0.05
 DRAIN_PER_TURN = 500
 
 
@@ -90,8 +93,12 @@ class SqliteLedger(SharedVerbs):
         self._loop = asyncio.get_running_loop()
         self.lock = StoreLock(path.parent / "lock")
         self.lock.take()
-        db = connect(path)
-        self._memory = Memory.read(db, catalog, self._now_ms)
+        try:
+            db = connect(path)
+            self._memory = Memory.read(db, catalog, self._now_ms)
+        except BaseException as error:
+            self.lock.release()
+            raise translated(error) from error
         self._writer = Writer(db, faults, on_rollback=self._read_memory_again)
         self._sqlite = SqliteDatabase(path, self._writer)
         self.database = self._sqlite
@@ -115,9 +122,14 @@ class SqliteLedger(SharedVerbs):
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
         plans = iter(plan)
         first = await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
-        if len(first) <= IN_ONE_GO:
-            return await self._run(lambda db: self._submit_whole(db, job, first))
-        return await self._submit_in_chunks(job, chain(first, plans))
+        while True:
+            if len(first) <= IN_ONE_GO:
+                submitted = await self._run(lambda db: self._submit_whole(db, job, first))
+            else:
+                submitted = await self._submit_in_chunks(job, chain(first, plans))
+            if submitted is not None:
+                return submitted
+            await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._run(lambda db: control.pause(db, self._memory, job, reason))
@@ -142,10 +154,12 @@ class SqliteLedger(SharedVerbs):
     async def begin(self, name: str) -> Session:
         def command(db: sqlite3.Connection) -> Session:
             now = self._now_ms()
-            (number,) = db.execute(
-                "INSERT INTO sessions (name, started_at, lease_until) VALUES (?, ?, ?) RETURNING id",
-                (name, now, now + round(self._lease_seconds * 1000)),
-            ).fetchone()
+            # Not a rowid: SQLite gives the last one again after a delete, and a lost session must never be another.
+            number = next_number(db, "claim")
+            db.execute(
+                "INSERT INTO sessions (id, name, started_at, lease_until) VALUES (?, ?, ?, ?)",
+                (number, name, now, now + round(self._lease_seconds * 1000)),
+            )
             return Session(number, name, self._lease_seconds)
 
         return await self._run(command)
@@ -184,11 +198,9 @@ class SqliteLedger(SharedVerbs):
         def command(db: sqlite3.Connection) -> None:
             now = self._now_ms()
             for lane, state in lanes.items():
-                flows = self._memory.flows
-                wake_at = now if flows.has_work(lane) else flows.next_due.get(lane)
                 db.execute(
                     "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?",
-                    (wake_at, orjson.dumps(state).decode(), lane, session.id),
+                    (self._wake_at(db, lane, now), orjson.dumps(state).decode(), lane, session.id),
                 )
 
         await self._run(command)
@@ -202,7 +214,7 @@ class SqliteLedger(SharedVerbs):
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
-            return Turn(leases, fenced, next_due, _has_suspects(db))
+            return Turn(leases, fenced, next_due, has_suspects(db, session))
 
         return await self._run(command)
 
@@ -227,12 +239,17 @@ class SqliteLedger(SharedVerbs):
             late = [r[0] for r in db.execute("SELECT id FROM sessions WHERE lease_until < ?", (now,))]
             rescued = rescue_sessions(db, self._memory, late, crashed=True)
             drained = control.drain(db, self._memory, SWEEP_PAGE) if self._memory.flows.draining else 0
-            stale = db.execute("SELECT id FROM jobs WHERE state = 'planning' AND planning_until < ? LIMIT 1", (now,))
-            removed = sum(remove_unfinished(db, self._memory, row[0]) for row in stale.fetchall())
-            old = db.execute("DELETE FROM evidence WHERE kept_until < ?", (now,)).rowcount
+            stale = db.execute(
+                "SELECT id FROM jobs WHERE state = 'planning' AND planning_until < ? LIMIT 1", (now,)
+            ).fetchall()
+            removed = sum(remove_unfinished(db, self._memory, row[0]) for row in stale)
+            old = db.execute(
+                "DELETE FROM evidence WHERE task_id IN (SELECT task_id FROM evidence WHERE kept_until < ? LIMIT ?)",
+                (now, SWEEP_PAGE),
+            ).rowcount
             db.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
-            more = drained >= SWEEP_PAGE
-            return Swept(rescued, len(late), drained, removed, 0, old, more)
+            more = drained >= SWEEP_PAGE or bool(stale) or old >= SWEEP_PAGE
+            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more)
 
         return await self._run(command)
 
@@ -281,30 +298,35 @@ class SqliteLedger(SharedVerbs):
 
         await self._run(command)
 
-    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan]) -> Submitted:
+    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan]) -> Submitted | None:
         repeat = find_repeat(db, job, self._now_ms())
         if repeat is not None:
-            return Submitted(UUID(repeat[0]), repeat[1], created=False)
+            return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         number, public_id = insert_job(db, self._memory, job)
-        total = insert_tasks(db, self._memory, number, job.limits.turn, plans, {})
+        total, _ = insert_tasks(db, self._memory, number, job.limits.turn, plans, {})
         self._faults.at("job-written")
         open_job(db, self._memory, number, public_id, total)
         return Submitted(UUID(public_id), total, created=True)
 
-    async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted:
-        def begin(db: sqlite3.Connection) -> tuple[tuple[str, int] | None, int, str]:
+    async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:
+        def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
             repeat = find_repeat(db, job, self._now_ms())
             return (repeat, 0, "") if repeat else (None, *insert_job(db, self._memory, job))
 
         repeat, number, public_id = await self._run(begin)
         if repeat is not None:
-            return Submitted(UUID(repeat[0]), repeat[1], created=False)
+            return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         known: dict[tuple[str, str], int] = {}
         total = 0
         source = iter(plans)
-        while chunk := await asyncio.to_thread(lambda: list(islice(source, CHUNK))):
-            total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk, known))
-        await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
+        try:
+            while chunk := await asyncio.to_thread(lambda: list(islice(source, CHUNK))):
+                total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk, known))
+            await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
+        except Exception:
+            with contextlib.suppress(StoreError):
+                await self._run(lambda db: give_up_planning(db, number))
+            raise
         return Submitted(UUID(public_id), total, created=True)
 
     def _write_chunk(
@@ -312,16 +334,32 @@ class SqliteLedger(SharedVerbs):
     ) -> int:
         while len(known) > 2 * CHUNK:  # a predecessor further back is looked up in the table
             del known[next(iter(known))]
-        db.execute("UPDATE jobs SET planning_until = ? WHERE id = ?", (self._now_ms() + PLANNING_LEASE_MS, job))
-        return insert_tasks(db, self._memory, job, turn, chunk, known)
+        still_planning(db, self._memory, job)
+        written, _ = insert_tasks(db, self._memory, job, turn, chunk, known)
+        self._faults.at("chunk-written")
+        return written
+
+    def _wake_at(self, db: sqlite3.Connection, lane: int, now: int) -> int | None:
+        """When a lane that nobody owns has something to do: at once, when its first waiting task is due, or never."""
+        flows = self._memory.flows
+        suspect = "SELECT 1 FROM tasks WHERE state = 8 AND lane_id = ? LIMIT 1"
+        if flows.has_work(lane) or db.execute(suspect, (lane,)).fetchone() is not None:
+            return now
+        return flows.next_due.get(lane)
+
+    def _wake_sleepers(self, db: sqlite3.Connection, now: int) -> int:
+        """No lane should sleep on ready work. Should one, it is woken and counted, so that the fault is seen."""
+        woken = 0
+        for (lane,) in db.execute("SELECT id FROM lanes WHERE owner IS NULL AND wake_at IS NULL").fetchall():
+            at = self._wake_at(db, lane, now)
+            if at is not None:
+                wake(db, lane, at)
+                woken += 1
+        return woken
 
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
-
-
-def _has_suspects(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM tasks WHERE state = 8 LIMIT 1").fetchone() is not None
 
 
 def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:

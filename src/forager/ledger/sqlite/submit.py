@@ -3,6 +3,7 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterable
+from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -13,7 +14,7 @@ from forager.core.states import JobState, TaskState
 from forager.core.task import Plan
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import job_change
-from forager.ledger.sqlite.memory import Memory, wake
+from forager.ledger.sqlite.memory import Memory, offer, wake
 
 CHUNK = 5_000
 """Tasks per transaction of a big job: short enough that leases and settlements pass between two of them."""
@@ -27,14 +28,18 @@ def fingerprint(job: NewJob) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int] | None:
-    """The job that the same Idempotency-Key made within a day: (public id, total)."""
+def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int, bool] | None:
+    """The job that the same Idempotency-Key made within a day: (public id, total, whether it is still being written).
+
+    One whose submission died is none: the sweep will remove it.
+    """
     if job.idempotency_key is None:
         return None
     row = db.execute(
-        "SELECT i.fingerprint, j.public_id, j.total FROM idempotency i JOIN jobs j ON j.id = i.job_id"
-        " WHERE i.key = ? AND i.expires_at > ?",
-        (job.idempotency_key, now),
+        "SELECT i.fingerprint, j.public_id, j.total, j.planning_until IS NOT NULL FROM idempotency i"
+        " JOIN jobs j ON j.id = i.job_id"
+        " WHERE i.key = ? AND i.expires_at > ? AND coalesce(j.planning_until >= ?, true)",
+        (job.idempotency_key, now, now),
     ).fetchone()
     if row is None:
         return None
@@ -43,7 +48,7 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int
             f"Idempotency-Key {job.idempotency_key!r} was used for a job with other parameters in the last 24 hours. "
             "Send the same body, or a new key."
         )
-    return row[1], row[2]
+    return row[1], row[2], bool(row[3])
 
 
 def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, str]:
@@ -85,13 +90,15 @@ def insert_tasks(
     turn: int,
     plans: Iterable[Plan],
     known: dict[tuple[str, str], int],
-) -> int:
-    """Write those tasks that the job does not have yet; returns how many.
+) -> tuple[int, set[int]]:
+    """Write those tasks that the job does not have yet; returns how many, and which tasks that some of them come
+    after have already ended badly: nobody will release those followers.
 
     `known` maps (kind, key) to the numbers given so far, so that `after` finds its predecessor; it is extended.
     """
-    rows: list[tuple[object, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     followed: set[int] = set()
+    dead_ends: set[int] = set()
     ready_lanes: set[int] = set()
     prices = memory.catalog.prices
     first = memory.next_task
@@ -108,7 +115,7 @@ def insert_tasks(
             after = known.get((kind, plan.after))
             state = TaskState.HELD
             if after is None:
-                after, state = _predecessor(db, job, kind, plan.after)
+                after, state = _predecessor(db, job, kind, plan.after, dead_ends)
             followed.add(after)
         if state is TaskState.READY:
             ready_lanes.add(lane)
@@ -116,19 +123,37 @@ def insert_tasks(
         rows.append((number, job, lane, kind, key, int(state), plan.rank, after, prices.get(kind, 0), body))
     before = db.total_changes
     db.executemany(
-        'INSERT OR IGNORE INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)'
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        'INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)'
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id, kind, key) DO NOTHING",
         [(*row, row[0] in followed) for row in rows],
     )
     written = db.total_changes - before
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
+    if written < len(rows):
+        ready_lanes |= _follow_the_first(db, job, rows, dead_ends)
     for lane in ready_lanes:
-        memory.flows.add(lane, job, turn)
-    return written
+        offer(db, memory, lane, job, turn)
+    return written, dead_ends
+
+
+def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
+    """Keep a submission alive; one that was late is being removed, and must not go on."""
+    now = memory.now_ms()
+    alive = db.execute(
+        "UPDATE jobs SET planning_until = ? WHERE id = ? AND planning_until >= ?", (now + PLANNING_LEASE_MS, job, now)
+    ).rowcount
+    if not alive:
+        raise Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+
+
+def give_up_planning(db: sqlite3.Connection, job: int) -> None:
+    """The sweep will remove what was written so far."""
+    db.execute("UPDATE jobs SET planning_until = 0 WHERE id = ? AND planning_until IS NOT NULL", (job,))
 
 
 def open_job(db: sqlite3.Connection, memory: Memory, job: int, public_id: str, total: int) -> None:
     """The job is whole: let it be leased. One without tasks (a dry run) ends here."""
+    still_planning(db, memory, job)
     now = memory.now_ms()
     state = JobState.COMPLETED if total == 0 else JobState.QUEUED
     db.execute(
@@ -153,7 +178,22 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
     return True
 
 
-def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str) -> tuple[int, TaskState]:
+def _follow_the_first(db: sqlite3.Connection, job: int, rows: list[tuple[Any, ...]], dead_ends: set[int]) -> set[int]:
+    """Some tasks were there already under other numbers: their new followers come after those. Returns ready lanes."""
+    there = {n for (n,) in db.execute("SELECT id FROM tasks WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0]))}
+    repeated = {row[0]: row[4] for row in rows if row[0] not in there}
+    ready = set()
+    for number, _, lane, kind, _, _, _, after, *_ in rows:
+        if number in there and after in repeated:
+            first, state = _predecessor(db, job, kind, repeated[after], dead_ends)
+            db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, int(state), number))
+            db.execute("UPDATE tasks SET followed = 1 WHERE id = ?", (first,))
+            if state is TaskState.READY:
+                ready.add(lane)
+    return ready
+
+
+def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, TaskState]:
     """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
     row = db.execute(
         "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)
@@ -162,4 +202,7 @@ def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str) -> tuple
         raise Conflict(
             f"A task of kind {kind!r} comes after {key!r}, which its job does not have. Plan that one first."
         )
-    return int(row[0]), TaskState.READY if row[1] == TaskState.COMPLETED else TaskState.HELD
+    number, state = row
+    if state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
+        dead_ends.add(number)
+    return number, TaskState.READY if state == TaskState.COMPLETED else TaskState.HELD

@@ -5,6 +5,7 @@ others of its group go on.
 """
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -40,19 +41,22 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._faults = faults
         self._on_rollback = on_rollback
+        self._remembers_wrongly = False
+        self._closing = False
         self._commands: queue.SimpleQueue[tuple[Command, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
     async def run(self, command: Callable[[sqlite3.Connection], T]) -> T:
         """Run a command in the next transaction; returns when that is on the disk."""
-        if not self._thread.is_alive():
+        if self._closing or not self._thread.is_alive():
             raise StoreUnavailable("The ledger is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
         self._commands.put((command, future))
         return await future
 
     async def close(self) -> None:
+        self._closing = True
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
         self.db.close()
@@ -87,6 +91,7 @@ class Writer:
         done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         db = self.db
         try:
+            self._remember_rightly()
             db.execute("BEGIN IMMEDIATE")
             for command, future in group:
                 done.append((future, *self._run_one(command)))
@@ -94,12 +99,21 @@ class Writer:
             db.execute("COMMIT")
             self._faults.at("after-commit")
         except BaseException as error:  # noqa: BLE001 - the thread must survive whatever a commit raises
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            self._on_rollback(db)
+            self._remembers_wrongly = True
+            with contextlib.suppress(sqlite3.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
             lost = translated(error)
             return [(future, None, lost) for _, future in group]
         return done
+
+    def _remember_rightly(self) -> None:
+        """After a lost group, before the next one: by then a full disk may have room again."""
+        if self._remembers_wrongly:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            self._on_rollback(self.db)
+            self._remembers_wrongly = False
 
     def _run_one(self, command: Command) -> tuple[Any, BaseException | None]:
         self.db.execute("SAVEPOINT command")
@@ -133,7 +147,7 @@ def translated(error: BaseException) -> BaseException:
     if not isinstance(error, sqlite3.Error):
         return error
     said = str(error)
-    if "full" in said:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StoreFull(f"The disk that holds the ledger is full ({said}). Free some space; work goes on by itself.")
     if "I/O" in said or "locked" in said or "unable to open" in said or "malformed" in said:
         return StoreUnavailable(f"The ledger's file does not answer: {said}. Run `forager doctor`.")
