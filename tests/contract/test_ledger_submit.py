@@ -1,0 +1,148 @@
+"""Submitting: whole or not at all, once per Idempotency-Key, big jobs in chunks that nobody can lease early."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from forager.core.errors import Conflict, NotFound
+from forager.core.task import Plan
+from tests.support.rig import Call, Rig, Worker, calls, chain
+
+BIG = 20_500
+DAY = 24 * 3600
+
+
+async def test_a_job_has_one_task_for_each_key__PL_3(rig: Rig) -> None:
+    submitted = await rig.submit([*calls(3), *calls(3)])
+    assert (submitted.total, submitted.created) == (3, True)
+    assert rig.states(submitted.job) == {"t0": "ready", "t1": "ready", "t2": "ready"}
+    assert rig.job(submitted.job)["state"] == "queued"
+
+
+async def test_the_same_key_gives_the_same_job_within_a_day__PL_3(rig: Rig) -> None:
+    first = await rig.submit(calls(2), key="k")
+    rig.pass_time(DAY - 60)
+    again = await rig.submit(calls(2), key="k")
+    assert (again.job, again.total, again.created) == (first.job, 2, False)
+    assert len(rig.tables.read("SELECT 1 FROM jobs")) == 1
+
+
+async def test_the_same_key_gives_a_new_job_after_a_day__PL_3(rig: Rig) -> None:
+    first = await rig.submit(calls(2), key="k")
+    rig.pass_time(DAY + 1)
+    later = await rig.submit(calls(2), key="k")
+    assert later.created
+    assert later.job != first.job
+    assert not (await rig.submit(calls(2), key="k")).created
+
+
+async def test_the_same_key_with_another_body_is_a_conflict__PL_3(rig: Rig) -> None:
+    await rig.submit(calls(1), key="k", params={"name": "one"})
+    with pytest.raises(Conflict, match="other parameters"):
+        await rig.submit(calls(1), key="k", params={"name": "two"})
+    assert len(rig.tables.read("SELECT 1 FROM jobs")) == 1
+
+
+async def test_twenty_submissions_at_once_with_one_key_make_one_job__PL_3(rig: Rig) -> None:
+    made = await asyncio.gather(*(rig.ledger.submit(_new("k"), calls(5)) for _ in range(20)))
+    assert len({s.job for s in made}) == 1
+    assert [s.created for s in made].count(True) == 1
+    assert {s.total for s in made} == {5}
+
+
+async def test_a_job_without_tasks_is_completed_at_once__PL_5(rig: Rig) -> None:
+    submitted = await rig.submit([])
+    row = rig.job(submitted.job)
+    assert (row["state"], row["total"]) == ("completed", 0)
+    assert row["finished_at"] is not None
+
+
+async def test_a_task_after_one_that_the_job_does_not_have_is_refused_whole(rig: Rig) -> None:
+    with pytest.raises(Conflict, match="comes after 'nobody'"):
+        await rig.submit([Plan(Call(name="a")), Plan(Call(name="b"), after="nobody")])
+    assert rig.tables.read("SELECT 1 FROM jobs") == []
+    assert (await rig.submit(calls(1))).total == 1
+
+
+async def test_an_unknown_job_is_not_found(rig: Rig) -> None:
+    known = (await rig.submit(calls(1))).job
+    unknown = known.__class__(int=known.int ^ 1)
+    for verb in (rig.ledger.pause, rig.ledger.resume, rig.ledger.cancel, rig.ledger.retry):
+        with pytest.raises(NotFound):
+            await verb(unknown)
+
+
+async def test_a_big_job_is_leasable_only_when_whole__PL_3(rig: Rig, worker: Worker) -> None:
+    seen: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def plans() -> Iterator[Plan]:
+        for i, plan in enumerate(calls(BIG)):
+            if i == BIG - 1:  # all but the last chunk is on the disk by now
+                seen.append(asyncio.run_coroutine_threadsafe(worker.lease(), loop).result(30).__len__())
+            yield plan
+
+    submitted = await rig.submit(plans())
+    assert submitted.total == BIG
+    assert seen == [0]
+    assert rig.job(submitted.job)["queued"] == BIG
+    assert len(await worker.lease(10)) == 10
+
+
+async def test_a_plan_that_fails_in_the_middle_of_a_big_job_leaves_nothing__PL_3(rig: Rig, worker: Worker) -> None:
+    def plans() -> Iterator[Plan]:
+        yield from calls(BIG)
+        raise ValueError("the source broke")
+
+    with pytest.raises(ValueError, match="the source broke"):
+        await rig.submit(plans(), key="k")
+    assert await worker.lease() == []
+    again = await rig.submit(calls(3), key="k")  # a dead submission does not hold its key
+    assert again.created
+    removed = 0
+    while (swept := await rig.ledger.sweep()).more:
+        removed += swept.unfinished_jobs_removed
+    assert removed + swept.unfinished_jobs_removed == 1
+    assert len(rig.tables.read("SELECT 1 FROM jobs")) == 1
+    assert len(rig.tables.read("SELECT 1 FROM tasks")) == 3
+    assert not (await rig.submit(calls(3), key="k")).created
+
+
+async def test_a_repeat_of_a_big_job_that_is_being_written_gets_its_whole_size__PL_3(rig: Rig) -> None:
+    loop = asyncio.get_running_loop()
+    repeats: list[asyncio.Task[object]] = []
+
+    def plans() -> Iterator[Plan]:
+        for i, plan in enumerate(calls(BIG)):
+            if i == BIG - 1:
+                loop.call_soon_threadsafe(
+                    lambda: repeats.append(asyncio.ensure_future(rig.ledger.submit(_new("k"), calls(BIG))))
+                )
+            yield plan
+
+    first = await rig.ledger.submit(_new("k"), plans())
+    while not repeats:
+        await asyncio.sleep(0)
+    repeat = await repeats[0]
+    assert (repeat.job, repeat.total, repeat.created) == (first.job, BIG, False)  # type: ignore[attr-defined]
+
+
+async def test_a_key_planned_twice_far_apart_holds_nobody_up(rig: Rig, worker: Worker) -> None:
+    """The repeated task is the first one; what comes after it comes after that."""
+    plans = [*calls(BIG), Plan(Call(name="t0")), Plan(Call(name="last"), after="t0")]
+    submitted = await rig.submit(plans)
+    assert submitted.total == BIG + 1
+    tasks = rig.tasks(submitted.job)
+    assert tasks["last"]["after"] == tasks["t0"]["id"]
+
+
+async def test_pages_wait_for_the_page_before__PL_10(rig: Rig) -> None:
+    submitted = await rig.submit(chain("p1", "p2", "p3"))
+    assert rig.states(submitted.job) == {"p1": "ready", "p2": "held", "p3": "held"}
+
+
+def _new(key: str):  # type: ignore[no-untyped-def]
+    from forager.core.ledger import NewJob
+
+    return NewJob("rig", {"name": "job"}, idempotency_key=key)

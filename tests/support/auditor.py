@@ -1,0 +1,208 @@
+"""The auditor: reads the raw tables of a ledger, never our own API, and says what does not add up.
+
+It must never write. An empty list means that every invariant holds; each string names one that is broken.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncpg
+
+from forager.core.record import Record
+
+Row = dict[str, Any]
+
+OPEN = "(0, 1, 2, 3, 8)"
+QUEUED = "(0, 1, 2, 8)"
+
+
+class Tables(Protocol):
+    tasks: str
+    """A relation with the true state of every task, whatever tables the store keeps it in."""
+
+    def read(self, sql: str) -> list[Row]: ...
+    def close(self) -> None: ...
+
+
+class SqliteTables:
+    tasks = "tasks"
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False, timeout=10)
+        self._db.row_factory = sqlite3.Row
+
+    def read(self, sql: str) -> list[Row]:
+        return [dict(row) for row in self._db.execute(sql)]
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class PostgresTables:
+    """On PostgreSQL, open work stands in `queue`; `tasks` is its identity and its history."""
+
+    tasks = """(SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS state, t.rank,
+      coalesce(q.attempt, t.attempt) AS attempt, coalesce(q.claim, t.claim) AS claim, t.claimed_at,
+      q.session_id, t."after", t.followed, q.due, t.price, t.cost, t.guessed, t.together, t.crashes, t.hidden,
+      t.ended_at, t.error, t.facts, t.body FROM tasks t LEFT JOIN queue q ON q.task_id = t.id)"""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url))
+
+    def read(self, sql: str) -> list[Row]:
+        return [dict(row) for row in self._wait(self._db.fetch(sql))]
+
+    def close(self) -> None:
+        self._wait(self._db.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, work: Any) -> Any:
+        async def run() -> Any:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
+
+
+def audit(tables: Tables, records: Sequence[type[Record]] = ()) -> list[str]:
+    """Everything that must hold after every commit."""
+    checks = (_counters, _ends, _claims, _followers, _lanes, _spending, _changes)
+    broken = [line for check in checks for line in check(tables)]
+    broken.extend(line for record in records for line in _records(tables, record))
+    return broken
+
+
+def _counters(t: Tables) -> Iterator[str]:
+    """Job counters equal counts over tasks, add up, and no limit is passed."""
+    counted = f"""
+      SELECT j.id, j.state, j.total, j.queued, j.running, j.completed, j.failed, j.skipped, j.cancelled, j.spent,
+        j.guessed, j.reserved, j.max_cost, j.concurrency, count(t.id) AS n_total,
+        count(CASE WHEN t.state IN {QUEUED} THEN 1 END) AS n_queued, count(CASE WHEN t.state = 3 THEN 1 END) AS n_running,
+        count(CASE WHEN t.state = 4 THEN 1 END) AS n_completed, count(CASE WHEN t.state = 5 THEN 1 END) AS n_failed,
+        count(CASE WHEN t.state = 6 THEN 1 END) AS n_skipped, count(CASE WHEN t.state = 7 THEN 1 END) AS n_cancelled,
+        coalesce(sum(t.cost), 0) AS n_spent, coalesce(sum(t.guessed), 0) AS n_guessed,
+        coalesce(sum(CASE WHEN t.state = 3 THEN t.price ELSE 0 END), 0) AS n_reserved
+      FROM jobs j LEFT JOIN {t.tasks} t ON t.job_id = j.id WHERE j.state <> 'planning' GROUP BY j.id"""
+    names = "total queued running completed failed skipped cancelled spent guessed reserved".split()
+    for row in t.read(counted):
+        for name in names:
+            if row[name] != row[f"n_{name}"]:
+                yield f"job {row['id']}: {name} is {row[name]}, counted {row[f'n_{name}']}"
+        if row["total"] != sum(row[n] for n in names[1:7]):
+            yield f"job {row['id']}: total {row['total']} is not the sum of its parts"
+        if row["max_cost"] is not None and row["spent"] + row["reserved"] > row["max_cost"]:
+            yield f"job {row['id']}: spent {row['spent']} + reserved {row['reserved']} > {row['max_cost']}"
+        if row["concurrency"] is not None and row["running"] > row["concurrency"]:
+            yield f"job {row['id']}: {row['running']} in flight, allowed {row['concurrency']}"
+
+
+def _ends(t: Tables) -> Iterator[str]:
+    """A finished job has nothing open and says so; an unfinished one has something open."""
+    rows = t.read(
+        f"""SELECT j.id, j.state, j.finished_at, j.drain, count(t.id) AS open FROM jobs j
+        LEFT JOIN {t.tasks} t ON t.job_id = j.id AND t.state IN {OPEN} WHERE j.state <> 'planning' GROUP BY j.id"""
+    )
+    terminal = ("completed", "partially_completed", "failed", "cancelled")
+    for row in rows:
+        finished = row["finished_at"] is not None
+        if finished != (row["state"] in terminal):
+            yield f"job {row['id']}: {row['state']} with finished_at {row['finished_at']}"
+        if finished != (row["open"] == 0):
+            yield f"job {row['id']}: {row['state']} with {row['open']} open tasks"
+        if finished and row["drain"] is not None:
+            yield f"job {row['id']}: finished but still draining"
+    for row in t.read(f"SELECT id, state, ended_at FROM {t.tasks} t WHERE (state IN {OPEN}) <> (ended_at IS NULL)"):
+        yield f"task {row['id']}: state {row['state']} with ended_at {row['ended_at']}"
+
+
+def _claims(t: Tables) -> Iterator[str]:
+    """What runs belongs to one living session; what does not run belongs to none."""
+    for row in t.read(
+        f"""SELECT t.id, t.state, t.session_id, t.claim, s.id AS alive FROM {t.tasks} t
+        LEFT JOIN sessions s ON s.id = t.session_id
+        WHERE (t.state = 3 AND (s.id IS NULL OR t.claim IS NULL)) OR (t.state <> 3 AND t.session_id IS NOT NULL)"""
+    ):
+        yield f"task {row['id']}: state {row['state']}, session {row['session_id']}, claim {row['claim']}"
+    for row in t.read(f"SELECT id FROM {t.tasks} t WHERE state = 1 AND due IS NULL"):
+        yield f"task {row['id']}: waits for nothing"
+
+
+def _followers(t: Tables) -> Iterator[str]:
+    """A held task comes after one that is still open and knows of it: nobody else would release it (trap 5)."""
+    for row in t.read(
+        f"""SELECT t.id, p.id AS before, p.state, p.followed FROM {t.tasks} t LEFT JOIN {t.tasks} p ON p.id = t."after"
+        JOIN jobs j ON j.id = t.job_id WHERE t.state = 2 AND j.state <> 'planning'
+        AND (p.id IS NULL OR p.state NOT IN {OPEN} OR NOT p.followed)"""
+    ):
+        yield f"task {row['id']}: held behind {row['before']}, which is in state {row['state']}"
+
+
+def _lanes(t: Tables) -> Iterator[str]:
+    """An owner is alive; a lane that nobody owns does not sleep on work that could be leased (trap 2)."""
+    for row in t.read(
+        "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner"
+        " WHERE l.owner IS NOT NULL AND s.id IS NULL"
+    ):
+        yield f"lane {row['id']}: owned by {row['owner']}, who is gone"
+    for row in t.read(
+        f"""SELECT l.id, count(*) AS n FROM lanes l JOIN {t.tasks} t ON t.lane_id = l.id AND t.state IN (0, 1, 8)
+        JOIN jobs j ON j.id = t.job_id AND j.state IN ('queued', 'running') AND j.drain IS NULL
+        WHERE l.owner IS NULL AND (l.wake_at IS NULL OR (t.state = 1 AND l.wake_at > t.due)) GROUP BY l.id"""
+    ):
+        yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
+
+
+def _spending(t: Tables) -> Iterator[str]:
+    for row in t.read(
+        f"""SELECT l.id, coalesce((SELECT sum(spent) FROM spending s WHERE s.lane_id = l.id), 0) AS spent,
+        coalesce((SELECT sum(cost) FROM {t.tasks} t WHERE t.lane_id = l.id), 0) AS cost FROM lanes l"""
+    ):
+        if row["spent"] != row["cost"]:
+            yield f"lane {row['id']}: spent {row['spent']}, its tasks cost {row['cost']}"
+
+
+def _changes(t: Tables) -> Iterator[str]:
+    """Numbers are dense from 1, and the tail row knows the last (trap 1)."""
+    (row,) = t.read("SELECT count(*) AS n, coalesce(max(id), 0) AS last, coalesce(min(id), 1) AS first FROM changes")
+    (tail,) = t.read("SELECT change FROM tail")
+    if not (row["n"] == row["last"] == tail["change"] and row["first"] == 1):
+        yield f"changes: {row['n']} rows from {row['first']} to {row['last']}, tail {tail['change']}"
+    for row in t.read(
+        "SELECT kind, key, version FROM changes WHERE kind = 'job' GROUP BY kind, key, version HAVING count(*) > 1"
+    ):
+        yield f"change {row['kind']} {row['key']}: version {row['version']} twice"
+
+
+def _records(t: Tables, record: type[Record]) -> Iterator[str]:
+    """One row per natural key; the log tells of each, once per version, and ends at the version of the row."""
+    table, key, kind = record.table, record.key_field, record.kind
+    per_job = record.scope == "job"
+    scope = "job_id, " if per_job else ""
+    for row in t.read(f"SELECT {key} AS key, count(*) AS n FROM {table} GROUP BY {scope}{key} HAVING count(*) > 1"):
+        yield f"{kind} {row['key']}: {row['n']} rows"
+    same_job = " AND c.job_id = r.job_id" if per_job else ""
+    for row in t.read(
+        f"""SELECT r.{key} AS key, r.version, (SELECT max(c.version) FROM changes c
+        WHERE c.kind = '{kind}' AND c.key = r.{key}{same_job}) AS told FROM {table} r"""
+    ):
+        if row["told"] != row["version"] and not (per_job and row["told"] is None):
+            yield f"{kind} {row['key']}: version {row['version']}, the log ends at {row['told']}"
+    grouped = "key, version, job_id" if per_job else "key, version"
+    for row in t.read(
+        f"SELECT key, version, count(*) AS n FROM changes WHERE kind = '{kind}' GROUP BY {grouped} HAVING count(*) > 1"
+    ):
+        yield f"{kind} {row['key']}: version {row['version']} told {row['n']} times"
+    if per_job:
+        for row in t.read(
+            f"SELECT j.id, j.records, (SELECT count(*) FROM {table} r WHERE r.job_id = j.id) AS n FROM jobs j"
+        ):
+            if row["records"] != row["n"]:
+                yield f"job {row['id']}: {row['records']} records, counted {row['n']}"

@@ -1,0 +1,271 @@
+"""A ledger under test with a small pipeline on it, and the few moves that every contract test makes.
+
+Nothing here knows which database is behind the port, except the functions that open and age a store.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from forager.core.clock import Clock
+from forager.core.faults import Faults
+from forager.core.ids import task_uuid
+from forager.core.ledger import Ledger, Lease, NewJob, Session, Settlement, Submitted, Turn, Want
+from forager.core.pipeline import JobLimits, Lane, Pipeline, step
+from forager.core.record import Index, Record
+from forager.core.states import TaskState
+from forager.core.task import Plan, Task
+from forager.ledger.catalog import Catalog
+from forager.ledger.sqlite import SqliteLedger
+from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
+
+LEASE = 30.0
+
+
+class Call(Task):
+    kind: ClassVar[str] = "call"
+    name: str
+    where: str = "api"
+
+    def key(self) -> str:
+        return self.name
+
+    def lane(self) -> str:
+        return self.where
+
+
+class DearCall(Call):
+    kind: ClassVar[str] = "dear-call"
+
+
+class Thing(Record):
+    """Known by its `uid`; `weak` is another name that some answers show beside it."""
+
+    kind: ClassVar[str] = "thing"
+    table: ClassVar[str] = "rig_things"
+    key_field: ClassVar[str] = "uid"
+    identity: ClassVar[str | None] = "thing"
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("title",)),)
+    uid: str
+    title: str | None = None
+    size: int | None = None
+    open: bool | None = None
+    tags: list[str] | None = None
+    weak: str | None = None
+
+    def other_keys(self) -> tuple[str, ...]:
+        return (self.weak,) if self.weak else ()
+
+
+class Seen(Record):
+    kind: ClassVar[str] = "seen"
+    table: ClassVar[str] = "rig_seen"
+    key_field: ClassVar[str] = "uid"
+    identity: ClassVar[str | None] = "thing"
+    scope: ClassVar[Literal["world", "job"]] = "job"
+    uid: str
+    note: str | None = None
+
+
+class RigJob(BaseModel):
+    name: str = "job"
+
+
+async def _never_run(task: Any, fetch: Any) -> Any:
+    raise AssertionError("the ledger runs no step")
+
+
+PIPELINE = Pipeline(
+    name="rig",
+    params=RigJob,
+    plan=lambda job: (),
+    steps=(step(Call, _never_run, price=1), step(DearCall, _never_run, price=5)),
+    records=(Thing, Seen),
+    lanes=(Lane("api"), Lane("site")),
+)
+RECORDS = (Thing, Seen)
+
+
+class HandClock:
+    """Time that moves when a test says so."""
+
+    def __init__(self, start: datetime = datetime(2026, 3, 14, 12, tzinfo=UTC)) -> None:
+        self._start = start
+        self._passed = 0.0
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._passed)
+
+    def monotonic(self) -> float:
+        return self._passed
+
+    async def sleep(self, seconds: float) -> None:
+        self._passed += seconds
+
+    def pass_(self, seconds: float) -> None:
+        self._passed += seconds
+
+
+def catalog() -> Catalog:
+    return Catalog([PIPELINE])
+
+
+def calls(count: int, *, where: str = "api", prefix: str = "t", rank: int = 0) -> list[Plan]:
+    return [Plan(Call(name=f"{prefix}{i}", where=where), rank=rank) for i in range(count)]
+
+
+def chain(*names: str, where: str = "api") -> list[Plan]:
+    """Tasks, each of which comes after the one before it."""
+    before: list[str | None] = [None, *names]
+    return [Plan(Call(name=n, where=where), rank=i, after=before[i]) for i, n in enumerate(names)]
+
+
+@dataclass
+class Worker:
+    """A session with the lanes it owns."""
+
+    rig: "Rig"
+    session: Session
+    lanes: dict[str, int] = field(default_factory=dict)
+
+    async def take_lanes(self) -> list[str]:
+        taken = await self.rig.ledger.take_lanes(self.session, 100)
+        self.lanes.update({lane.name: lane.id for lane in taken})
+        return [lane.name for lane in taken]
+
+    async def turn(self, settlements: Sequence[Settlement] = (), most: int = 0, lane: str | None = None) -> Turn:
+        """Settle, and lease up to `most` of one lane or of each that this worker owns. Audited."""
+        wants = [Want(n, most) for name, n in self.lanes.items() if most and lane in (None, name)]
+        turn = await self.rig.ledger.turn(self.session, list(settlements), wants)
+        self.rig.check()
+        return turn
+
+    async def lease(self, most: int = 100, lane: str | None = None) -> list[Lease]:
+        await self.take_lanes()
+        return list((await self.turn(most=most, lane=lane)).leases)
+
+    async def settle(self, lease: Lease, state: TaskState = TaskState.COMPLETED, **more: Any) -> Turn:
+        return await self.turn([Settlement(lease, state, **more)])
+
+    async def complete(self, leases: Iterable[Lease]) -> None:
+        done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
+        assert not (await self.turn(done)).fenced
+
+    async def drain(self) -> list[str]:
+        """Run everything that can be run, well; returns the keys in the order of their leases."""
+        keys: list[str] = []
+        while leases := await self.lease():
+            keys.extend(lease.key for lease in leases)
+            await self.complete(leases)
+        return keys
+
+
+@dataclass
+class Rig:
+    ledger: Ledger
+    tables: Tables
+    clock: HandClock | None
+    """None where time is the database's own: then `pass_time` makes its rows older instead."""
+    write: Callable[[str], Any]
+    """Raw SQL, to damage a row as a fault would."""
+
+    async def submit(
+        self, plans: Iterable[Plan], *, key: str | None = None, params: dict[str, Any] | None = None, **limits: Any
+    ) -> Submitted:
+        new = NewJob("rig", params or {"name": "job"}, JobLimits(**limits), idempotency_key=key)
+        submitted = await self.ledger.submit(new, plans)
+        self.check()
+        return submitted
+
+    async def worker(self, name: str = "worker") -> Worker:
+        worker = Worker(self, await self.ledger.begin(name))
+        await worker.take_lanes()
+        return worker
+
+    def pass_time(self, seconds: float) -> None:
+        if self.clock is not None:
+            self.clock.pass_(seconds)
+        else:
+            _make_older(self.write, seconds)
+
+    def spoil(self, task: int, body: bytes) -> None:
+        blob = f"X'{body.hex()}'" if self.clock is not None else f"'\\x{body.hex()}'::bytea"
+        self.write(f"UPDATE tasks SET body = {blob} WHERE id = {task}")
+
+    def check(self) -> None:
+        """The auditor's word after every step: counters, followers, lanes, log."""
+        broken = audit(self.tables, RECORDS)
+        assert not broken, broken
+
+    def job(self, job: UUID) -> Row:
+        (row,) = self.tables.read(f"SELECT * FROM jobs WHERE public_id = '{job}'")
+        return row
+
+    def tasks(self, job: UUID) -> dict[str, Row]:
+        rows = self.tables.read(
+            f"SELECT t.* FROM {self.tables.tasks} t JOIN jobs j ON j.id = t.job_id WHERE j.public_id = '{job}'"
+        )
+        return {row["key"]: row for row in rows}
+
+    def states(self, job: UUID) -> dict[str, str]:
+        """By key, in our public words but for the kinds of waiting."""
+        return {key: TaskState(row["state"]).name.lower() for key, row in sorted(self.tasks(job).items())}
+
+    def task_id(self, job: UUID, key: str) -> UUID:
+        row = self.tasks(job)[key]
+        return task_uuid(row["job_id"], row["id"])
+
+    def rows(self, record: type[Record]) -> dict[str, Row]:
+        return {row[record.key_field]: row for row in self.tables.read(f"SELECT * FROM {record.table}")}
+
+
+def create_store(path: Path) -> None:
+    from forager.ledger.migrate import create_sqlite
+
+    create_sqlite(path, catalog())
+
+
+async def open_sqlite(path: Path, clock: Clock, faults: Faults | None = None, lease: float = LEASE) -> SqliteLedger:
+    return await SqliteLedger.open(path, catalog(), clock=clock, lease_seconds=lease, faults=faults)
+
+
+async def sqlite_rig(path: Path, clock: HandClock | None = None, faults: Faults | None = None) -> Rig:
+    clock = clock or HandClock()
+    return Rig(await open_sqlite(path, clock, faults), SqliteTables(path), clock, partial(_write_sqlite, path))
+
+
+def _write_sqlite(path: Path, sql: str) -> None:
+    with contextlib.closing(sqlite3.connect(path, timeout=10)) as db, db:
+        db.execute(sql)
+
+
+async def postgres_rig(url: str, faults: Faults | None = None) -> Rig:
+    from forager.ledger.migrate import create_postgres
+    from forager.ledger.postgres import PostgresLedger
+
+    create_postgres(url, catalog())
+    tables = PostgresTables(url)
+    ledger = await PostgresLedger.open(url, catalog(), lease_seconds=LEASE, faults=faults)
+    return Rig(ledger, tables, None, tables.read)
+
+
+def _make_older(write: Callable[[str], Any], seconds: float) -> None:
+    """Time there is the database's own, so it passes by moving every point in time into the past."""
+    by = round(seconds * 1000)
+    for table, column in (
+        ("sessions", "lease_until"),
+        ("queue", "due"),
+        ("lanes", "wake_at"),
+        ("idempotency", "expires_at"),
+        ("evidence", "kept_until"),
+        ("jobs", "planning_until"),
+    ):
+        write(f"UPDATE {table} SET {column} = {column} - {by}")
