@@ -11,7 +11,7 @@ ARGS    ?=
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format bench chaos fuzz requirements wheel clean
+.PHONY: help setup demo test quick check format bench chaos fuzz requirements settings wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ fuzz: $(DEV) ## long property tests
 
 requirements: $(DEV) ## write docs/requirements.md from the names of the tests
 	$(BIN)/python -m scripts.requirements_doc
+
+settings: $(DEV) ## write docs/settings.md and .env.example from the declarations of the settings
+	$(BIN)/python -m scripts.settings_doc
 
 wheel: $(DEV) ## build dist/forager_data-*.whl
 	@scripts/setup wheel

@@ -1,0 +1,76 @@
+"""The types of settings: what text is accepted for each, and the sentence that says what it should be.
+
+Pure. A message never repeats the value, which may hold a password.
+"""
+
+import re
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("the home folder that ~ stands for is not known; write the path out") from None
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _parsed_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("it is not a URL that can be read") from None
+    return parts
+
+
+def _web_url(url: str) -> str:
+    parts = _parsed_url(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+        raise ValueError("it should be a URL like https://host or http://host:port")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError("it should be a URL without user, password, query and fragment")
+    return url.rstrip("/")
+
+
+def _store_url(url: str) -> str:
+    parts = _parsed_url(url)
+    if parts.scheme not in ("postgresql", "postgres") or len(parts.path) < 2:
+        raise ValueError("it should be postgresql://user:password@host:5432/database; without it, SQLite is used")
+    return url
+
+
+def _host(host: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]+", host):
+        return host
+    try:
+        return str(IPv6Address(host))
+    except ValueError:
+        raise ValueError("it should be a name or an address alone, such as 127.0.0.1, 0.0.0.0 or ::1") from None
+
+
+def _header_text(text: str) -> str:
+    if not re.fullmatch(r"[\x20-\x7e]{1,256}", text):
+        raise ValueError("it should be 1 to 256 printable ASCII characters")
+    return text
+
+
+Location = Annotated[Path, AfterValidator(_expanded)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
+WebUrl = Annotated[str, AfterValidator(_web_url)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+Host = Annotated[str, AfterValidator(_host)]
+HeaderText = Annotated[str, AfterValidator(_header_text)]
+Upper = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+Level = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], Upper]
+Format = Annotated[Literal["auto", "json", "console"], Lower]
