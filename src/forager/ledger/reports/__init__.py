@@ -1,0 +1,44 @@
+"""What people and front doors may read of the ledger. Read only, paged by cursor, and nothing that scans history."""
+
+from forager.ledger.reports.models import (
+    ChangeReport,
+    DeadLetter,
+    DeadLetterDetail,
+    Density,
+    EvidenceReport,
+    Health,
+    JobReport,
+    LaneReport,
+    PagesSeen,
+    PlaceReport,
+    SessionReport,
+    SinkReport,
+    Spending,
+    TaskDetail,
+    TaskReport,
+)
+from forager.ledger.reports.page import MOST, Page
+from forager.ledger.reports.places import PlaceFilter
+from forager.ledger.reports.reports import Reports
+
+__all__ = [
+    "MOST",
+    "ChangeReport",
+    "DeadLetter",
+    "DeadLetterDetail",
+    "Density",
+    "EvidenceReport",
+    "Health",
+    "JobReport",
+    "LaneReport",
+    "Page",
+    "PagesSeen",
+    "PlaceFilter",
+    "PlaceReport",
+    "Reports",
+    "SessionReport",
+    "SinkReport",
+    "Spending",
+    "TaskDetail",
+    "TaskReport",
+]

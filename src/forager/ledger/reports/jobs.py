@@ -1,0 +1,163 @@
+"""Jobs and their tasks, one or many, and the dead letters among them."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.ids import task_numbers
+from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
+from forager.ledger.database import Database, Row
+from forager.ledger.reports.models import (
+    DeadLetter,
+    DeadLetterDetail,
+    EvidenceReport,
+    JobReport,
+    TaskDetail,
+    TaskReport,
+)
+from forager.ledger.reports.page import Page, Walk, walk
+from forager.ledger.reports.rows import evidence_report, job_report, task_body, task_fields
+
+_JOB = """
+SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,
+       finished_at, batch_size, concurrency, max_cost, total, queued, running, completed, failed, skipped, cancelled,
+       retries, spent, guessed, reserved, records, discoveries, id FROM jobs
+"""
+_TASK = """
+SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error, facts,
+       ended_at, hidden, body FROM
+"""
+_NAMES = "JOIN lanes l ON l.id = w.lane_id JOIN jobs j ON j.id = w.job_id"
+_NAMED = "w.*, l.name AS lane, j.public_id, j.pipeline"
+
+
+async def list_jobs(
+    db: Database, *, state: str | None, pipeline: str | None, cursor: str | None, limit: int
+) -> Page[JobReport]:
+    """Newest first."""
+    where, only = ((), ()) if state is None else _with_job_state(state)
+    values: dict[str, Any] = {}
+    if pipeline is not None:
+        only, values = (*only, "w.pipeline = :pipeline"), {"pipeline": pipeline}
+    plan = Walk(_JOB, ("id",), where, descending=True, only=only, values=values)
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[job_report(row) for row in rows], next_cursor=following)
+
+
+async def one_job(db: Database, job: UUID) -> JobReport:
+    rows = await db.fetch(f"{_JOB} WHERE public_id = :job", {"job": str(job)})
+    if not rows:
+        raise _no_job(job)
+    return job_report(rows[0])
+
+
+async def job_number(db: Database, job: UUID) -> int:
+    rows = await db.fetch("SELECT id FROM jobs WHERE public_id = :job", {"job": str(job)})
+    if not rows:
+        raise _no_job(job)
+    return int(rows[0]["id"])
+
+
+async def list_tasks(db: Database, job: UUID, *, state: str | None, cursor: str | None, limit: int) -> Page[TaskReport]:
+    """In the order of kind and key."""
+    plan = Walk(
+        f"{_TASK} tasks_now",
+        ("kind", "key"),
+        ("job_id = :job",),
+        columns=_NAMED,
+        joins=_NAMES,
+        only=() if state is None else (_with_task_state(state),),
+        values={"job": await job_number(db, job)},
+    )
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[TaskReport(**task_fields(row)) for row in rows], next_cursor=following)
+
+
+async def one_task(db: Database, task: UUID) -> TaskDetail:
+    row = await _find(db, task, "")
+    if row is None:
+        raise NotFound(f"There is no task {task}. `forager jobs show` lists a job's tasks.")
+    return TaskDetail(**task_fields(row), body=task_body(row["body"]), evidence=await _evidence(db, row["id"]))
+
+
+async def list_dead(
+    db: Database, *, job: UUID | None, pipeline: str | None, cursor: str | None, limit: int
+) -> Page[DeadLetter]:
+    """Newest first, over all jobs. `state = 5` is a literal, so that ix_tasks_failed fits."""
+    only, values = ["NOT w.hidden"], dict[str, Any]()
+    if job is not None:
+        only.append("w.job_id = :job")
+        values["job"] = await job_number(db, job)
+    if pipeline is not None:
+        only.append("j.pipeline = :pipeline")
+        values["pipeline"] = pipeline
+    plan = Walk(
+        f"{_TASK} tasks",
+        ("ended_at", "id"),
+        ("state = 5",),
+        descending=True,
+        columns=_NAMED,
+        joins=_NAMES,
+        only=tuple(only),
+        values=values,
+    )
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[_dead(DeadLetter, row) for row in rows], next_cursor=following)
+
+
+async def one_dead(db: Database, task: UUID) -> DeadLetterDetail:
+    row = await _find(db, task, " AND state = 5")
+    if row is None:
+        raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")
+    fields = task_fields(row)
+    evidence = await _evidence(db, row["id"])
+    return DeadLetterDetail(**fields, pipeline=row["pipeline"], body=task_body(row["body"]), evidence=evidence)
+
+
+async def _find(db: Database, task: UUID, condition: str) -> Row | None:
+    numbers = task_numbers(task)
+    if numbers is None:
+        return None
+    values: Mapping[str, Any] = {"job": numbers[0], "task": numbers[1]}
+    found = f"{_TASK} tasks_now WHERE id = :task AND job_id = :job{condition}"
+    rows = await db.fetch(f"SELECT {_NAMED} FROM ({found}) w {_NAMES}", values)
+    return rows[0] if rows else None
+
+
+async def _evidence(db: Database, task: int) -> EvidenceReport | None:
+    rows = await db.fetch("SELECT content_type, body, kept_until FROM evidence WHERE task_id = :task", {"task": task})
+    return evidence_report(rows[0]) if rows else None
+
+
+def _dead(kind: type[DeadLetter], row: Row) -> DeadLetter:
+    return kind(**task_fields(row), pipeline=row["pipeline"])
+
+
+def _with_job_state(state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What an index serves, and what is looked at afterwards. Open jobs are few, and ix_jobs_open knows them."""
+    known = {s.public() for s in JobState}
+    if state not in known:
+        raise _unknown_state(state, known)
+    if state == JobState.CANCELLED:
+        return (), ("(w.state = 'cancelled' OR w.drain = 'cancelled')",)
+    if JobState(state) in TERMINAL_JOBS:
+        return (), (f"w.state = '{JobState(state).value}'",)
+    words = ", ".join(f"'{s.value}'" for s in JobState if s.public() == state)
+    return ("finished_at IS NULL", f"state IN ({words})"), ("(w.drain IS NULL OR w.drain <> 'cancelled')",)
+
+
+def _with_task_state(state: str) -> str:
+    numbers = [str(int(s)) for s, public in PUBLIC_STATE.items() if public == state]
+    if not numbers:
+        raise _unknown_state(state, set(PUBLIC_STATE.values()))
+    return f"w.state IN ({', '.join(numbers)})"
+
+
+def _unknown_state(state: str, known: set[str]) -> Rejected:
+    problem = FieldError("state", f"{state!r} is none; use one of {', '.join(sorted(known))}")
+    return Rejected(f"state: {problem.message}", fields=[problem])
+
+
+def _no_job(job: UUID) -> NotFound:
+    return NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")

@@ -1,0 +1,94 @@
+"""Lanes, sessions, and how the ledger stands as a whole."""
+
+from datetime import date, datetime
+
+from forager.core.errors import NotFound
+from forager.ledger.database import Database
+from forager.ledger.reports.models import Health, LaneReport, SessionReport, SinkReport, Spending
+from forager.ledger.reports.page import MOST, Page, Walk, walk
+from forager.ledger.reports.rows import at, public_job_state
+from forager.ledger.shared import loads
+
+COUNTED_TO = 10_000
+
+_LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
+
+
+async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[LaneReport]:
+    """By name."""
+    plan = Walk(_LANE, ("name",), columns="w.*, s.name AS session", joins="LEFT JOIN sessions s ON s.id = w.owner")
+    rows, following = await walk(db, plan, cursor, limit)
+    lanes = [
+        LaneReport(
+            name=row["name"],
+            owner=row["session"],
+            paused=bool(row["paused"]),
+            wake_at=at(row["wake_at"]),
+            state=loads(row["state"]) or {},
+        )
+        for row in rows
+    ]
+    return Page(items=lanes, next_cursor=following)
+
+
+async def spending(db: Database, lane: str, *, days: int) -> list[Spending]:
+    """What a lane spent, newest UTC day first; days without spending are left out."""
+    lanes = await db.fetch("SELECT id FROM lanes WHERE name = :name", {"name": lane})
+    if not lanes:
+        raise NotFound(f"There is no lane {lane!r}. A lane appears with the first job that uses it.")
+    rows = await db.fetch(
+        "SELECT day, spent FROM spending WHERE lane_id = :lane ORDER BY day DESC LIMIT :days",
+        {"lane": lanes[0]["id"], "days": days},
+    )
+    return [Spending(day=_day(row["day"]), spent=row["spent"]) for row in rows]
+
+
+async def list_sessions(db: Database) -> list[SessionReport]:
+    rows = await db.fetch(f"SELECT id, name, started_at, lease_until FROM sessions ORDER BY id LIMIT {MOST}")
+    times = ("started_at", "lease_until")
+    return [SessionReport(**{**row, **{name: at(row[name]) for name in times}}) for row in rows]
+
+
+async def health(db: Database) -> Health:
+    open_jobs: dict[str, int] = {}
+    queued = running = 0
+    for row in await db.fetch(
+        "SELECT state, drain, count(*) AS jobs, sum(queued) AS queued, sum(running) AS running FROM jobs"
+        " WHERE finished_at IS NULL GROUP BY state, drain"
+    ):
+        state = public_job_state(row["state"], row["drain"])
+        open_jobs[state] = open_jobs.get(state, 0) + row["jobs"]
+        queued += int(row["queued"])
+        running += int(row["running"])
+    dead = await db.fetch(
+        f"SELECT count(*) AS n FROM (SELECT 1 AS one FROM tasks WHERE state = 5 AND NOT hidden LIMIT {COUNTED_TO}) w"
+    )
+    sessions = await db.fetch("SELECT count(*) AS n FROM sessions")
+    last = await last_change(db)
+    return Health(
+        open_jobs=open_jobs,
+        queued=queued,
+        running=running,
+        dead_letters=dead[0]["n"],
+        sessions=sessions[0]["n"],
+        last_change=last,
+        sinks=await _sinks(db, last),
+    )
+
+
+async def last_change(db: Database) -> int:
+    return int((await db.fetch("SELECT change FROM tail"))[0]["change"])
+
+
+async def _sinks(db: Database, last: int) -> list[SinkReport]:
+    rows = await db.fetch("SELECT sink, position, moved_at FROM cursors ORDER BY sink")
+    return [
+        SinkReport(
+            name=r["sink"], position=r["position"], behind=max(0, last - r["position"]), moved_at=at(r["moved_at"])
+        )
+        for r in rows
+    ]
+
+
+def _day(number: int) -> date:
+    return datetime.strptime(str(number), "%Y%m%d").date()  # noqa: DTZ007 - a day, not a moment

@@ -1,0 +1,113 @@
+"""Pages by cursor: the next page starts after the last row of this one, wherever new rows have appeared meanwhile.
+
+A query walks an index and looks at a bounded number of rows. Where a filter is served by no index, a page may therefore
+be short, or even empty, and still have a next one.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.errors import FieldError, Rejected
+from forager.ledger.database import Database, Row
+
+T = TypeVar("T")
+
+MOST = 1_000
+"""Rows of one page."""
+WINDOW = 5_000
+"""Rows that one page looks at, when a filter has no index."""
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list."""
+
+    model_config = ConfigDict(frozen=True)
+
+    items: list[T] = Field(description="May be shorter than asked for, even when more follow: see next_cursor.")
+    next_cursor: str | None = Field(description="Give it back to get the next part; null when this was the last.")
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A walk along an index: `source` and `where` choose the rows, `order` is the index's order.
+
+    `joins` and `only` are applied to what the walk finds (called `w`), so that no planner walks the wrong way.
+    """
+
+    source: str
+    order: tuple[str, ...]
+    """Columns of the source; together unique, never null."""
+    where: tuple[str, ...] = ()
+    descending: bool = False
+    columns: str = "w.*"
+    joins: str = ""
+    only: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
+    """Rows of one page, and the cursor of the next."""
+    limit = checked_limit(limit)
+    values: dict[str, Any] = {**plan.values, "most": WINDOW if plan.only else limit + 1}
+    where = list(plan.where)
+    if cursor is not None:
+        start = decode_cursor(cursor, len(plan.order))
+        values.update({f"start{n}": value for n, value in enumerate(start)})
+        marks = ", ".join(f":start{n}" for n in range(len(start)))
+        where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
+    seen = _seen(plan, where)
+    only = f" WHERE {' AND '.join(plan.only)}" if plan.only else ""
+    rows = await database.fetch(
+        f"SELECT {plan.columns} FROM ({seen} LIMIT :most) w {plan.joins}{only}"
+        f" ORDER BY {_directed(plan, 'w.')} LIMIT :page",
+        {**values, "page": limit + 1},
+    )
+    if len(rows) > limit:
+        return list(rows[:limit]), _cursor_at(plan, rows[limit - 1])
+    if not plan.only:
+        return list(rows), None
+    # The window is used up: the next page goes on behind its last row, if it had that many.
+    del values["most"]
+    last = await database.fetch(f"{seen} LIMIT 1 OFFSET {WINDOW - 1}", values)
+    return list(rows), _cursor_at(plan, last[0]) if last else None
+
+
+def encode_cursor(values: Sequence[Any]) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, length: int) -> list[Any]:
+    try:
+        values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error):
+        values = None
+    if not isinstance(values, list) or len(values) != length or not all(isinstance(v, str | int) for v in values):
+        problem = FieldError("cursor", "is not one that was given out; start without a cursor")
+        raise Rejected(f"cursor: {problem.message}", fields=[problem])
+    return values
+
+
+def checked_limit(limit: int) -> int:
+    if not 1 <= limit <= MOST:
+        problem = FieldError("limit", f"must be between 1 and {MOST}")
+        raise Rejected(f"limit: {problem.message}", fields=[problem])
+    return limit
+
+
+def _seen(plan: Walk, where: Sequence[str]) -> str:
+    chosen = f" WHERE {' AND '.join(where)}" if where else ""
+    return f"{plan.source}{chosen} ORDER BY {_directed(plan)}"
+
+
+def _directed(plan: Walk, prefix: str = "") -> str:
+    return ", ".join(f"{prefix}{column}{' DESC' if plan.descending else ''}" for column in plan.order)
+
+
+def _cursor_at(plan: Walk, row: Row) -> str:
+    return encode_cursor([row[column] for column in plan.order])

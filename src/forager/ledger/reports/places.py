@@ -1,0 +1,166 @@
+"""The read side of the places pipeline: finding places, and how full the pages of a ZIP were.
+
+It knows the pipeline's tables and its one kind of task by name, and imports nothing of it.
+"""
+
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.errors import NotFound
+from forager.ledger.database import Database, Row
+from forager.ledger.reports.jobs import job_number
+from forager.ledger.reports.models import Density, PagesSeen, PlaceReport
+from forager.ledger.reports.page import Page, Walk, walk
+from forager.ledger.reports.rows import at
+
+FULL_PAGE = 10
+JOBS_LOOKED_AT = 2_000
+JOBS_READ = 50
+TASKS_READ = 100_000
+
+
+class PlaceFilter(BaseModel):
+    """Which places. Job, ZIP and category are found by an index; the others are looked for page by page."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job: UUID | None = Field(default=None, description="Seen by this job.")
+    zip: str | None = Field(default=None, description="Seen in this ZIP.", examples=["85001"])
+    keyword: str | None = Field(default=None, description="Seen for this keyword, as the job had it.")
+    state: str | None = Field(default=None, description="Seen in this state.", examples=["AZ"])
+    category: str | None = Field(default=None, description="Exactly this category.", examples=["Bar"])
+    min_rating: float | None = Field(default=None, ge=0, le=5)
+    title: str | None = Field(default=None, min_length=1, description="Part of the title, in any case.")
+
+
+async def find_places(db: Database, asked: PlaceFilter, cursor: str | None, limit: int) -> Page[PlaceReport]:
+    """In the order of place_uid."""
+    plan = await _walk_for(db, asked)
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[_place(row) for row in rows], next_cursor=following)
+
+
+async def one_place(db: Database, uid: str) -> PlaceReport:
+    rows = await db.fetch("SELECT * FROM places WHERE place_uid = :uid", {"uid": uid})
+    if not rows:
+        raise NotFound(f"There is no place {uid!r}.")
+    return _place(rows[0])
+
+
+async def density(db: Database, *, keyword: str, state: str | None, full_page: int = FULL_PAGE) -> Density:
+    """Full and short pages by ZIP, from the newest jobs that asked there: those for the same keyword first."""
+    same: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    other: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for job in await _jobs_worth_reading(db, keyword, state):
+        rows = await db.fetch(_PAGES, {"job": job["id"], "full": full_page})
+        for row in rows:
+            for seen in (same, other) if job["keyword"] == keyword else (other,):
+                seen[row["zip"]][0] += row["full_pages"]
+                seen[row["zip"]][1] += row["pages"] - row["full_pages"]
+    return Density(same_keyword=_pages(same), any_keyword=_pages(other))
+
+
+# A query's key is `<zip>/<page>`. The job's tasks of one kind are neighbours in uq_tasks_job_kind_key.
+_PAGES = """
+SELECT substr(key, 1, 5) AS zip, count(*) AS pages,
+       sum(CASE WHEN CAST(facts ->> 'results_count' AS INTEGER) >= :full THEN 1 ELSE 0 END) AS full_pages
+FROM tasks WHERE job_id = :job AND kind = 'places.query' AND state = 4 GROUP BY substr(key, 1, 5)
+"""
+
+
+async def _jobs_worth_reading(db: Database, keyword: str, state: str | None) -> list[Row]:
+    """Few and bounded in size, whatever the history: plans must be quick."""
+    newest = f"SELECT id, pipeline, params, total, completed FROM jobs ORDER BY id DESC LIMIT {JOBS_LOOKED_AT}"
+    rows = await db.fetch(
+        "SELECT id, total, params ->> 'keyword' AS keyword, params ->> 'state' AS state"
+        f" FROM ({newest}) w WHERE pipeline = 'places' AND completed > 0 ORDER BY id DESC"
+    )
+    near = [row for row in rows if state is None or row["state"] in (None, state)]
+    chosen: list[Row] = []
+    left = TASKS_READ
+    for row in sorted(near, key=lambda row: row["keyword"] != keyword)[:JOBS_READ]:
+        if row["total"] <= left:
+            left -= row["total"]
+            chosen.append(row)
+    return chosen
+
+
+async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
+    """The narrowest index drives; what it does not know is looked at afterwards."""
+    if asked.job is not None:
+        return _seen_by_job(asked, await job_number(db, asked.job))
+    if asked.zip is not None:
+        return _seen_in_zip(asked)
+    only, values = _of_place(asked, "w")
+    if asked.keyword is not None or asked.state is not None:
+        conditions, more = _of_sighting(asked, "s")
+        exists = " AND ".join(("s.place_uid = w.place_uid", *conditions))
+        only, values = [*only, f"EXISTS (SELECT 1 FROM sightings s WHERE {exists})"], {**values, **more}
+    where: tuple[str, ...] = ()
+    if asked.category is not None:
+        where, values = ("category = :category",), {**values, "category": asked.category}
+    return Walk("SELECT * FROM places", ("place_uid",), where, only=tuple(only), values=values)
+
+
+def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
+    about_place, values = _of_place(asked, "p")
+    about_sighting, more = _of_sighting(asked, "w")
+    if asked.zip is not None:
+        about_sighting, more = [*about_sighting, "w.zip = :zip"], {**more, "zip": asked.zip}
+    if asked.category is not None:
+        about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
+    return Walk(
+        "SELECT place_uid, zip, keyword, state FROM sightings",
+        ("place_uid",),
+        ("job_id = :job",),
+        columns="p.*",
+        joins="JOIN places p ON p.place_uid = w.place_uid",
+        only=(*about_sighting, *about_place),
+        values={**values, **more, "job": job},
+    )
+
+
+def _seen_in_zip(asked: PlaceFilter) -> Walk:
+    about_place, values = _of_place(asked, "p")
+    about_sighting, more = _of_sighting(asked, "sightings")
+    if asked.category is not None:
+        about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
+    return Walk(
+        "SELECT DISTINCT place_uid FROM sightings",  # a place is seen again by every job that asks there
+        ("place_uid",),
+        ("zip = :zip", *about_sighting),
+        columns="p.*",
+        joins="JOIN places p ON p.place_uid = w.place_uid",
+        only=tuple(about_place),
+        values={**values, **more, "zip": asked.zip},
+    )
+
+
+def _of_place(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]:
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    if asked.min_rating is not None:
+        conditions.append(f"{name}.rating >= :min_rating")
+        values["min_rating"] = float(asked.min_rating)
+    if asked.title is not None:
+        conditions.append(f"lower({name}.title) LIKE :title ESCAPE '!'")
+        escaped = asked.title.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        values["title"] = f"%{escaped}%"
+    return conditions, values
+
+
+def _of_sighting(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]:
+    values = {field: value for field in ("keyword", "state") if (value := getattr(asked, field)) is not None}
+    return [f"{name}.{field} = :{field}" for field in values], values
+
+
+def _place(row: Row) -> PlaceReport:
+    times = {name: at(row[name]) for name in ("first_seen_at", "last_seen_at", "gone_at")}
+    return PlaceReport(**{**row, **times})
+
+
+def _pages(counted: dict[str, list[int]]) -> dict[str, PagesSeen]:
+    return {code: PagesSeen(full=full, short=short) for code, (full, short) in counted.items()}

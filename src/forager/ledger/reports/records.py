@@ -1,0 +1,121 @@
+"""Records of any kind: their history from the change log, and whole tables page by page for an export."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from forager.core.errors import FieldError, Rejected
+from forager.ledger.catalog import Catalog
+from forager.ledger.database import Database, Row
+from forager.ledger.reports.jobs import job_number
+from forager.ledger.reports.models import ChangeReport
+from forager.ledger.reports.page import MOST, Page, Walk, walk
+from forager.ledger.reports.rows import at, change_report
+from forager.ledger.tables import RecordTable
+
+_SEEN = ("version", "first_seen_at", "last_seen_at", "times_seen", "gone_at")
+
+
+async def resolve(db: Database, catalog: Catalog, kind: str, key: str) -> str:
+    """The name that a thing is kept under, if this is a weaker one of it."""
+    identity = table_of(catalog, kind).record.identity
+    if identity is None:
+        return key
+    rows = await db.fetch(
+        "SELECT key FROM aliases WHERE identity = :identity AND alias = :alias", {"identity": identity, "alias": key}
+    )
+    return str(rows[0]["key"]) if rows else key
+
+
+async def history(
+    db: Database, catalog: Catalog, kind: str, key: str, *, cursor: str | None, limit: int
+) -> Page[ChangeReport]:
+    """What happened to one record, newest first."""
+    known = key if kind == "job" else await resolve(db, catalog, kind, key)
+    plan = Walk(
+        "SELECT id, kind, key, op, version, job_id, at, body FROM changes",
+        ("version", "id"),
+        ("kind = :kind", "key = :key"),
+        descending=True,
+        columns="w.*, j.public_id",
+        joins="LEFT JOIN jobs j ON j.id = w.job_id",
+        values={"kind": kind, "key": known},
+    )
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[change_report(row) for row in rows], next_cursor=following)
+
+
+async def export_page(
+    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, cursor: str | None, limit: int
+) -> Page[dict[str, Any]]:
+    """Records of a kind, all of them in the order of their finding, or those of one job in the order of their keys."""
+    table = table_of(catalog, kind)
+    plan = _all_of(table) if job is None else _of_job(catalog, table, await job_number(db, job))
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[_as_people_see(table, row) for row in rows], next_cursor=following)
+
+
+async def export(
+    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, limit: int = MOST
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+    """Page after page, so that memory stays small however much there is."""
+    cursor: str | None = None
+    while True:
+        page = await export_page(db, catalog, kind, job=job, cursor=cursor, limit=limit)
+        if page.items:
+            yield page.items
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def table_of(catalog: Catalog, kind: str) -> RecordTable:
+    table = catalog.records.get(kind)
+    if table is None:
+        problem = FieldError("kind", f"{kind!r} is none; use one of {', '.join(sorted(catalog.records))}")
+        raise Rejected(f"kind: {problem.message}", fields=[problem])
+    return table
+
+
+def _all_of(table: RecordTable) -> Walk:
+    scope, joins = (", j.public_id", "JOIN jobs j ON j.id = w.job_id") if table.per_job else ("", "")
+    return Walk(f"SELECT * FROM {table.name}", ("id",), columns=f"w.*{scope}", joins=joins)
+
+
+def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
+    field = table.record.key_field
+    if table.per_job:
+        columns, joins = "w.*, j.public_id", "JOIN jobs j ON j.id = w.job_id"
+        return Walk(
+            f"SELECT * FROM {table.name}",
+            (field,),
+            ("job_id = :job",),
+            columns=columns,
+            joins=joins,
+            values={"job": job},
+        )
+    seen_by = next(
+        (
+            t
+            for t in catalog.records.values()
+            if t.per_job and t.record.identity == table.record.identity and t.record.identity is not None
+        ),
+        None,
+    )
+    if seen_by is None:
+        raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
+    # What a job found of the world is what its own records of the same identity point at.
+    return Walk(
+        f"SELECT {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
+        (field,),
+        ("job_id = :job",),
+        columns="r.*",
+        joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
+        values={"job": job},
+    )
+
+
+def _as_people_see(table: RecordTable, row: Row) -> dict[str, Any]:
+    own = table.decode({name: row[name] for name in table.fields})
+    seen = {name: at(row[name]) if name.endswith("_at") else row[name] for name in _SEEN}
+    return {**({"job": UUID(row["public_id"])} if table.per_job else {}), **own, **seen}

@@ -1,0 +1,102 @@
+"""`Reports`: every question that a front door may ask of the ledger. The answers are in the files beside."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from forager.ledger.catalog import Catalog
+from forager.ledger.database import Database
+from forager.ledger.reports import jobs, lanes, places, records
+from forager.ledger.reports.models import (
+    ChangeReport,
+    DeadLetter,
+    DeadLetterDetail,
+    Density,
+    Health,
+    JobReport,
+    LaneReport,
+    PlaceReport,
+    SessionReport,
+    Spending,
+    TaskDetail,
+    TaskReport,
+)
+from forager.ledger.reports.page import MOST, Page
+
+PAGE = 100
+
+
+class Reports:
+    def __init__(self, database: Database, catalog: Catalog) -> None:
+        self._db = database
+        self._catalog = catalog
+
+    # ── jobs and tasks ──
+
+    async def jobs(
+        self, *, state: str | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = PAGE
+    ) -> Page[JobReport]:
+        return await jobs.list_jobs(self._db, state=state, pipeline=pipeline, cursor=cursor, limit=limit)
+
+    async def job(self, job: UUID) -> JobReport:
+        return await jobs.one_job(self._db, job)
+
+    async def tasks(
+        self, job: UUID, *, state: str | None = None, cursor: str | None = None, limit: int = PAGE
+    ) -> Page[TaskReport]:
+        return await jobs.list_tasks(self._db, job, state=state, cursor=cursor, limit=limit)
+
+    async def task(self, task: UUID) -> TaskDetail:
+        return await jobs.one_task(self._db, task)
+
+    async def dead(
+        self, *, job: UUID | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = PAGE
+    ) -> Page[DeadLetter]:
+        return await jobs.list_dead(self._db, job=job, pipeline=pipeline, cursor=cursor, limit=limit)
+
+    async def dead_letter(self, task: UUID) -> DeadLetterDetail:
+        return await jobs.one_dead(self._db, task)
+
+    # ── records ──
+
+    async def places(
+        self, asked: places.PlaceFilter | None = None, *, cursor: str | None = None, limit: int = PAGE
+    ) -> Page[PlaceReport]:
+        return await places.find_places(self._db, asked or places.PlaceFilter(), cursor, limit)
+
+    async def place(self, uid: str) -> PlaceReport:
+        """By its uid, or by a weaker name of it (a cid)."""
+        return await places.one_place(self._db, await records.resolve(self._db, self._catalog, "place", uid))
+
+    async def density(self, *, keyword: str, state: str | None = None) -> Density:
+        return await places.density(self._db, keyword=keyword, state=state)
+
+    async def history(self, kind: str, key: str, *, cursor: str | None = None, limit: int = PAGE) -> Page[ChangeReport]:
+        return await records.history(self._db, self._catalog, kind, key, cursor=cursor, limit=limit)
+
+    async def export_page(
+        self, kind: str, *, job: UUID | None = None, cursor: str | None = None, limit: int = MOST
+    ) -> Page[dict[str, Any]]:
+        return await records.export_page(self._db, self._catalog, kind, job=job, cursor=cursor, limit=limit)
+
+    def export(
+        self, kind: str, *, job: UUID | None = None, limit: int = MOST
+    ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        return records.export(self._db, self._catalog, kind, job=job, limit=limit)
+
+    # ── the ledger as a whole ──
+
+    async def lanes(self, *, cursor: str | None = None, limit: int = PAGE) -> Page[LaneReport]:
+        return await lanes.list_lanes(self._db, cursor=cursor, limit=limit)
+
+    async def spending(self, lane: str, *, days: int = 31) -> list[Spending]:
+        return await lanes.spending(self._db, lane, days=days)
+
+    async def sessions(self) -> list[SessionReport]:
+        return await lanes.list_sessions(self._db)
+
+    async def health(self) -> Health:
+        return await lanes.health(self._db)
+
+    async def last_change(self) -> int:
+        return await lanes.last_change(self._db)

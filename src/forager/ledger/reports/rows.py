@@ -1,0 +1,83 @@
+"""Rows to reports: milliseconds to times, numbers to public ids, the ledger's words to the public ones."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from forager.core.ids import claim_text, task_uuid
+from forager.core.states import JobState, TaskState
+from forager.ledger.database import Row
+from forager.ledger.reports.models import ChangeReport, EvidenceReport, JobReport
+from forager.ledger.shared import loads
+
+
+def at(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def public_job_state(state: str, drain: str | None) -> str:
+    """A job is cancelled from the moment that somebody said so, though its queued tasks are ended page by page."""
+    return "cancelled" if drain == "cancelled" else JobState(state).public()
+
+
+def job_report(row: Row) -> JobReport:
+    values = {**row, "id": row["public_id"], "state": public_job_state(row["state"], row["drain"])}
+    values.update({name: at(row[name]) for name in ("created_at", "started_at", "finished_at")})
+    return JobReport(**{**values, "params": loads(row["params"]), "estimate": loads(row["estimate"])})
+
+
+def task_fields(row: Row) -> dict[str, Any]:
+    """The fields that every kind of task report has."""
+    job, claimed_at = row["job_id"], row["claimed_at"]
+    return {
+        "id": task_uuid(job, row["id"]),
+        "job": row["public_id"],
+        "kind": row["kind"],
+        "key": row["key"],
+        "lane": row["lane"],
+        "state": TaskState(row["state"]).public(),
+        "attempts": row["attempt"],
+        "claim": None if row["claim"] is None or claimed_at is None else claim_text(claimed_at, row["claim"]),
+        "claimed_at": at(claimed_at),
+        "due_at": at(row["due"]),
+        "after": None if row["after"] is None else task_uuid(job, row["after"]),
+        "cost": row["cost"],
+        "guessed": row["guessed"],
+        "error": row["error"],
+        "facts": loads(row["facts"]) or {},
+        "ended_at": at(row["ended_at"]),
+    }
+
+
+def task_body(body: bytes) -> Any:
+    """As a value; as text where it is no JSON, because it is shown to find out what is wrong with it."""
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return bytes(body).decode(errors="replace")
+
+
+def evidence_report(row: Row) -> EvidenceReport:
+    body = bytes(row["body"])
+    return EvidenceReport(
+        content_type=row["content_type"],
+        size=len(body),
+        text=body.decode(errors="replace"),
+        kept_until=datetime.fromtimestamp(row["kept_until"] / 1000, UTC),
+    )
+
+
+def change_report(row: Row) -> ChangeReport:
+    job = row["public_id"]
+    return ChangeReport(
+        id=row["id"],
+        kind=row["kind"],
+        key=row["key"],
+        op=row["op"],
+        version=row["version"],
+        job=UUID(job) if job else None,
+        at=datetime.fromtimestamp(row["at"] / 1000, UTC),
+        body=loads(row["body"]),
+    )
