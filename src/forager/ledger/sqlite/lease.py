@@ -1,7 +1,7 @@
 """Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size."""
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,8 +224,8 @@ def _promote(db: sqlite3.Connection, memory: Memory, lane: int, now: int) -> Non
 
 def _write(db: sqlite3.Connection, leases: Sequence[Lease], now: int) -> None:
     deltas = Deltas()
-    for lease in leases:
-        deltas.add(lease.job_id, queued=-1, running=1, reserved=lease.price)
+    for (job, price), count in Counter((lease.job_id, lease.price) for lease in leases).items():
+        deltas.add(job, queued=-count, running=count, reserved=count * price)
     deltas.write(db)
     db.executemany(
         "UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'",

@@ -79,14 +79,15 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     ends: list[tuple[object, ...]] = []
     back: list[Settlement] = []
     for s in live:
-        lease = s.lease
-        counter = COUNTER_OF.get(s.state)
-        if counter is None:
-            back.append(s)
-            continue
+        lease, number, counter = s.lease, 4, "completed"
+        if s.state is not TaskState.COMPLETED:  # the common end needs no look-up
+            if s.state not in COUNTER_OF:
+                back.append(s)
+                continue
+            number, counter = int(s.state), COUNTER_OF[s.state]
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        ends.append((int(s.state), s.cost, s.guessed, s.error, facts, now, lease.task_id))
-        deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{counter: 1})
+        ends.append((number, s.cost, s.guessed, s.error, facts, now, lease.task_id))
+        deltas.ended(lease.job_id, counter, lease.price, s.cost, s.guessed)
     db.executemany(_END, ends)
     _put_back(db, memory, back, deltas, now)
     _settle_neighbours(db, memory, live, followed, deltas, now)
@@ -120,7 +121,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, error, facts, ended, lease.task_id)
         db.execute(_PUT_BACK, row)
         to = "cancelled" if state is TaskState.CANCELLED else "queued"
-        deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{to: 1})
+        deltas.ended(lease.job_id, to, lease.price, s.cost, s.guessed)
         deltas.add(lease.job_id, retries=int(s.burned))
 
 

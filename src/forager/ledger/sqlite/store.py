@@ -332,8 +332,7 @@ class SqliteLedger(SharedVerbs):
     def _write_chunk(
         self, job: int, turn: int, chunk: list[Plan], known: dict[tuple[str, str], int], db: sqlite3.Connection
     ) -> int:
-        while len(known) > 2 * CHUNK:  # a predecessor further back is looked up in the table
-            del known[next(iter(known))]
+        known.clear()  # a predecessor in an earlier chunk is looked up in the table
         still_planning(db, self._memory, job)
         written, _ = insert_tasks(db, self._memory, job, turn, chunk, known)
         self._faults.at("chunk-written")

@@ -102,25 +102,25 @@ def insert_tasks(
     ready_lanes: set[int] = set()
     prices = memory.catalog.prices
     first = memory.next_task
+    ready, held = int(TaskState.READY), int(TaskState.HELD)
     for plan in plans:
         task = plan.task
-        kind, key = task.kind, task.key()
-        if (kind, key) in known:
+        kind, key = name = task.kind, task.key()
+        if name in known:
             continue
-        number = known[kind, key] = memory.next_task
+        number = known[name] = memory.next_task
         memory.next_task = number + 1
         lane = memory.lane_id(db, task.lane())
-        after, state = None, TaskState.READY
+        after, state = None, ready
         if plan.after is not None:
-            after = known.get((kind, plan.after))
-            state = TaskState.HELD
+            after, state = known.get((kind, plan.after)), held
             if after is None:
                 after, state = _predecessor(db, job, kind, plan.after, dead_ends)
             followed.add(after)
-        if state is TaskState.READY:
+        if state == ready:
             ready_lanes.add(lane)
-        body = task.model_dump_json(exclude_defaults=True).encode()
-        rows.append((number, job, lane, kind, key, int(state), plan.rank, after, prices.get(kind, 0), body))
+        body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
+        rows.append((number, job, lane, kind, key, state, plan.rank, after, prices.get(kind, 0), body))
     before = db.total_changes
     db.executemany(
         'INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)'
@@ -186,14 +186,14 @@ def _follow_the_first(db: sqlite3.Connection, job: int, rows: list[tuple[Any, ..
     for number, _, lane, kind, _, _, _, after, *_ in rows:
         if number in there and after in repeated:
             first, state = _predecessor(db, job, kind, repeated[after], dead_ends)
-            db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, int(state), number))
+            db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, state, number))
             db.execute("UPDATE tasks SET followed = 1 WHERE id = ?", (first,))
-            if state is TaskState.READY:
+            if state == TaskState.READY:
                 ready.add(lane)
     return ready
 
 
-def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, TaskState]:
+def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, int]:
     """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
     row = db.execute(
         "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)
@@ -205,4 +205,4 @@ def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_end
     number, state = row
     if state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
         dead_ends.add(number)
-    return number, TaskState.READY if state == TaskState.COMPLETED else TaskState.HELD
+    return number, int(TaskState.READY if state == TaskState.COMPLETED else TaskState.HELD)
