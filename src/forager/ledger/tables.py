@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cached_property
+from operator import itemgetter
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -23,9 +25,9 @@ MONEY_SCALE = 10_000
 Encoder = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RecordTable:
-    """How one record class lies in the database."""
+    """How one record class lies in the database. Every record passes here: what can be known beforehand, is."""
 
     record: type[Record]
     fields: tuple[str, ...]
@@ -38,7 +40,7 @@ class RecordTable:
     def name(self) -> str:
         return self.record.table
 
-    @property
+    @cached_property
     def key_index(self) -> int:
         return self.fields.index(self.record.key_field)
 
@@ -48,11 +50,11 @@ class RecordTable:
 
     def values(self, record: Record) -> list[Any]:
         """The row's own columns, in the order of `fields`."""
-        have = record.__dict__
-        return [
-            value if encode is None or value is None else encode(value)
-            for encode, value in zip(self.encoders, [have[f] for f in self.fields], strict=True)
-        ]
+        values = list(self._pick(record.__dict__))
+        for index, encode in self._encoded:
+            if values[index] is not None:
+                values[index] = encode(values[index])
+        return values
 
     def decode(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row as people see it."""
@@ -64,12 +66,30 @@ class RecordTable:
 
     def body(self, values: list[Any]) -> bytes:
         """The JSON of a change: what is known, without the unknown. JSON leaves are nested, not quoted."""
-        known = {
-            name: orjson.Fragment(value) if isinstance(kind, JSON) else value
-            for name, value, kind in zip(self.fields, values, self.types, strict=True)
-            if value is not None
-        }
+        known = {name: value for name, value in zip(self.fields, values, strict=True) if value is not None}
+        for name, shape in self._shaped:
+            if name in known:
+                known[name] = shape(known[name])
         return orjson.dumps(known)
+
+    @cached_property
+    def _pick(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+        return itemgetter(*self.fields) if len(self.fields) > 1 else lambda have: (have[self.fields[0]],)
+
+    @cached_property
+    def _encoded(self) -> tuple[tuple[int, Encoder], ...]:
+        return tuple((index, encode) for index, encode in enumerate(self.encoders) if encode is not None)
+
+    @cached_property
+    def _shaped(self) -> tuple[tuple[str, Encoder], ...]:
+        """Columns whose stored value is not yet what JSON should show. SQLite gives a stored truth back as a number."""
+        shapes = ((JSON, orjson.Fragment), (Boolean, bool))
+        return tuple(
+            (name, shape)
+            for name, kind in zip(self.fields, self.types, strict=True)
+            for column, shape in shapes
+            if isinstance(kind, column)
+        )
 
 
 def record_tables(records: Iterable[type[Record]]) -> dict[str, RecordTable]:
