@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from forager.core.errors import Undecodable
-from forager.core.ledger import Settlement, Want
+from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from tests.support.rig import Call, DearCall, Rig, Worker, calls, chain
@@ -71,7 +71,7 @@ async def test_jobs_take_turns_even_one_task_at_a_time__PL_7(rig: Rig, worker: W
 
 async def test_of_a_hundred_jobs_none_waits_longer_than_a_round__PL_7(rig: Rig, worker: Worker) -> None:
     for _ in range(100):
-        await rig.ledger.submit(_job(), calls(5))
+        await rig.ledger.submit(NewJob("rig", {"name": "job"}), calls(5))
     served: Counter[int] = Counter()
     for _ in range(10):
         served.update(lease.job_id for lease in await worker.lease(10))
@@ -207,9 +207,3 @@ async def test_whoever_waits_for_work_is_told_of_it(rig: Rig, worker: Worker) ->
     await asyncio.sleep(0)
     await rig.submit(calls(1))
     await asyncio.wait_for(waiting, 5)
-
-
-def _job():  # type: ignore[no-untyped-def]
-    from forager.core.ledger import NewJob
-
-    return NewJob("rig", {"name": "job"})

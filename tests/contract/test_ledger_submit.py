@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from forager.core.errors import Conflict, NotFound
+from forager.core.ledger import NewJob, Submitted
 from forager.core.task import Plan
 from tests.support.rig import Call, Rig, Worker, calls, chain
 
@@ -45,7 +46,9 @@ async def test_the_same_key_with_another_body_is_a_conflict__PL_3(rig: Rig) -> N
 
 
 async def test_twenty_submissions_at_once_with_one_key_make_one_job__PL_3(rig: Rig) -> None:
-    made = await asyncio.gather(*(rig.ledger.submit(_new("k"), calls(5)) for _ in range(20)))
+    made = await asyncio.gather(
+        *(rig.ledger.submit(NewJob("rig", {"name": "job"}, idempotency_key="k"), calls(5)) for _ in range(20))
+    )
     assert len({s.job for s in made}) == 1
     assert [s.created for s in made].count(True) == 1
     assert {s.total for s in made} == {5}
@@ -111,21 +114,25 @@ async def test_a_plan_that_fails_in_the_middle_of_a_big_job_leaves_nothing__PL_3
 
 async def test_a_repeat_of_a_big_job_that_is_being_written_gets_its_whole_size__PL_3(rig: Rig) -> None:
     loop = asyncio.get_running_loop()
-    repeats: list[asyncio.Task[object]] = []
+    repeats: list[asyncio.Task[Submitted]] = []
 
     def plans() -> Iterator[Plan]:
         for i, plan in enumerate(calls(BIG)):
             if i == BIG - 1:
                 loop.call_soon_threadsafe(
-                    lambda: repeats.append(asyncio.ensure_future(rig.ledger.submit(_new("k"), calls(BIG))))
+                    lambda: repeats.append(
+                        asyncio.ensure_future(
+                            rig.ledger.submit(NewJob("rig", {"name": "job"}, idempotency_key="k"), calls(BIG))
+                        )
+                    )
                 )
             yield plan
 
-    first = await rig.ledger.submit(_new("k"), plans())
+    first = await rig.ledger.submit(NewJob("rig", {"name": "job"}, idempotency_key="k"), plans())
     while not repeats:
         await asyncio.sleep(0)
     repeat = await repeats[0]
-    assert (repeat.job, repeat.total, repeat.created) == (first.job, BIG, False)  # type: ignore[attr-defined]
+    assert (repeat.job, repeat.total, repeat.created) == (first.job, BIG, False)
 
 
 async def test_a_key_planned_twice_far_apart_holds_nobody_up(rig: Rig, worker: Worker) -> None:
@@ -140,9 +147,3 @@ async def test_a_key_planned_twice_far_apart_holds_nobody_up(rig: Rig, worker: W
 async def test_pages_wait_for_the_page_before__PL_10(rig: Rig) -> None:
     submitted = await rig.submit(chain("p1", "p2", "p3"))
     assert rig.states(submitted.job) == {"p1": "ready", "p2": "held", "p3": "held"}
-
-
-def _new(key: str):  # type: ignore[no-untyped-def]
-    from forager.core.ledger import NewJob
-
-    return NewJob("rig", {"name": "job"}, idempotency_key=key)

@@ -85,18 +85,20 @@ def _counters(t: Tables) -> Iterator[str]:
     counted = f"""
       SELECT j.id, j.state, j.total, j.queued, j.running, j.completed, j.failed, j.skipped, j.cancelled, j.spent,
         j.guessed, j.reserved, j.max_cost, j.concurrency, count(t.id) AS n_total,
-        count(CASE WHEN t.state IN {QUEUED} THEN 1 END) AS n_queued, count(CASE WHEN t.state = 3 THEN 1 END) AS n_running,
+        count(CASE WHEN t.state IN {QUEUED} THEN 1 END) AS n_queued,
+        count(CASE WHEN t.state = 3 THEN 1 END) AS n_running,
         count(CASE WHEN t.state = 4 THEN 1 END) AS n_completed, count(CASE WHEN t.state = 5 THEN 1 END) AS n_failed,
         count(CASE WHEN t.state = 6 THEN 1 END) AS n_skipped, count(CASE WHEN t.state = 7 THEN 1 END) AS n_cancelled,
         coalesce(sum(t.cost), 0) AS n_spent, coalesce(sum(t.guessed), 0) AS n_guessed,
         coalesce(sum(CASE WHEN t.state = 3 THEN t.price ELSE 0 END), 0) AS n_reserved
       FROM jobs j LEFT JOIN {t.tasks} t ON t.job_id = j.id WHERE j.state <> 'planning' GROUP BY j.id"""
-    names = "total queued running completed failed skipped cancelled spent guessed reserved".split()
+    parts = ("queued", "running", "completed", "failed", "skipped", "cancelled")
+    names = ("total", *parts, "spent", "guessed", "reserved")
     for row in t.read(counted):
         for name in names:
             if row[name] != row[f"n_{name}"]:
                 yield f"job {row['id']}: {name} is {row[name]}, counted {row[f'n_{name}']}"
-        if row["total"] != sum(row[n] for n in names[1:7]):
+        if row["total"] != sum(row[n] for n in parts):
             yield f"job {row['id']}: total {row['total']} is not the sum of its parts"
         if row["max_cost"] is not None and row["spent"] + row["reserved"] > row["max_cost"]:
             yield f"job {row['id']}: spent {row['spent']} + reserved {row['reserved']} > {row['max_cost']}"

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
+import orjson
 from pydantic import BaseModel
 
 from forager.core.clock import Clock
 from forager.core.faults import Faults
 from forager.core.ids import task_uuid
-from forager.core.ledger import Ledger, Lease, NewJob, Session, Settlement, Submitted, Turn, Want
+from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Submitted, Turn, Want
 from forager.core.pipeline import JobLimits, Lane, Pipeline, step
 from forager.core.record import Index, Record
 from forager.core.states import TaskState
@@ -222,6 +223,16 @@ class Rig:
     def task_id(self, job: UUID, key: str) -> UUID:
         row = self.tasks(job)[key]
         return task_uuid(row["job_id"], row["id"])
+
+    @staticmethod
+    def facts(task: Row) -> Any:
+        said = task["facts"]
+        return orjson.loads(said) if isinstance(said, str) else said
+
+    def everything(self) -> dict[str, list[Row]]:
+        """The whole ledger, to show that nothing has changed."""
+        names = ("jobs", "tasks", "changes", "evidence", "spending", "aliases", *(r.table for r in RECORDS))
+        return {name: self.tables.read(f"SELECT * FROM {name} ORDER BY 1, 2") for name in names}
 
     def rows(self, record: type[Record]) -> dict[str, Row]:
         return {row[record.key_field]: row for row in self.tables.read(f"SELECT * FROM {record.table}")}
