@@ -19,8 +19,8 @@ from dotenv.parser import parse_stream
 from forager.core.errors import FieldError
 
 PREFIX = "FORAGER_"
-# Names of ours that are no settings of the program: the tests' own.
-NOT_SETTINGS = re.compile(r"FORAGER_TEST_\w+|FORAGER_DATA")
+# Names of ours that are no settings of the program: the tests' own, and what a supervisor hands to its child.
+NOT_SETTINGS = re.compile(r"FORAGER_TEST_\w+|FORAGER_DATA|FORAGER_BEAT_FD")
 ALL = "docs/settings.md lists every name"
 
 

@@ -1,5 +1,6 @@
 """Settings: every name is read as written, the order of sources holds, and a mistake is named with its remedy."""
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+import forager
 from forager.core.errors import Rejected
 from forager.settings import LATER, Settings, declared, load_settings
 from scripts import settings_doc
@@ -339,6 +341,18 @@ def test_names_of_other_programs_and_of_the_tests_are_left_alone(load: Load) -> 
     env = {"PATH": "/bin", "PORT": "1", "FORAGER_TEST_POSTGRES": "x", "FORAGER_DATA": "x", "SCRAPER_OTHER": "x"}
 
     assert load(env=env) == load()
+
+
+def test_no_variable_that_the_code_uses_itself_is_refused(load: Load) -> None:
+    """Such as one that a parent process sets for its child, which then loads the settings."""
+    used = set()
+    for path in Path(forager.__file__).parent.rglob("*.py"):
+        texts = (node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant))
+        used |= {text for text in texts if isinstance(text, str) and re.fullmatch(r"FORAGER_[A-Z0-9_]*[A-Z0-9]", text)}
+    others = used - {each.name.variable for each in declared()}
+
+    assert "FORAGER_DATABASE_URL" in used
+    assert load(env=dict.fromkeys(others, "1")) == load()
 
 
 def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
