@@ -68,10 +68,13 @@ class PlacesRig:
         return (await self.ledger.submit(new, plans)).job
 
     async def lease(self, most: int = 100) -> dict[str, Lease]:
-        """By key."""
+        """By key: for one job at a time."""
+        return {lease.key: lease for lease in await self.leases(most)}
+
+    async def leases(self, most: int = 100) -> Sequence[Lease]:
         self.lanes.extend(lane.id for lane in await self.ledger.take_lanes(self.session, 10))
         turn = await self.ledger.turn(self.session, [], [Want(lane, most) for lane in self.lanes])
-        return {lease.key: lease for lease in turn.leases}
+        return turn.leases
 
     async def answer(self, lease: Lease, found: Places, *, ms: int = 120) -> None:
         """Serper answers with these places, for one credit."""
@@ -85,9 +88,9 @@ class PlacesRig:
 
     async def run(self, answers: Callable[[str], Places]) -> None:
         """Everything there is to do, page by page."""
-        while leases := await self.lease():
-            for key, lease in leases.items():
-                await self.answer(lease, answers(key))
+        while leases := await self.leases():
+            for lease in leases:
+                await self.answer(lease, answers(lease.key))
 
     async def read(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         return list(await self.ledger.database.fetch(sql, values))

@@ -22,6 +22,8 @@ MOST = 1_000
 """Rows of one page."""
 WINDOW = 5_000
 """Rows that one page looks at, when a filter has no index."""
+_NUMBERS = frozenset({"id", "version", "ended_at"})
+"""Of the columns that lists are ordered by; the others are text."""
 
 
 class Page(BaseModel, Generic[T]):
@@ -57,7 +59,7 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     values: dict[str, Any] = {**plan.values, "most": WINDOW if plan.only else limit + 1}
     where = list(plan.where)
     if cursor is not None:
-        start = decode_cursor(cursor, len(plan.order))
+        start = decode_cursor(plan.order, cursor)
         values.update({f"start{n}": value for n, value in enumerate(start)})
         marks = ", ".join(f":start{n}" for n in range(len(start)))
         where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
@@ -78,19 +80,30 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     return list(rows), _cursor_at(plan, last[0]) if last else None
 
 
-def encode_cursor(values: Sequence[Any]) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
+def encode_cursor(order: Sequence[str], values: Sequence[Any]) -> str:
+    """Where a page ended, and in which order: the cursor of another list is then refused."""
+    return base64.urlsafe_b64encode(orjson.dumps([*order, *values])).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, length: int) -> list[Any]:
+def decode_cursor(order: Sequence[str], cursor: str) -> list[Any]:
     try:
-        values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        said = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
-        values = None
-    if not isinstance(values, list) or len(values) != length or not all(isinstance(v, str | int) for v in values):
-        problem = FieldError("cursor", "is not one that was given out; start without a cursor")
+        said = None
+    if not isinstance(said, list) or said[: len(order)] != list(order) or not _fits(order, said[len(order) :]):
+        problem = FieldError("cursor", "is not one that this list gave out; start without a cursor")
         raise Rejected(f"cursor: {problem.message}", fields=[problem])
-    return values
+    return said[len(order) :]
+
+
+def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:
+    """A value of the wrong type would be an error of the database, not of whoever sent it."""
+    if len(values) != len(order):
+        return False
+    return all(
+        type(value) is int and abs(value) < 1 << 63 if column in _NUMBERS else type(value) is str and "\0" not in value
+        for column, value in zip(order, values, strict=True)
+    )
 
 
 def checked_limit(limit: int) -> int:
@@ -110,4 +123,4 @@ def _directed(plan: Walk, prefix: str = "") -> str:
 
 
 def _cursor_at(plan: Walk, row: Row) -> str:
-    return encode_cursor([row[column] for column in plan.order])
+    return encode_cursor(plan.order, [row[column] for column in plan.order])

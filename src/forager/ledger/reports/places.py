@@ -28,7 +28,11 @@ class PlaceFilter(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job: UUID | None = Field(default=None, description="Seen by this job.")
-    zip: str | None = Field(default=None, description="Seen in this ZIP.", examples=["85001"])
+    zip: str | None = Field(
+        default=None,
+        description="Seen in this ZIP, by a job that had not seen them in another before.",
+        examples=["85001"],
+    )
     keyword: str | None = Field(default=None, description="Seen for this keyword, as the job had it.")
     state: str | None = Field(default=None, description="Seen in this state.", examples=["AZ"])
     category: str | None = Field(default=None, description="Exactly this category.", examples=["Bar"])
@@ -76,12 +80,12 @@ async def _jobs_worth_reading(db: Database, keyword: str, state: str | None) -> 
     newest = f"SELECT id, pipeline, params, total, completed FROM jobs ORDER BY id DESC LIMIT {JOBS_LOOKED_AT}"
     rows = await db.fetch(
         "SELECT id, total, params ->> 'keyword' AS keyword, params ->> 'state' AS state"
-        f" FROM ({newest}) w WHERE pipeline = 'places' AND completed > 0 ORDER BY id DESC"
+        f" FROM ({newest}) w WHERE pipeline = 'places' AND completed > 0"
     )
     near = [row for row in rows if state is None or row["state"] in (None, state)]
     chosen: list[Row] = []
     left = TASKS_READ
-    for row in sorted(near, key=lambda row: row["keyword"] != keyword)[:JOBS_READ]:
+    for row in sorted(near, key=lambda row: (row["keyword"] != keyword, -row["id"]))[:JOBS_READ]:
         if row["total"] <= left:
             left -= row["total"]
             chosen.append(row)
