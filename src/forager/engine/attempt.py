@@ -4,7 +4,6 @@ import asyncio
 import traceback
 from collections.abc import Callable
 
-from forager.core.clock import Clock
 from forager.core.errors import Evidence, Permanent, RateLimited, Transient, Undecodable
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Lease, Settlement
@@ -15,7 +14,7 @@ from forager.engine.lane import LaneRun
 from forager.engine.retry import wait_before_retry
 
 LONGEST_WAIT_INSIDE = 5.0
-"""A further request of the same task that would wait longer than this for its lane snoozes the task instead."""
+"""A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
 AFTER_429 = 1.0
 
 
@@ -24,29 +23,27 @@ class _MustSnooze(Exception):
         self.wait = wait
 
 
+class _TooLate(Exception):
+    """The session's lease has passed: another worker may have this task."""
+
+
 class LaneFetch:
     """`Fetch` as a step sees it: paced by the lane, and silent once the session is late."""
 
-    def __init__(
-        self, fetch: Fetch, lane: LaneRun, clock: Clock, start_at: float, may_send: Callable[[], bool]
-    ) -> None:
+    def __init__(self, fetch: Fetch, lane: LaneRun, start_at: float, may_send: Callable[[], bool]) -> None:
         self._fetch = fetch
         self._lane = lane
-        self._clock = clock
         self._start_at: float | None = start_at
         self._may_send = may_send
         self.sent = False
 
     async def __call__(self, request: Request) -> Response:
         at, self._start_at = self._start_at, None
-        if at is None:
-            at = self._lane.plan_request()
-            wait = at - self._clock.monotonic()
-            if wait > LONGEST_WAIT_INSIDE:
-                raise _MustSnooze(wait)
-        await self._lane.wait_to_send(at)
+        too_long = await self._lane.wait_to_send(self._lane.plan_request() if at is None else at, LONGEST_WAIT_INSIDE)
+        if too_long:
+            raise _MustSnooze(too_long)
         if not self._may_send():
-            raise Transient("The session's lease has passed: another worker may have this task.")
+            raise _TooLate
         self.sent = True
         return await self._fetch(request)
 
@@ -64,7 +61,9 @@ async def attempt(
             outcome = await step.run(lease.task, fetch)
         return _settled(lease, outcome)
     except _MustSnooze as snooze:
-        return Settlement(lease, TaskState.WAITING, wait=snooze.wait, burned=False, error="waits for its lane")
+        return _put_back(lease, fetch, "It waits for its lane.", snooze.wait)
+    except _TooLate:
+        return _put_back(lease, fetch, _TooLate.__doc__)
     except RateLimited as error:
         lane.slow_down(error.retry_after)
         wait = max(error.retry_after or AFTER_429, AFTER_429) * (1 + 0.1 * random())
@@ -91,7 +90,8 @@ def _settled(lease: Lease, outcome: Outcome) -> Settlement:
         case Done():
             if len(outcome.tasks) > MAX_CHILDREN:
                 raise Permanent(
-                    f"{len(outcome.tasks)} children in one outcome; hand over at most {MAX_CHILDREN} at once."
+                    f"{len(outcome.tasks)} children in one outcome; hand over at most {MAX_CHILDREN} at once.",
+                    cost=lease.price if outcome.cost is None else outcome.cost,
                 )
             return Settlement(
                 lease,
@@ -109,6 +109,8 @@ def _settled(lease: Lease, outcome: Outcome) -> Settlement:
             return Settlement(lease, TaskState.SKIPPED, error=outcome.reason)
         case Halt():
             return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
+        case _:
+            raise TypeError(f"it returned {outcome!r}, which is no outcome")
 
 
 def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callable[[], float]) -> Settlement:
@@ -116,6 +118,13 @@ def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callab
     wait = wait_before_retry(retry, lease.attempt, random)
     state = TaskState.FAILED if wait is None else TaskState.WAITING
     return Settlement(lease, state, cost=cost, guessed=cost, error=error.message, wait=wait or 0.0, facts=error.facts)
+
+
+def _put_back(lease: Lease, fetch: LaneFetch, why: str | None, wait: float = 0.0) -> Settlement:
+    """Through no fault of the task. What it sent before may have been charged for."""
+    cost = _guess(lease, fetch.sent)
+    state = TaskState.WAITING if wait else TaskState.READY
+    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait, burned=False, error=why)
 
 
 def _guess(lease: Lease, maybe_done: bool) -> int:

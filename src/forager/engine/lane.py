@@ -52,14 +52,19 @@ class LaneRun:
         """When the next request of a task in flight may be sent, as planned now."""
         return self._limiter.plan(self._clock.monotonic())
 
-    async def wait_to_send(self, at: float) -> None:
-        """Until the planned moment, and then until the window really has room."""
+    async def wait_to_send(self, at: float, longest: float) -> float:
+        """Until the planned moment, and then until the window really has room: returns 0.
+
+        A wait of more than `longest` seconds is not begun; its length is returned instead.
+        """
         while True:
             now = self._clock.monotonic()
             if at <= now:
                 at = self._limiter.start(now)
                 if at <= now:
-                    return
+                    return 0.0
+            if at - now > longest:
+                return at - now
             await self._clock.sleep(at - now)
 
     def end(self, price: int, cost: int) -> None:

@@ -1,9 +1,9 @@
 """At most `rate` starts in *any* window of `per` seconds. Pure: times go in, times come out.
 
-A token bucket is not enough: one that holds a second's worth lets almost twice its rate into one second. Here starts are
-planned by even pacing with a small burst, and a log of those that really happened is the hard limit: a start that was
-planned but is late, because the process was busy, is checked again at its moment. The window is kept a little longer
-than asked, because a request leaves us and reaches the upstream at slightly different times.
+A token bucket is not enough: one that holds a second's worth lets almost twice its rate into one second. Here starts
+are planned by even pacing with a small burst, and a log of those that really happened is the hard limit: a start that
+was planned but is late, because the process was busy, is checked again at its moment. The window is kept a little
+longer than asked, because a request leaves us and reaches the upstream at slightly different times.
 """
 
 import math
@@ -19,6 +19,7 @@ class Limiter:
         self._burst = max(1, burst)
         self._starts: deque[float] = deque()
         self._ideal = 0.0
+        self._held_until = 0.0
         self.rate = rate
 
     def slow_to(self, share: float) -> None:
@@ -27,7 +28,8 @@ class Limiter:
             self.rate = max(1, int(self._full_rate * share))
 
     def hold_until(self, at: float) -> None:
-        """Nothing is planned before `at`."""
+        """Nothing starts before `at`, not even what was planned already."""
+        self._held_until = max(self._held_until, at)
         self._ideal = max(self._ideal, at + (self._burst - 1) * self._interval)
 
     def plan(self, now: float) -> float:
@@ -38,6 +40,8 @@ class Limiter:
 
     def start(self, now: float) -> float:
         """Start now, if that is not one too many in this window: returns `now`, or the time at which to ask again."""
+        if now < self._held_until:
+            return self._held_until
         if self.rate is None:
             return now
         starts = self._starts

@@ -14,13 +14,15 @@ from random import Random
 import structlog
 
 from forager.core.clock import Clock
-from forager.core.errors import StoreError
+from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
 from forager.core.ledger import Lease, Ledger, Session, Settlement, Turn, Want
 from forager.core.pipeline import Lane, Pipeline, Step
 from forager.core.states import TaskState
 from forager.engine.attempt import LaneFetch, attempt
-from forager.engine.lane import LaneRun
+from forager.engine.lane import HORIZON, LaneRun
+from forager.engine.refused import settle_apart
+from forager.engine.store_clock import StoreClock
 
 log = structlog.get_logger("forager.engine")
 
@@ -32,6 +34,8 @@ MOST_LANES = 1_000
 IDLE_BEFORE_GIVING_BACK = 2.0
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 SUSPECT_PAUSE = 1.0
+LANE_TO_FREE = 3
+"""A lane may hold so many times the places that are still free: one that never answers leaves room for the others."""
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ class Worker:
         self.stats = WorkStats()
         self._ledger = ledger
         self._fetch = fetch
-        self._clock = clock
+        self._clock = StoreClock(clock)
         self._name = name
         self._capacity = capacity
         self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
@@ -77,8 +81,12 @@ class Worker:
         self._finished: list[Settlement] = []
         self._wake = asyncio.Event()
         self._stopping = False
+        self._out_of_grace = False
         self._look_for_lanes = True
+        self._unsure_of_lanes = False
+        """A lane may have been taken or given without our hearing of it: only a new session knows what it owns."""
         self._suspects_from: float | None = None
+        self._no_suspects_before = 0.0
         self._deadline = 0.0
         self._next_beat = 0.0
 
@@ -107,6 +115,7 @@ class Worker:
             await asyncio.wait(self._running, timeout=end - self._clock.monotonic(), return_when="ALL_COMPLETED")
         for task in list(self._running):
             task.cancel()
+        self._out_of_grace = True
 
     @property
     def in_flight(self) -> int:
@@ -125,37 +134,54 @@ class Worker:
             try:
                 session = await self._keep_alive(session)
                 await self._one_turn(session)
+                if until_idle and await self._nothing_left():
+                    break
                 failures, self.stats.trouble = 0, None
             except StoreError as error:
                 self._report_trouble(error)
+                if self._out_of_grace:
+                    return  # what is not settled goes back to the queue when our lease ends
                 await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
                 failures += 1
                 await self._reconcile(session)
                 continue
-            if until_idle and await self._nothing_left():
-                break
             await self._until_something_changes()
-        await self._ledger.end(session)
+        try:
+            await self._ledger.end(session)
+        except StoreError as error:
+            log.warning("the session could not be ended; it ends with its lease", error=error.message)
 
     async def _one_turn(self, session: Session) -> None:
         """Settle what ended and lease what fits, in one transaction."""
         if self._look_for_lanes and not self._stopping:
             await self._take_lanes(session)
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
-        wants = [] if self._stopping or suspects else self._wants()
+        wants = [] if self._stopping or suspects or self._unsure_of_lanes else self._wants()
         finished, self._finished = self._finished, []
         if finished or wants:
-            try:
-                turn = await self._ledger.turn(session, finished, wants)
-            except BaseException:
-                self._finished = finished + self._finished
-                raise
+            turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
             for lease in turn.leases:
                 self._start(lease)
-        if suspects and not self._running and not self._stopping:
+        if suspects and not self._running and not self._stopping and not self._unsure_of_lanes:
             await self._run_suspects(session)
         await self._give_back_idle(session)
+
+    async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
+        left = list(finished)
+        try:
+            try:
+                return await self._ledger.turn(session, finished, wants)
+            except (StoreFull, StoreUnavailable):
+                raise
+            except Exception:
+                if not finished:
+                    raise
+                log.exception("a group could not be settled: its members are settled one by one")
+                return Turn(fenced=await settle_apart(self._ledger, session, left))
+        except BaseException:
+            self._finished = left + self._finished
+            raise
 
     def _wants(self) -> list[Want]:
         now = self._clock.monotonic()
@@ -164,7 +190,8 @@ class Worker:
         for lane in self._lanes.values():
             if lane.due is not None and lane.due <= now:
                 lane.hungry, lane.due = True, None
-            most = lane.most(free) if lane.hungry and free > 0 else 0
+            share = -(-(LANE_TO_FREE * free - lane.in_flight) // (LANE_TO_FREE + 1))
+            most = lane.most(min(free, share)) if lane.hungry and share > 0 else 0
             if most > 0:
                 wants.append(Want(lane.id, most))
                 free -= most
@@ -174,17 +201,21 @@ class Worker:
         """Learn from a turn: which lanes have nothing more, and that something was refused."""
         self.stats.turns += 1
         self.stats.fenced += len(turn.fenced)
-        for settlement in finished:
-            self.stats.ended[settlement.state.name.lower()] += 1
-        now_wall = self._clock.now().timestamp()
+        refused = set(turn.fenced)
+        self.stats.ended.update(s.state.name.lower() for s in finished if s.lease.task_id not in refused)
+        now = self._clock.monotonic()
+        got = {lease.lane for lease in turn.leases}
         for want in wants:
-            if want.lane in turn.next_due:
-                lane = self._lanes[want.lane]
-                due = turn.next_due[want.lane]
-                lane.hungry = False
-                lane.due = None if due is None else self._clock.monotonic() + max(0.0, due / 1000 - now_wall)
+            if want.lane not in turn.next_due:
+                continue
+            if want.lane in got:  # some, not all: a job's batch size may have cut it short, so ask again at once
+                self._wake.set()
+                continue
+            lane, due = self._lanes[want.lane], turn.next_due[want.lane]
+            lane.hungry = False
+            lane.due = None if due is None else now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
         if turn.suspects and self._suspects_from is None:
-            self._suspects_from = self._clock.monotonic()
+            self._suspects_from = max(now, self._no_suspects_before)
 
     def _start(self, lease: Lease) -> None:
         lane = self._lanes[lease.lane]
@@ -194,7 +225,7 @@ class Worker:
         self._running[task] = lease
 
     async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
-        fetch = LaneFetch(self._fetch, lane, self._clock, start_at, lambda: self.alive)
+        fetch = LaneFetch(self._fetch, lane, start_at, lambda: self.alive)
         try:
             settlement = await attempt(lease, self._steps.get(lease.kind), fetch, lane, self._random)
         except asyncio.CancelledError:
@@ -224,8 +255,10 @@ class Worker:
     # ── lanes ──
 
     async def _take_lanes(self, session: Session) -> None:
-        self._look_for_lanes = False
-        for owned in await self._ledger.take_lanes(session, MOST_LANES - len(self._lanes)):
+        self._unsure_of_lanes, unsure = True, self._unsure_of_lanes
+        taken = await self._ledger.take_lanes(session, MOST_LANES - len(self._lanes))
+        self._unsure_of_lanes, self._look_for_lanes = unsure, False
+        for owned in taken:
             self._lanes[owned.id] = LaneRun(owned, self._lane_for(owned.name), self._clock)
 
     async def _give_back_idle(self, session: Session) -> None:
@@ -265,18 +298,26 @@ class Worker:
             for lease in leases:
                 self._start(lease)
             return
-        self._suspects_from = None  # none that we may run; a later turn tells whether some are left
+        self._suspects_from = None  # none that we may run now; a later turn tells whether some are left
+        self._no_suspects_before = self._clock.monotonic() + SUSPECT_PAUSE
         for lane in self._lanes.values():
             lane.hungry = True
 
     # ── staying alive ──
 
     async def _begin(self) -> Session:
+        self._clock.follow(await self._ledger.now())
+        before = self._clock.monotonic()
         session = await self._ledger.begin(self._name)
-        self._beaten(session, self._clock.monotonic())
+        self._beaten(session, before)
+        self._unsure_of_lanes = False
         return session
 
     async def _keep_alive(self, session: Session) -> Session:
+        if self._unsure_of_lanes and not self._running and not self._finished:
+            await self._ledger.end(session)
+            await self._abandon()
+            return await self._begin()
         now = self._clock.monotonic()
         if now < self._next_beat:
             return session
@@ -319,6 +360,7 @@ class Worker:
                 )
 
     def _report_trouble(self, error: StoreError) -> None:
+        """Leasing stops until the store answers again."""
         if self.stats.trouble is None:
             log.error("the store does not take work; leasing stops until it does", error=error.message)
         self.stats.trouble = error.message

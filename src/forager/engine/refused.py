@@ -1,0 +1,39 @@
+"""Outcomes that the store refuses. One of them must not hold up the others for ever: it becomes a dead letter.
+
+Never used for a store that is away or full: then every outcome waits, whole, until it is back.
+"""
+
+import traceback
+
+from forager.core.errors import Evidence, StoreFull, StoreUnavailable
+from forager.core.ledger import Ledger, Session, Settlement
+from forager.core.states import TaskState
+
+
+async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement]) -> list[int]:
+    """Settle one by one, taking from `left` what is settled; returns the tasks whose claim was lost."""
+    fenced: list[int] = []
+    while left:
+        try:
+            turn = await ledger.turn(session, left[:1], [])
+        except (StoreFull, StoreUnavailable):
+            raise
+        except Exception as error:
+            if left[0].state is TaskState.FAILED and left[0].evidence is None:
+                raise  # even a plain failure is refused: this is not about what the task ended with
+            left[0] = _without_findings(left[0], error)
+            continue
+        fenced.extend(turn.fenced)
+        del left[0]
+    return fenced
+
+
+def _without_findings(refused: Settlement, error: Exception) -> Settlement:
+    """A failure that says why, with the trace to look at unless evidence was the trouble."""
+    trace = None
+    if refused.state is not TaskState.FAILED:
+        trace = Evidence("".join(traceback.format_exception(error)).encode())
+    said = f"What it ended with could not be stored: {type(error).__name__}: {error}"
+    return Settlement(
+        refused.lease, TaskState.FAILED, cost=refused.cost, guessed=refused.guessed, error=said, evidence=trace
+    )
