@@ -1,0 +1,89 @@
+"""No-op tasks through submit → lease → settle in one process, on both stores and through two peers on PostgreSQL.
+
+One lane, 100 jobs, every feature on. The peers do the same on the same server, each with a database of its own.
+"""
+
+import statistics
+from collections import defaultdict
+
+import uvloop
+
+from bench.support import peers
+from bench.support.machine import Machine
+from bench.support.noop import GROUP, noop_catalog, push
+from bench.support.options import Options, StoreKind, parse
+from bench.support.stores import Stores, open_ledger
+from bench.support.verdict import Target, conclude, print_table
+
+JOBS = 100
+TASKS_EACH = 1_000
+PEER_TASKS = {"pgqueuer": 50_000, "procrastinate": 5_000}
+TARGETS = (
+    Target("sqlite_per_s", at_least=30_000, quiet_only=True),
+    Target("postgres_per_s", at_least=13_000, quiet_only=True),
+    Target("vs_pgqueuer", at_least=2.5),
+    Target("vs_procrastinate", at_least=20),
+)
+
+
+def main(options: Options) -> None:
+    tasks_each = TASKS_EACH // 10 if options.quick else TASKS_EACH
+    print(f"ledger: 1 lane, {JOBS} jobs of {tasks_each:,} no-op tasks, groups of {GROUP}, {options.rounds} rounds")
+    machine = Machine()
+    rates: dict[str, list[float]] = defaultdict(list)
+    with Stores(options.stores) as stores:
+        if "postgres" in options.stores:
+            peers.prepare()
+        for number in range(1, options.rounds + 1):
+            machine.sample()
+            for kind in options.stores:
+                rates[kind].append(ours(stores, kind, tasks_each, number))
+            for peer, count in PEER_TASKS.items() if "postgres" in options.stores else ():
+                rates[peer].append(theirs(stores, peer, count // 10 if options.quick else count, number))
+        machine.sample()
+    report(rates, machine)
+
+
+def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int) -> float:
+    store = stores.new(kind)
+    stores.settle()
+
+    async def run() -> float:
+        async with open_ledger(store, noop_catalog()) as ledger:
+            timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each)
+        parts = f"submit {timing.submit:.2f} s, lease + settle {timing.work:.2f} s"
+        print(f"  round {number}: {kind:13} {timing.per_s:9,.0f}/s  ({parts})", flush=True)
+        return timing.per_s
+
+    try:
+        return uvloop.run(run())
+    finally:
+        stores.drop(store)
+
+
+def theirs(stores: Stores, peer: str, count: int, number: int) -> float:
+    url = stores.new_database()
+    stores.settle()
+    rate = peers.run(peer, url, count)
+    stores.server.drop_database(url)
+    print(f"  round {number}: {peer:13} {rate:9,.0f}/s  ({count:,} jobs)", flush=True)
+    return rate
+
+
+def report(rates: dict[str, list[float]], machine: Machine) -> None:
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    spread = [(n, f"{median[n]:,.0f}", f"{min(v):,.0f}", f"{max(v):,.0f}") for n, v in rates.items()]
+    print_table(("tasks/s", "median", "least", "most"), spread)
+    figures: dict[str, float] = {
+        f"{kind}_per_s": round(median[kind]) for kind in ("sqlite", "postgres") if kind in median
+    }
+    for peer in PEER_TASKS:
+        if peer in rates:
+            pairs = zip(rates["postgres"], rates[peer], strict=True)
+            figures[f"vs_{peer}"] = round(statistics.median(mine / its for mine, its in pairs), 2)
+            figures[f"{peer}_per_s"] = round(median[peer])
+    conclude("ledger", figures, TARGETS, machine)
+
+
+if __name__ == "__main__":
+    main(parse(__doc__))

@@ -1,0 +1,47 @@
+"""The whole of Forager on a places job, built by the composition root as `forager up` builds it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from bench.support.stores import Store
+from bench.support.upstream import KEY, Upstream
+from forager.app import App, open_app
+from forager.pipelines.places import shipped_zips
+from forager.settings import load_settings
+
+LOOK_EVERY = 0.005
+
+
+def zip_codes(count: int) -> list[str]:
+    """The first ZIPs of the shipped table, in order."""
+    zips = shipped_zips()
+    codes = [known.zip for state in zips.states for known in zips.of_state(state, po_boxes=True)]
+    if count > len(codes):
+        raise ValueError(f"there are only {len(codes)} ZIPs")
+    return codes[:count]
+
+
+@contextlib.asynccontextmanager
+async def places_app(store: Store, upstream: Upstream | None = None, **settings: Any) -> AsyncIterator[App]:
+    overrides: dict[str, Any] = {"home": store.home, "database_url": store.url, **settings}
+    if upstream is not None:
+        overrides |= {"serper_base_url": upstream.url, "egress_allow": [upstream.netloc], "serper_api_key": KEY}
+    async with open_app(load_settings(overrides, env={}, cwd=store.home)) as app:
+        await app.reference("zips")
+        yield app
+
+
+async def ended(app: App, tasks: int) -> None:
+    """Until the worker has settled so many tasks: their effects are committed then."""
+    while sum(app.worker.stats.ended.values()) < tasks:
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def completed(app: App, job: UUID) -> dict[str, Any]:
+    """The job's row; it must have ended well, or the measurement is worth nothing."""
+    (row,) = await app.reports.database.fetch("SELECT * FROM jobs WHERE public_id = :job", {"job": str(job)})
+    assert (row["state"], row["completed"]) == ("completed", row["total"]), dict(row)
+    return dict(row)
