@@ -215,6 +215,8 @@ aliases = Table(
     Column("identity", Text, primary_key=True),
     Column("alias", Text, primary_key=True),
     Column("key", Text, nullable=False),
+    # A stronger name takes over the aliases of the weaker.
+    Index("ix_aliases_key", "identity", "key"),
 )
 
 schedules = Table(
@@ -256,6 +258,7 @@ queue = Table(
     Column("due", BigInteger),
     Column("session_id", BigInteger),
     Column("claim", BigInteger),
+    Column("claimed_at", BigInteger),
     Column("attempt", SmallInteger, nullable=False, server_default="0"),
     Index("ix_queue_ready", "lane_id", "job_id", "rank", "task_id", postgresql_where=text("state = 0")),
     Index("ix_queue_waiting", "lane_id", "due", postgresql_where=text("state = 1")),
@@ -271,5 +274,7 @@ flows = Table(
     Column("job_id", BigInteger, primary_key=True),
     Column("turn", SmallInteger, nullable=False),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
+    # Pausing, resuming and ending a job touch its flows only.
+    Index("ix_flows_job_id", "job_id"),
     Index("ix_flows_turn", "lane_id", "turn", "job_id", postgresql_where=text("NOT paused")),
 )

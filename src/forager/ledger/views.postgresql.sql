@@ -1,6 +1,7 @@
 -- Every task as it stands now: `tasks` is identity and history, the state of open work is in `queue`.
 CREATE VIEW tasks_now AS
 SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS state, t.rank,
-       coalesce(q.attempt, t.attempt) AS attempt, coalesce(q.claim, t.claim) AS claim, t.claimed_at, q.session_id,
+       coalesce(q.attempt, t.attempt) AS attempt, coalesce(q.claim, t.claim) AS claim,
+       coalesce(q.claimed_at, t.claimed_at) AS claimed_at, q.session_id,
        t."after", q.due, t.price, t.cost, t.guessed, t.crashes, t.hidden, t.ended_at, t.error, t.facts, t.body
 FROM tasks t LEFT JOIN queue q ON q.task_id = t.id;

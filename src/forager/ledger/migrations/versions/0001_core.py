@@ -56,6 +56,7 @@ def _create_tables() -> None:
         sa.Column("key", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("identity", "alias", name="pk_aliases"),
     )
+    op.create_index("ix_aliases_key", "aliases", ["identity", "key"])
     op.create_table(
         "changes",
         sa.Column("id", BIG_ID, autoincrement=False, nullable=False),
@@ -286,6 +287,7 @@ def _create_queue() -> None:
         sa.Column("paused", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.PrimaryKeyConstraint("lane_id", "job_id", name="pk_flows"),
     )
+    op.create_index("ix_flows_job_id", "flows", ["job_id"])
     op.create_index("ix_flows_turn", "flows", ["lane_id", "turn", "job_id"], postgresql_where=sa.text("NOT paused"))
     op.create_table(
         "queue",
@@ -299,6 +301,7 @@ def _create_queue() -> None:
         sa.Column("due", sa.BigInteger()),
         sa.Column("session_id", sa.BigInteger()),
         sa.Column("claim", sa.BigInteger()),
+        sa.Column("claimed_at", sa.BigInteger()),
         sa.Column("attempt", sa.SmallInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("task_id", name="pk_queue"),
         postgresql_with={"fillfactor": "50"},

@@ -1,0 +1,150 @@
+"""Weaker names of things. A row that stood under a weaker name goes over to the stronger when both are seen together.
+
+Renaming looks at what stands, not at what is news: a row that another session wrote under the weaker name at the same
+moment is found when the thing is seen again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from forager.core.record import Record
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.changes import NewChange
+from forager.ledger.postgres.connection import Db, pairs
+from forager.ledger.tables import RecordTable
+
+
+@dataclass(slots=True)
+class Names:
+    """By which names the things of one identity are known."""
+
+    stronger: dict[str, str] = field(default_factory=dict)
+    renamed: set[str] = field(default_factory=set)
+    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
+
+    def of(self, record: Record) -> str:
+        key = record.key()
+        return self.stronger.get(key, key)
+
+
+NO_NAMES = Names()
+
+
+async def learn_aliases(
+    db: Db, catalog: Catalog, found: Sequence[tuple[int, Record]], changes: list[NewChange]
+) -> dict[str, Names]:
+    """Old and new names, by identity."""
+    names: dict[str, Names] = {}
+    for identity in sorted({r.identity for _, r in found if r.identity}):
+        own = [(job, r) for job, r in found if r.identity == identity]
+        shown = {other: (r.key(), job) for job, r in own for other in r.other_keys()}
+        asked = sorted({r.key() for _, r in own} | shown.keys())
+        rows = await db.fetch(
+            "SELECT alias, key FROM aliases WHERE identity = $1 AND alias = ANY($2::text[])", identity, asked
+        )
+        known: dict[str, str] = pairs(rows)
+        says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
+        mine = names[identity] = Names({name: _strongest(name, says) for name in says})
+        strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
+        await _learn(db, identity, {alias: key for alias, key in strong.items() if known.get(alias) != key})
+        for table in catalog.records.values():
+            if table.record.identity == identity:
+                rename = _rename_per_job if table.per_job else _rename_world
+                mine.renamed |= await rename(db, table, strong, {a: job for a, (_, job) in shown.items()}, changes)
+    return names
+
+
+def _strongest(name: str, says: Mapping[str, str]) -> str:
+    passed = {name}
+    while name in says and says[name] not in passed:
+        name = says[name]
+        passed.add(name)
+    return name
+
+
+async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:
+    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
+    if not fresh:
+        return
+    weaker = sorted(fresh)
+    values = (identity, weaker, [fresh[alias] for alias in weaker])
+    await db.execute(
+        "INSERT INTO aliases (identity, alias, key) SELECT $1, x.alias, x.key"
+        " FROM unnest($2::text[], $3::text[]) AS x(alias, key) ORDER BY x.alias"
+        " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
+        *values,
+    )
+    await db.execute(_TAKE_OVER, *values)
+
+
+async def _rename_per_job(
+    db: Db, table: RecordTable, strong: Mapping[str, str], jobs: Mapping[str, int], changes: list[NewChange]
+) -> set[str]:
+    """Job rows take the stronger name, unless the job saw the thing under both: then they stay as they were seen."""
+    key = f'"{table.record.key_field}"'
+    there = await _standing(db, table, strong)
+    for alias in there:
+        await db.execute(
+            f"UPDATE {table.name} r SET {key} = $2 WHERE {key} = $1 AND NOT EXISTS"
+            f" (SELECT 1 FROM {table.name} o WHERE o.job_id = r.job_id AND o.{key} = $2)",
+            alias,
+            strong[alias],
+        )
+    return set()
+
+
+async def _rename_world(
+    db: Db, table: RecordTable, strong: Mapping[str, str], jobs: Mapping[str, int], changes: list[NewChange]
+) -> set[str]:
+    """The row goes over to the stronger name, and the log says that the weaker one is gone. Where both stand, the
+    weaker one gives what the other lacks, and goes."""
+    renamed: set[str] = set()
+    field_ = table.record.key_field
+    for alias, version in (await _standing(db, table, strong)).items():
+        key = strong[alias]
+        moved = await db.fetchval(
+            f'UPDATE {table.name} SET "{field_}" = $2 WHERE "{field_}" = $1 AND NOT EXISTS'
+            f' (SELECT 1 FROM {table.name} WHERE "{field_}" = $2) RETURNING 1',
+            alias,
+            key,
+        )
+        if moved is None:
+            await _merge(db, table, alias, key)
+        body = orjson.dumps({field_: key})
+        changes.append(NewChange(table.record.kind, alias, "gone", version + 1, jobs[alias], body))
+        renamed.add(key)
+    return renamed
+
+
+async def _standing(db: Db, table: RecordTable, strong: Mapping[str, str]) -> dict[str, int]:
+    """Which rows stand under a weaker name, locked, with their versions."""
+    if not strong:
+        return {}
+    key = f'"{table.record.key_field}"'
+    rows = await db.fetch(
+        f"SELECT {key}, version FROM {table.name} WHERE {key} = ANY($1::text[]) ORDER BY {key} FOR UPDATE",
+        sorted(strong),
+    )
+    return pairs(rows)
+
+
+async def _merge(db: Db, table: RecordTable, alias: str, key: str) -> None:
+    name, field_ = table.name, f'"{table.record.key_field}"'
+    fill = ", ".join(f'"{c}" = coalesce(r."{c}", weaker."{c}")' for c in table.fields if c != table.record.key_field)
+    await db.execute(
+        f"UPDATE {name} r SET {fill}, times_seen = r.times_seen + weaker.times_seen,"
+        " version = greatest(r.version, weaker.version),"
+        f" first_seen_at = least(r.first_seen_at, weaker.first_seen_at) FROM {name} AS weaker"
+        f" WHERE r.{field_} = $2 AND weaker.{field_} = $1",
+        alias,
+        key,
+    )
+    await db.execute(f"DELETE FROM {name} WHERE {field_} = $1", alias)
+
+
+_TAKE_OVER = """
+UPDATE aliases a SET key = x.key FROM unnest($2::text[], $3::text[]) AS x(alias, key)
+WHERE a.identity = $1 AND a.key = x.alias
+"""

@@ -1,0 +1,66 @@
+"""Writing the change log. The tail row is taken last and held to the commit: numbers are dense and in commit order.
+
+A sequence would give a late commit a number that readers have already passed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from forager.core.states import JobState
+from forager.ledger.postgres.connection import Db
+
+
+@dataclass(frozen=True, slots=True)
+class NewChange:
+    kind: str
+    key: str
+    op: str
+    version: int
+    job_id: int | None
+    body: bytes | None = None
+
+
+_WRITE = """
+WITH t AS (UPDATE tail SET change = change + cardinality($1::text[]) WHERE one = 1
+           RETURNING change - cardinality($1::text[]) AS base)
+INSERT INTO changes (id, kind, key, op, version, job_id, at, body)
+SELECT t.base + x.o, x.kind, x.key, x.op, x.version, x.job_id, $7, x.body::json
+FROM t, unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::text[])
+  WITH ORDINALITY AS x(kind, key, op, version, job_id, body, o)
+"""
+
+
+async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
+    """The last statement of a transaction, always."""
+    if changes:
+        await db.execute(
+            _WRITE,
+            [c.kind for c in changes],
+            [c.key for c in changes],
+            [c.op for c in changes],
+            [c.version for c in changes],
+            [c.job_id for c in changes],
+            [None if c.body is None else c.body.decode() for c in changes],
+            now,
+        )
+
+
+def job_change(
+    job: int, public_id: str, op: str, state: JobState, version: int, more: dict[str, Any] | None = None
+) -> NewChange:
+    return NewChange("job", public_id, op, version, job, orjson.dumps({"state": state.value, **(more or {})}))
+
+
+async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None) -> NewChange:
+    """What happened to a job, in its present state. Its row must be locked, so that versions do not collide."""
+    row = await db.fetchrow(
+        "SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes c WHERE c.kind = 'job'"
+        " AND c.key = j.public_id), 0) AS version FROM jobs j WHERE id = $1",
+        job,
+    )
+    if row is None:
+        raise AssertionError(f"job {job} is gone")
+    return job_change(job, row["public_id"], op, JobState(row["state"]), row["version"], more)

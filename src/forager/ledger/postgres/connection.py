@@ -1,0 +1,158 @@
+"""Connections to PostgreSQL: transactions that are tried again after a deadlock, foreign errors in our words.
+
+Hot connections have planner settings of their own (the tables change faster than their statistics); reports never
+use them, because those settings would ruin a report.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import asyncpg
+
+from forager.core.errors import StoreError, StoreFull, StoreOutdated, StoreUnavailable
+from forager.core.faults import Faults
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+T = TypeVar("T")
+Db: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+# Plans are made once, for a queue that is neither empty nor big, and walk indexes only. Statistics of a table that
+# fills and empties many times between two ANALYZE would mislead the planner (a lease of 162 ms instead of 10).
+HOT_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    # Whoever stops in the middle of a transaction may hold the tail row: everybody would wait for it.
+    "idle_in_transaction_session_timeout": "15s",
+    "application_name": "forager",
+}
+REPORT_SETTINGS = {"application_name": "forager reports", "idle_in_transaction_session_timeout": "60s"}
+HOT_CONNECTIONS = 8
+REPORT_CONNECTIONS = 4
+TRIES = 5
+COMMAND_SECONDS = 60.0
+CONNECT_SECONDS = 10.0
+
+NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+"""The only clock of this ledger: a worker's own may be wrong by a day."""
+
+
+def pairs(rows: Iterable[asyncpg.Record]) -> dict[Any, Any]:
+    """Rows of two columns as a dictionary."""
+    return {row[0]: row[1] for row in rows}
+
+
+class TryAgain(Exception):
+    """Another transaction was faster with something that this one had looked at before."""
+
+
+class Connections:
+    def __init__(self, hot: Pool, reports: Pool, faults: Faults) -> None:
+        self.hot = hot
+        self.reports = reports
+        self._faults = faults
+
+    @classmethod
+    async def open(cls, url: str, faults: Faults) -> "Connections":
+        async with translated_errors():
+            hot = await _pool(url, HOT_CONNECTIONS, HOT_SETTINGS)
+            try:
+                reports = await _pool(url, REPORT_CONNECTIONS, REPORT_SETTINGS)
+            except BaseException:
+                hot.terminate()
+                raise
+        return cls(hot, reports, faults)
+
+    async def run(self, command: Callable[[Db], Awaitable[T]]) -> T:
+        """Run a command in one transaction; returns when that is on the server's disk.
+
+        A command may be run again, from its start, if others were in its way: it must remember nothing in between.
+        """
+        for tried in range(1, TRIES + 1):
+            try:
+                async with translated_errors():
+                    return await self._run_once(command)
+            except (TryAgain, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as collision:
+                if tried == TRIES:
+                    raise StoreError(f"Other transactions were in the way {TRIES} times: {collision}") from collision
+        raise AssertionError("unreachable")
+
+    async def _run_once(self, command: Callable[[Db], Awaitable[T]]) -> T:
+        async with self.hot.acquire() as db:
+            async with db.transaction():
+                result = await command(db)
+                self._faults.at("before-commit")
+            self._faults.at("after-commit")
+            return result
+
+    async def close(self) -> None:
+        """Nothing of ours is worth waiting for: what is not committed will be tried again by whoever wanted it."""
+        for pool in (self.hot, self.reports):
+            try:
+                await asyncio.wait_for(pool.close(), CONNECT_SECONDS)
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                pool.terminate()
+
+
+async def _pool(url: str, most: int, settings: dict[str, str]) -> Pool:
+    pool: Pool = await asyncpg.create_pool(
+        url,
+        min_size=1,
+        max_size=most,
+        max_inactive_connection_lifetime=0,
+        statement_cache_size=256,
+        max_cached_statement_lifetime=0,
+        command_timeout=COMMAND_SECONDS,
+        timeout=CONNECT_SECONDS,
+        server_settings=settings,
+        reset=_nothing_to_reset,
+    )
+    return pool
+
+
+async def _nothing_to_reset(_: object) -> None:
+    """We leave nothing behind on a connection, and a round trip per verb would be wasted on saying so."""
+
+
+@asynccontextmanager
+async def translated_errors() -> AsyncIterator[None]:
+    """asyncpg's errors in our words, in this one place."""
+    try:
+        yield
+    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+        raise
+    except asyncpg.DiskFullError as error:
+        raise StoreFull(
+            f"The disk of the ledger's database is full ({error}). Free some space; work goes on by itself."
+        ) from error
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        raise StoreOutdated(f"The ledger's schema does not fit ({error}). Run `forager db upgrade`.") from error
+    except _GONE as error:
+        said = str(error) or type(error).__name__
+        raise StoreUnavailable(
+            f"The ledger's database does not answer: {said}. Work goes on by itself when it does."
+        ) from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise StoreError(f"The ledger refused a statement: {error}") from error
+
+
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InternalClientError,
+    asyncpg.InterfaceError,
+)

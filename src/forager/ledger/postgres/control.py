@@ -1,0 +1,222 @@
+"""What people do to jobs and dead letters: pause, resume, cancel and the drain it begins, retry, discard."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from forager.core.errors import Conflict, NotFound
+from forager.core.ids import task_numbers
+from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.counting import Deltas
+from forager.ledger.postgres.changes import job_says, write_changes
+from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.counters import lock_jobs, write_counters
+from forager.ledger.postgres.flows import add_flows, pause_flows
+from forager.ledger.postgres.lanes import wake
+from forager.ledger.postgres.listen import tell
+
+
+async def pause(db: Db, job: UUID, reason: str | None) -> None:
+    number, _, _ = await _job(db, job)
+    await pause_flows(db, [number], paused=True)
+    await lock_jobs(db, [number])
+    _, state, drain = await _job(db, job)
+    if state is JobState.PAUSED:
+        return
+    if state not in (JobState.QUEUED, JobState.RUNNING) or drain is not None:
+        raise Conflict(f"Job {job} is {_doing(state, drain)}: only a queued or running job can be paused.")
+    now = await _now(db)
+    await pause_locked(db, number, reason)
+    more = {"reason": reason} if reason else None
+    await write_changes(db, [await job_says(db, number, "paused", more)], now)
+
+
+async def pause_locked(db: Db, job: int, reason: str | None) -> bool:
+    """Pause a job whose row is locked. False: it is not in a state to be paused."""
+    paused = await db.fetchval(
+        "UPDATE jobs SET state = 'paused', reason = $2 WHERE id = $1 AND state IN ('queued', 'running')"
+        " AND drain IS NULL RETURNING id",
+        job,
+        reason,
+    )
+    return paused is not None
+
+
+async def resume(db: Db, job: UUID) -> None:
+    number, state, _ = await _job(db, job)
+    if _is_running_already(job, state):
+        return
+    lanes = await pause_flows(db, [number], paused=False)
+    suspects = await db.fetch(
+        "SELECT DISTINCT l.id FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8 WHERE q.job_id = $1", number
+    )
+    now = await _now(db)
+    await wake(db, dict.fromkeys([*lanes, *(row[0] for row in suspects)], now))
+    await lock_jobs(db, [number])
+    _, state, _ = await _job(db, job)
+    if _is_running_already(job, state):
+        return
+    await db.execute(
+        "UPDATE jobs SET state = CASE WHEN started_at IS NULL THEN 'queued' ELSE 'running' END, reason = NULL"
+        " WHERE id = $1",
+        number,
+    )
+    await tell(db)
+    await write_changes(db, [await job_says(db, number, "resumed")], now)
+
+
+async def cancel(db: Db, job: UUID) -> int | None:
+    """No task of it is leased from now on; queued ones are ended in pages, running ones end by themselves.
+
+    Returns the job's number, if there is something to drain.
+    """
+    number, _, _ = await _job(db, job)
+    await pause_flows(db, [number], paused=True)
+    await lock_jobs(db, [number])
+    _, state, _ = await _job(db, job)
+    if state is JobState.CANCELLED:
+        return None
+    if state.is_terminal:
+        raise Conflict(f"Job {job} is {state.public()} already: there is nothing left to cancel.")
+    if state is JobState.PLANNING:
+        raise Conflict(f"Job {job} is still being written. Cancel it in a moment.")
+    await db.execute(
+        "UPDATE jobs SET drain = $2, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END WHERE id = $1",
+        number,
+        CANCELLED,
+    )
+    return number
+
+
+async def drain_page(db: Db, job: int, after: tuple[str, str], limit: int) -> tuple[int, tuple[str, str] | None]:
+    """End those of the job's next `limit` tasks that are queued. Returns how many, and where the next page begins.
+
+    Tasks are walked in the order of their names: to look for queued ones only would walk over all that have ended,
+    page after page.
+    """
+    why = await db.fetchval("SELECT drain FROM jobs WHERE id = $1", job)
+    rows = await db.fetch(_PAGE, job, *after, limit) if why is not None else []
+    if not rows:
+        return 0, None
+    state, counter = (TaskState.CANCELLED, "cancelled") if why == CANCELLED else (TaskState.SKIPPED, "skipped")
+    now = await _now(db)
+    ended = await db.fetch(_DRAIN, sorted(row["id"] for row in rows), int(state), why, now)
+    deltas = Deltas()
+    deltas.add(job, queued=-len(ended), **{counter: len(ended)})
+    await write_changes(db, await write_counters(db, deltas, now), now)
+    return len(ended), (rows[-1]["kind"], rows[-1]["key"]) if len(rows) == limit else None
+
+
+async def retry(db: Db, job: UUID) -> int:
+    number, _, _ = await _job(db, job)
+    failed = await db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND state = 5", number)
+    return await _queue_again(db, job, number, [row[0] for row in failed])
+
+
+async def retry_task(db: Db, task: UUID) -> int:
+    job, number = await _dead_letter(db, task)
+    public_id = await db.fetchval("SELECT public_id FROM jobs WHERE id = $1", job)
+    return await _queue_again(db, UUID(public_id), job, [number])
+
+
+async def discard(db: Db, task: UUID) -> None:
+    _, number = await _dead_letter(db, task)
+    await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", number)
+
+
+async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int]) -> int:
+    _, state, drain = await _job(db, public_id)
+    if CANCELLED in (state, drain):
+        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+    mine = [row[0] for row in await db.fetch(_AGAIN, sorted(failed), 5, 0)]
+    if not mine:
+        return 0
+    followers = [row[0] for row in await db.fetch(_AGAIN, await _followers(db, job, mine), 6, 2)]
+    lanes = await db.fetch("SELECT DISTINCT lane_id FROM tasks WHERE id = ANY($1::bigint[])", mine)
+    now = await _now(db)
+    await add_flows(db, [(row[0], job) for row in lanes])
+    await wake(db, {row[0]: now for row in lanes})
+    await lock_jobs(db, [job])
+    resumed = await db.fetchval(
+        "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
+        " WHERE id = $1 AND drain IS DISTINCT FROM $2 AND state <> $2 RETURNING state",
+        job,
+        CANCELLED,
+    )
+    if resumed is None:
+        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+    # An ended job's flows would have been written as paused: it was not running when they were.
+    await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
+    count = len(mine) + len(followers)
+    deltas = Deltas()
+    deltas.add(job, queued=count, failed=-len(mine), skipped=-len(followers))
+    changes = await write_counters(db, deltas, now)
+    await write_changes(db, [*changes, await job_says(db, job, "retried")], now)
+    return count
+
+
+async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:
+    """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
+    skipped: dict[int, list[int]] = {}
+    for after, follower in await db.fetch(
+        'SELECT "after", id FROM tasks WHERE job_id = $1 AND state = 6 AND error = $2', job, AFTER_FAILED
+    ):
+        skipped.setdefault(after, []).append(follower)
+    followers: list[int] = []
+    reached = list(failed)
+    while reached:
+        found = skipped.get(reached.pop(), [])
+        followers.extend(found)
+        reached.extend(found)
+    return sorted(followers)
+
+
+async def _job(db: Db, job: UUID) -> tuple[int, JobState, str | None]:
+    row = await db.fetchrow("SELECT id, state, drain FROM jobs WHERE public_id = $1", str(job))
+    if row is None:
+        raise NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")
+    return row["id"], JobState(row["state"]), row["drain"]
+
+
+async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
+    """(job, task)"""
+    numbers = task_numbers(task)
+    row = numbers and await db.fetchrow(
+        "SELECT job_id, id FROM tasks WHERE id = $1 AND job_id = $2 AND state = 5", numbers[1], numbers[0]
+    )
+    if not row:
+        raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")
+    return row[0], row[1]
+
+
+def _is_running_already(job: UUID, state: JobState) -> bool:
+    if state.is_terminal:
+        raise Conflict(
+            f"Job {job} is {state.public()}: it cannot be resumed. `forager jobs retry` runs failures again."
+        )
+    return state is not JobState.PAUSED
+
+
+def _doing(state: JobState, drain: str | None) -> str:
+    """What to call a job that is neither here nor there."""
+    return "being cancelled" if drain == CANCELLED else "at its budget's end" if drain else state.public()
+
+
+async def _now(db: Db) -> int:
+    now: int = await db.fetchval(f"SELECT {NOW}")
+    return now
+
+
+_PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = $1 AND (kind, key) > ($2, $3) ORDER BY kind, key LIMIT $4"
+# What another transaction holds is left to it, or to the next page.
+_DRAIN = """
+WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(SELECT task_id FROM queue WHERE task_id = ANY($1::bigint[])
+    AND state <> 3 FOR UPDATE SKIP LOCKED)) RETURNING task_id, attempt)
+UPDATE tasks t SET state = $2, error = $3, ended_at = $4, attempt = q.attempt FROM q
+WHERE t.id = q.task_id RETURNING t.id
+"""
+_AGAIN = """
+WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
+    error = NULL WHERE id = ANY($1::bigint[]) AND state = $2 RETURNING id, lane_id, job_id, rank, state)
+INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t
+RETURNING task_id
+"""

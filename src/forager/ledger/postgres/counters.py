@@ -1,0 +1,79 @@
+"""Job counters: summed over a transaction, written once per job, exact at every commit. Jobs end here.
+
+Rows of jobs are locked in one order by everybody: those with a limit first, then by number. A lease must lock the
+limited ones before it knows what else it will touch.
+"""
+
+from collections.abc import Collection, Iterable
+
+from forager.core.states import BUDGET, CANCELLED, JobState, ended_state
+from forager.ledger.counting import COUNTED, Deltas
+from forager.ledger.postgres.changes import NewChange, job_change
+from forager.ledger.postgres.connection import Db, pairs
+
+_LOCK = """
+SELECT id FROM jobs WHERE id = ANY($1::bigint[])
+ORDER BY (max_cost IS NULL AND concurrency IS NULL), id FOR NO KEY UPDATE
+"""
+_DELTAS = ", ".join(f"${n}::bigint[]" for n in range(4, 4 + len(COUNTED)))
+_ADD = f"""
+UPDATE jobs j SET {", ".join(f"{c} = j.{c} + x.{c}" for c in COUNTED)},
+  state = CASE WHEN x.leased AND j.state = 'queued' THEN 'running' ELSE j.state END,
+  started_at = CASE WHEN x.leased AND j.state = 'queued' THEN coalesce(j.started_at, $3) ELSE j.started_at END
+FROM unnest($1::bigint[], $2::bool[], {_DELTAS}) AS x(id, leased, {", ".join(COUNTED)})
+WHERE j.id = x.id
+RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
+          j.completed, j.failed, j.skipped, j.cancelled
+"""
+_END = """
+UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL
+FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id
+"""
+_FORGET_FLOWS = """
+DELETE FROM flows WHERE (lane_id, job_id) IN
+  (SELECT lane_id, job_id FROM flows WHERE job_id = ANY($1::bigint[]) FOR UPDATE SKIP LOCKED)
+"""
+# The version of a job's change is simply how often something was said of it.
+_VERSIONS = """
+SELECT x.key, 1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = x.key), 0) AS next
+FROM unnest($1::text[]) AS x(key)
+"""
+
+
+async def lock_jobs(db: Db, jobs: Iterable[int]) -> None:
+    await db.fetch(_LOCK, sorted(set(jobs)))
+
+
+async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection[int] = ()) -> list[NewChange]:
+    """Add the deltas, end the jobs that have nothing queued and nothing running; each end is a change."""
+    jobs = sorted(deltas.jobs())
+    if not jobs:
+        return []
+    await lock_jobs(db, jobs)
+    columns = [[deltas.of(job, name) for job in jobs] for name in COUNTED]
+    rows = await db.fetch(_ADD, jobs, [job in leased for job in jobs], now, *columns)
+    done = [r for r in rows if r["open"] == 0 and r["finished_at"] is None and r["state"] != JobState.PLANNING]
+    if not done:
+        return []
+    states = [
+        ended_state(
+            completed=r["completed"], failed=r["failed"], skipped=r["skipped"], cancelled=r["drain"] == CANCELLED
+        )
+        for r in done
+    ]
+    await db.execute(_END, [r["id"] for r in done], [s.value for s in states], now)
+    await db.execute(_FORGET_FLOWS, [r["id"] for r in done])
+    versions = pairs(await db.fetch(_VERSIONS, [r["public_id"] for r in done]))
+    changes = []
+    for row, state in zip(done, states, strict=True):
+        counts = {name: row[name] for name in ("completed", "failed", "skipped", "cancelled")}
+        changes.append(job_change(row["id"], row["public_id"], "ended", state, versions[row["public_id"]], counts))
+    return changes
+
+
+async def end_for_budget(db: Db, job: int) -> None:
+    """Nothing more can be paid and nothing in flight can give anything back: what is queued will be skipped.
+
+    The job's row is locked already; its flows are left to the lease, which sees the drain and passes them over.
+    """
+    await db.execute("UPDATE jobs SET drain = $2, reason = $2 WHERE id = $1 AND drain IS NULL", job, BUDGET)

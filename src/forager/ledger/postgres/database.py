@@ -1,0 +1,23 @@
+"""The `Database` port on PostgreSQL: what is not a hot path, on connections without the hot path's settings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forager.ledger.database import Row
+from forager.ledger.postgres.connection import Connections, translated_errors
+from forager.ledger.postgres.names import numbered
+
+
+class PostgresDatabase:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        text, ordered = numbered(sql, values)
+        async with translated_errors(), self._connections.reports.acquire() as db:
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        text, ordered = numbered(sql, values)
+        rows = await self._connections.run(lambda db: db.fetch(text, *ordered))
+        return [dict(row) for row in rows]

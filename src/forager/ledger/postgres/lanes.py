@@ -1,0 +1,162 @@
+"""Lanes belong to one session at a time, or sleep until somebody makes work for them.
+
+The lost wake-up: an owner sees no work and puts its lane to sleep while a submission is still uncommitted, and the work
+waits for ever. Whoever makes work holds the lane's row to its commit; whoever puts it to sleep takes the row alone
+and looks for work in a new statement, which sees everything that was committed while it waited.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from forager.core.ledger import OwnedLane
+from forager.ledger.postgres.connection import Connections, Db, pairs
+from forager.ledger.postgres.listen import tell
+from forager.ledger.shared import loads
+
+_WAKE = """
+UPDATE lanes l SET wake_at = x.at FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at)
+WHERE l.id = x.id AND l.id = ANY(ARRAY(
+  SELECT s.id FROM unnest($1::bigint[], $2::bigint[]) AS y(id, at) JOIN lanes s ON s.id = y.id
+  WHERE s.owner IS NULL AND (s.wake_at IS NULL OR s.wake_at > y.at) ORDER BY s.id FOR NO KEY UPDATE OF s))
+  AND l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > x.at)
+RETURNING l.id
+"""
+_HOLD = """
+SELECT l.id, x.at, l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > x.at) AS asleep
+FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id ORDER BY l.id FOR SHARE OF l
+"""
+_TAKE = """
+UPDATE lanes SET owner = $1, epoch = epoch + 1, wake_at = NULL WHERE id = ANY(ARRAY(
+  SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= $2 AND NOT paused
+  ORDER BY wake_at LIMIT $3 FOR UPDATE SKIP LOCKED)) AND owner IS NULL
+RETURNING id, name, state, epoch
+"""
+_OWNED_BUT_UNKNOWN = """
+SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) ORDER BY id LIMIT $3
+"""
+_SPENT = """
+SELECT lane_id, coalesce(sum(spent) FILTER (WHERE day = $2), 0)::bigint AS today, sum(spent)::bigint AS month
+FROM spending WHERE lane_id = ANY($1::bigint[]) AND day > $3 GROUP BY lane_id
+"""
+# Suspects and ready work that is not paused call for an owner at once, a waiting task when it is due.
+WAKE_AT = """
+CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 8)
+       OR EXISTS (SELECT 1 FROM flows f WHERE f.lane_id = l.id AND NOT f.paused AND EXISTS
+            (SELECT 1 FROM queue q WHERE q.lane_id = f.lane_id AND q.job_id = f.job_id AND q.state = 0))
+     THEN {now} ELSE (SELECT min(q.due) FROM queue q WHERE q.lane_id = l.id AND q.state = 1) END
+"""
+_GIVE = f"""
+UPDATE lanes l SET owner = NULL, state = x.state::json, wake_at = {WAKE_AT.format(now="$3")}
+FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE l.id = x.id
+"""
+
+
+async def wake(db: Db, lanes: Mapping[int, int]) -> None:
+    """Work is there, or will be at the given moment, in lanes that this session may not own: wake or tell the owner."""
+    if not lanes:
+        return
+    numbers = sorted(lanes)
+    moments = [lanes[n] for n in numbers]
+    woken = {row[0] for row in await db.fetch(_WAKE, numbers, moments)}
+    awake = [n for n in numbers if n not in woken]
+    if awake:
+        rows = await db.fetch(_HOLD, awake, [lanes[n] for n in awake])
+        fell_asleep = [(row[0], row[1]) for row in rows if row[2]]  # between the two statements
+        if fell_asleep:
+            await db.execute(_WAKE, [n for n, _ in fell_asleep], [at for _, at in fell_asleep])
+    await tell(db)
+
+
+async def take(db: Db, session: int, now: int, most: int) -> list[OwnedLane]:
+    return await _owned(db, await db.fetch(_TAKE, session, now, most), now)
+
+
+async def owned_but_unknown(db: Db, session: int, known: Iterable[int], now: int, most: int) -> list[OwnedLane]:
+    """What a take gave whose answer was lost."""
+    return await _owned(db, await db.fetch(_OWNED_BUT_UNKNOWN, session, list(known), most), now)
+
+
+async def give(db: Db, session: int, lanes: Mapping[int, Mapping[str, Any]], now: int) -> None:
+    rows = await db.fetch(
+        "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE",
+        sorted(lanes),
+        session,
+    )
+    mine = [row[0] for row in rows]
+    await db.execute(_GIVE, mine, [_text(lanes[lane]) for lane in mine], now)
+
+
+async def keep_states(db: Db, session: int, states: Mapping[int, Mapping[str, Any]]) -> None:
+    numbers = sorted(states)
+    await db.fetch(
+        "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR NO KEY UPDATE",
+        numbers,
+        session,
+    )
+    await db.execute(
+        "UPDATE lanes l SET state = x.state::json FROM unnest($1::bigint[], $2::text[]) AS x(id, state)"
+        " WHERE l.id = x.id AND l.owner = $3",
+        numbers,
+        [_text(states[n]) for n in numbers],
+        session,
+    )
+
+
+async def add_spending(db: Db, spent: Mapping[int, int], now: int) -> None:
+    lanes = sorted(lane for lane, amount in spent.items() if amount)
+    if lanes:
+        await db.execute(
+            "INSERT INTO spending (lane_id, day, spent) SELECT x.id, $3, x.spent"
+            " FROM unnest($1::bigint[], $2::bigint[]) AS x(id, spent) ORDER BY x.id"
+            " ON CONFLICT (lane_id, day) DO UPDATE SET spent = spending.spent + excluded.spent",
+            lanes,
+            [spent[lane] for lane in lanes],
+            int(_utc(now).strftime("%Y%m%d")),
+        )
+
+
+class LaneNumbers:
+    """Lanes by name. They are made on first mention, in a transaction of their own: a lane without work harms nobody,
+    and two submissions do not wait for each other's lanes."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._known: dict[str, int] = {}
+
+    async def learn(self, names: Iterable[str]) -> Mapping[str, int]:
+        unknown = sorted({name for name in names if name not in self._known})
+        if unknown:
+            self._known.update(await self._connections.run(lambda db: self._make(db, unknown)))
+        return self._known
+
+    @staticmethod
+    async def _make(db: Db, names: Sequence[str]) -> dict[str, int]:
+        await db.execute(
+            "INSERT INTO lanes (name) SELECT name FROM unnest($1::text[]) AS x(name) ORDER BY name"
+            " ON CONFLICT (name) DO NOTHING",
+            names,
+        )
+        return pairs(await db.fetch("SELECT name, id FROM lanes WHERE name = ANY($1::text[])", names))
+
+
+async def _owned(db: Db, rows: Sequence[Any], now: int) -> list[OwnedLane]:
+    if not rows:
+        return []
+    today = _utc(now)
+    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
+    sums = {r[0]: (r[1], r[2]) for r in await db.fetch(_SPENT, [row[0] for row in rows], day, month)}
+    return [
+        OwnedLane(number, name, loads(state) or {}, epoch, *sums.get(number, (0, 0)))
+        for number, name, state, epoch in rows
+    ]
+
+
+def _text(state: Mapping[str, Any]) -> str:
+    return orjson.dumps(state).decode()
+
+
+def _utc(now: int) -> datetime:
+    return datetime.fromtimestamp(now / 1000, UTC)

@@ -1,0 +1,276 @@
+"""Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size.
+
+A turn leases for all its lanes at once, in rounds: equal parts for the jobs whose turn it is, then the rest for whoever
+has more. Jobs with a limit are locked before anything of theirs is counted, so that several sessions cannot pass it
+together.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forager.core.ledger import Lease, Session, Want
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.connection import Db, TryAgain, pairs
+from forager.ledger.postgres.counters import end_for_budget
+from forager.ledger.postgres.flows import Flow, add_flows, remove_exhausted
+from forager.ledger.postgres.settle import Effect
+
+MOST_JOBS = 32
+"""So many jobs share one round of a lane; the others are next, in turn."""
+
+
+@dataclass(slots=True)
+class Round:
+    """The state of one lease over its rounds."""
+
+    session: Session
+    catalog: Catalog
+    effect: Effect
+    last: dict[int, int]
+    """By lane: the job that was served last. Belongs to whoever owns the lane; lost with it, harmlessly."""
+    left: dict[int, int]
+    """By lane: how many are still wanted."""
+    leases: list[Lease] = field(default_factory=list)
+    closed: set[Flow] = field(default_factory=set)
+    """Flows that give no more in this turn: exhausted, or at a limit."""
+    limits: dict[int, Any] = field(default_factory=dict)
+    """Rows of jobs with a limit, locked."""
+    taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """By job: how many tasks this lease has asked for or got, over all lanes …"""
+    reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """… what those may cost that were asked for …"""
+    paid: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """… and what those do that were got."""
+    claim: int | None = None
+
+
+async def lease(
+    db: Db,
+    catalog: Catalog,
+    session: Session,
+    wants: Sequence[Want],
+    last: dict[int, int],
+    effect: Effect,
+) -> tuple[list[Lease], dict[int, int | None]]:
+    """Leases for the wanted lanes, and for each lane that came back short when it has more."""
+    numbers = [want.lane for want in wants]
+    own = {row[0] for row in await db.fetch(_OWN_LANES, numbers, session.id)}
+    round_ = Round(session, catalog, effect, last, {w.lane: w.most for w in wants if w.lane in own and w.most > 0})
+    short: dict[int, int | None] = dict.fromkeys(lane for lane in numbers if lane not in own)
+    if round_.left:
+        promoted = await db.fetch(_PROMOTE, sorted(round_.left), effect.now)
+        await add_flows(db, [(row[0], row[1]) for row in promoted])
+        open_lanes = set(round_.left)
+        while open_lanes:
+            open_lanes = await _serve(db, round_, open_lanes)
+    for lease_ in round_.leases:
+        effect.deltas.add(lease_.job_id, queued=-1, running=1, reserved=lease_.price)
+    hungry = sorted(lane for lane, left in round_.left.items() if left > 0)
+    if hungry:
+        short |= dict.fromkeys(hungry)
+        short |= pairs(await db.fetch(_NEXT_DUE, hungry))
+    return round_.leases, short
+
+
+async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
+    """One round. Returns the lanes that want more and may have it."""
+    numbers = sorted(lanes)
+    rows = await db.fetch(
+        _CANDIDATES,
+        numbers,
+        [round_.last.get(lane, 0) for lane in numbers],
+        [lane for lane, _ in round_.closed],
+        [job for _, job in round_.closed],
+    )
+    by_lane: defaultdict[int, list[Any]] = defaultdict(list)
+    for row in rows:
+        by_lane[row["lane_id"]].append(row)
+    await _lock_limited(db, round_, rows)
+    asks: dict[Flow, int] = {}
+    more: set[int] = set()
+    for lane, candidates in by_lane.items():
+        turn = candidates[0]["turn"]
+        same = [row for row in candidates if row["turn"] == turn]
+        await _share(db, round_, lane, same, asks)
+        if len(candidates) >= MOST_JOBS or len(same) < len(candidates):
+            more.add(lane)  # jobs of the next turn, or further ones of this, have not been asked yet
+    exhausted = await _take(db, round_, asks)
+    await remove_exhausted(db, exhausted)
+    round_.closed |= exhausted
+    more |= {lane for lane, job in asks if (lane, job) not in round_.closed}
+    return {lane for lane in more if round_.left[lane] > 0}
+
+
+async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], asks: dict[Flow, int]) -> None:
+    """Equal parts of what the lane wants; a limit leaves its rest to others."""
+    left = round_.left[lane]
+    for index, row in enumerate(candidates):
+        part = -(-left // (len(candidates) - index))
+        if part == 0:
+            break
+        job = row["job_id"]
+        most = await _allowed(db, round_, row, part)
+        if most < part:
+            round_.closed.add((lane, job))
+        if most > 0:
+            asks[lane, job] = most
+            round_.taken[job] += most
+            left -= most
+        round_.last[lane] = job
+
+
+async def _allowed(db: Db, round_: Round, row: Any, asked: int) -> int:
+    """How many of the asked a job may have now. What is settled and leased in this turn counts already."""
+    job, effect = row["job_id"], round_.effect
+    if not row["open"] or job in effect.halted or job in effect.draining:
+        return 0
+    if not row["limited"]:
+        return asked if row["batch_size"] is None else min(asked, row["batch_size"] - round_.taken[job])
+    limit = round_.limits.get(job)
+    if limit is None or limit["drain"] is not None:
+        return 0  # another session is at it: it is asked again in the next turn
+    taken = round_.taken[job]
+    running: int = limit["running"] + effect.deltas.of(job, "running") + taken
+    most = asked
+    if limit["batch_size"] is not None:
+        most = min(most, limit["batch_size"] - taken)
+    if limit["concurrency"] is not None:
+        most = min(most, limit["concurrency"] - running)
+    if limit["max_cost"] is not None and most > 0:
+        most = await _affordable(db, round_, row, limit, most, running)
+    return max(most, 0)
+
+
+async def _affordable(db: Db, round_: Round, row: Any, limit: Any, most: int, running: int) -> int:
+    """How many of the next tasks can be paid, in their order: kinds of different prices may wait in one lane."""
+    job, deltas = row["job_id"], round_.effect.deltas
+    prices = [r[0] for r in await db.fetch(_PRICES, row["lane_id"], job, most)]
+    left = limit["max_cost"] - limit["committed"] - deltas.of(job, "spent") - deltas.of(job, "reserved")
+    left -= round_.reserved[job]
+    for count, price in enumerate(prices):
+        if left < price:
+            if count == 0 and running == 0:
+                await end_for_budget(db, job)
+                round_.effect.draining.add(job)
+            return count
+        left -= price
+        round_.reserved[job] += price
+    return most
+
+
+async def _lock_limited(db: Db, round_: Round, rows: Sequence[Any]) -> None:
+    """Wait for them in the first round, in the common order; later ones are taken only where nobody else is."""
+    wanted = {row["job_id"] for row in rows if row["limited"]} - round_.limits.keys()
+    if not wanted:
+        return
+    first = not round_.limits
+    settled = set(round_.effect.deltas.jobs()) if first else set()
+    for row in await db.fetch(_LOCK_AND_WAIT if first else _LOCK_IF_FREE, sorted(wanted | settled)):
+        round_.limits[row["id"]] = row
+    for job in wanted - round_.limits.keys():
+        round_.closed |= {(row["lane_id"], job) for row in rows if row["job_id"] == job}
+
+
+async def _take(db: Db, round_: Round, asks: Mapping[Flow, int]) -> set[Flow]:
+    """Take what was asked, for all lanes in one statement. Returns the flows that gave less."""
+    if not asks:
+        return set()
+    if round_.claim is None:
+        round_.claim = await next_claim(db)
+    rows = await db.fetch(
+        _TAKE,
+        [lane for lane, _ in asks],
+        [job for _, job in asks],
+        list(asks.values()),
+        round_.session.id,
+        round_.claim,
+        round_.effect.now,
+    )
+    got: defaultdict[Flow, int] = defaultdict(int)
+    paid: defaultdict[int, int] = defaultdict(int)
+    for row in rows:
+        lease_ = decode_lease(round_.catalog, row)
+        round_.leases.append(lease_)
+        round_.left[lease_.lane] -= 1
+        got[lease_.lane, lease_.job_id] += 1
+        if lease_.job_id in round_.limits:
+            paid[lease_.job_id] += lease_.price
+    exhausted = {flow for flow, asked in asks.items() if got[flow] < asked}
+    for flow in exhausted:
+        round_.taken[flow[1]] -= asks[flow] - got[flow]
+    _check_paid(round_, paid)
+    return exhausted
+
+
+def _check_paid(round_: Round, paid: Mapping[int, int]) -> None:
+    """The tasks that were priced are those that were taken, unless another transaction held some of them."""
+    for job, amount in paid.items():
+        if amount > round_.reserved[job] - round_.paid[job] and round_.limits[job]["max_cost"] is not None:
+            raise TryAgain(f"job {job} would pass its budget")
+        round_.paid[job] += amount
+
+
+async def next_claim(db: Db) -> int:
+    """Sessions and claims are numbered from one sequence."""
+    number: int = await db.fetchval("SELECT nextval('sessions_id_seq')")
+    return number
+
+
+def decode_lease(catalog: Catalog, row: Any) -> Lease:
+    number, job, lane, claim, attempt, price, kind, key, body, followed = row
+    return Lease(number, job, lane, claim, attempt, price, kind, key, catalog.decode(kind, body), followed)
+
+
+LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body, t.followed"
+_OWN_LANES = "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 AND NOT paused"
+_PROMOTE = """
+UPDATE queue SET state = 0, due = NULL WHERE lane_id = ANY($1::bigint[]) AND state = 1 AND due <= $2
+RETURNING lane_id, job_id
+"""
+_NEXT_DUE = """
+SELECT x.id, (SELECT min(q.due) FROM queue q WHERE q.lane_id = x.id AND q.state = 1)
+FROM unnest($1::bigint[]) AS x(id)
+"""
+# Jobs after the one that was served last, then from the beginning; lower turns first.
+_CANDIDATES = f"""
+SELECT l.lane_id, f.job_id, f.turn, j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
+       j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
+FROM unnest($1::bigint[], $2::bigint[]) AS l(lane_id, last)
+CROSS JOIN LATERAL (
+  SELECT z.job_id, z.turn, z.lap FROM (
+    (SELECT f.job_id, 0 AS lap, f.turn FROM flows f
+     WHERE f.lane_id = l.lane_id AND NOT f.paused AND f.job_id > l.last AND NOT EXISTS (
+       SELECT 1 FROM unnest($3::bigint[], $4::bigint[]) AS c(lane, job) WHERE c.lane = l.lane_id AND c.job = f.job_id)
+     ORDER BY f.turn, f.job_id LIMIT {MOST_JOBS})
+    UNION ALL
+    (SELECT f.job_id, 1, f.turn FROM flows f
+     WHERE f.lane_id = l.lane_id AND NOT f.paused AND f.job_id <= l.last AND NOT EXISTS (
+       SELECT 1 FROM unnest($3::bigint[], $4::bigint[]) AS c(lane, job) WHERE c.lane = l.lane_id AND c.job = f.job_id)
+     ORDER BY f.turn, f.job_id LIMIT {MOST_JOBS})) z
+  ORDER BY z.turn, z.lap, z.job_id LIMIT {MOST_JOBS}) f
+JOIN jobs j ON j.id = f.job_id
+ORDER BY l.lane_id, f.turn, f.lap, f.job_id
+"""
+_LIMITS = """
+SELECT id, running, concurrency, batch_size, max_cost, spent + reserved AS committed, drain FROM jobs
+WHERE id = ANY($1::bigint[]) AND (max_cost IS NOT NULL OR concurrency IS NOT NULL) ORDER BY id FOR NO KEY UPDATE
+"""
+_LOCK_AND_WAIT = _LIMITS
+_LOCK_IF_FREE = f"{_LIMITS} SKIP LOCKED"
+_PRICES = """
+SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_id = $2 AND state = 0
+  ORDER BY rank, task_id LIMIT $3) q JOIN tasks t ON t.id = q.task_id ORDER BY q.rank, q.task_id
+"""
+# `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that a skip or
+# a drain holds are passed over: a lease never waits.
+_TAKE = f"""
+WITH pick AS MATERIALIZED (
+  SELECT y.task_id FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)
+  CROSS JOIN LATERAL (SELECT q.task_id FROM queue q WHERE q.lane_id = a.lane_id AND q.job_id = a.job_id AND q.state = 0
+    ORDER BY q.rank, q.task_id LIMIT a.n FOR UPDATE SKIP LOCKED) y),
+q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $4, claim = $5, claimed_at = $6
+  WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) AND q.state = 0 RETURNING q.*)
+SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.lane_id, q.rank, q.task_id
+"""

@@ -1,0 +1,116 @@
+"""Mending what a dead session left: its running tasks become suspects, its lanes are free again.
+
+A suspect runs again beside at most half as many others as before, so that a task that kills its worker is soon alone;
+only a crash when alone counts against it. The innocent burn nothing. A turn holds its session's row, and so does a
+rescue: neither can begin while the other is under way, and what comes late finds its claims gone.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
+from forager.ledger.postgres.changes import write_changes
+from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.counters import write_counters
+from forager.ledger.postgres.flows import add_flows
+from forager.ledger.postgres.followers import skip_followers
+from forager.ledger.postgres.lanes import add_spending, wake
+from forager.ledger.postgres.listen import tell
+from forager.ledger.postgres.settle import Effect
+
+PAGE = 5_000
+CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
+
+_LATE = f"SELECT id FROM sessions WHERE lease_until < {NOW} ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED"
+_RUNNING = """
+SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.followed, j.drain
+FROM queue q JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
+WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id LIMIT $2 FOR UPDATE OF q
+"""
+_PUT_BACK = """
+WITH q AS (UPDATE queue q SET state = $4, attempt = q.attempt - 1, claim = NULL, claimed_at = NULL, session_id = NULL
+  FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
+  WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7 RETURNING x.id, x.price)
+UPDATE tasks t SET together = $5, crashes = t.crashes + $6, cost = t.cost + q.price, guessed = t.guessed + q.price
+FROM q WHERE t.id = q.id
+"""
+_END = """
+WITH q AS (DELETE FROM queue q USING unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
+  WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7
+  RETURNING x.id, x.price, q.attempt, q.claim, q.claimed_at)
+UPDATE tasks t SET state = $4, error = $5, ended_at = $6, cost = t.cost + q.price, guessed = t.guessed + q.price,
+  crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
+FROM q WHERE t.id = q.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    tasks: int
+    whole: bool
+    """Nothing of the session is left."""
+
+
+async def rescue_late(db: Db) -> Rescued | None:
+    """A page of the session that is late for longest; None if nobody is, or others are at it."""
+    session = await db.fetchval(_LATE)
+    return None if session is None else await rescue(db, session, crashed=True)
+
+
+async def end_session(db: Db, session: int) -> Rescued:
+    """A session gives everything back by itself: nobody crashed."""
+    if await db.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session) is None:
+        return Rescued(0, whole=True)
+    return await rescue(db, session, crashed=False)
+
+
+async def rescue(db: Db, session: int, *, crashed: bool) -> Rescued:
+    """Take back what a session held, a page at a time. Its reserved cost counts as spent: it may have been."""
+    in_flight = await db.fetchval("SELECT count(*) FROM queue WHERE session_id = $1 AND state = 3", session)
+    # What is left for the next page is never so little that a task would look as if it had run alone.
+    rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
+    effect = Effect(await db.fetchval(f"SELECT {NOW}"))
+    await _put_back(db, session, rows, in_flight, effect, crashed=crashed)
+    whole = len(rows) == in_flight
+    if whole:
+        await db.execute("UPDATE lanes SET owner = NULL, wake_at = $2 WHERE owner = $1", session, effect.now)
+        await db.execute("DELETE FROM sessions WHERE id = $1", session)
+        await tell(db)
+    await wake(db, {row["lane_id"]: effect.now for row in rows})
+    spent: defaultdict[int, int] = defaultdict(int)
+    for row in rows:
+        spent[row["lane_id"]] += row["price"]
+    await add_spending(db, spent, effect.now)
+    await write_changes(db, await write_counters(db, effect.deltas, effect.now), effect.now)
+    return Rescued(len(rows), whole)
+
+
+async def _put_back(
+    db: Db, session: int, rows: Sequence[Any], in_flight: int, effect: Effect, *, crashed: bool
+) -> None:
+    alone = crashed and in_flight == 1
+    cancelled = [r for r in rows if r["drain"] == CANCELLED]
+    dead = [r for r in rows if alone and r["drain"] != CANCELLED and r["crashes"] + 1 >= ALONE_CRASHES]
+    gone = {r["task_id"] for r in (*cancelled, *dead)}
+    back = [r for r in rows if r["task_id"] not in gone]
+    state = TaskState.SUSPECT if crashed else TaskState.READY
+    together = max(1, in_flight // 2) if crashed else None
+    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(alone), session)
+    for group, end, error in ((cancelled, TaskState.CANCELLED, CANCELLED), (dead, TaskState.FAILED, CRASHED)):
+        if group:
+            await db.execute(_END, *_columns(group), int(end), error, effect.now, session)
+    for row in rows:
+        price = row["price"]
+        effect.deltas.add(row["job_id"], running=-1, reserved=-price, spent=price, guessed=price)
+    for group, counter in ((cancelled, "cancelled"), (dead, "failed"), (back, "queued")):
+        for row in group:
+            effect.deltas.add(row["job_id"], **{counter: 1})
+    await skip_followers(db, [r["task_id"] for r in dead if r["followed"]], AFTER_FAILED, effect.deltas, effect.now)
+    if not crashed:
+        await add_flows(db, [(r["lane_id"], r["job_id"]) for r in back])
+
+
+def _columns(rows: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
+    return [r["task_id"] for r in rows], [r["claim"] for r in rows], [r["price"] for r in rows]

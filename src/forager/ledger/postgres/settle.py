@@ -1,0 +1,267 @@
+"""The one transaction of an effect: task state, followers, children, records, changes, counters, cost.
+
+Every settlement passes the fence first: its row must still be in the queue under the claim that it carries. What does
+not pass leaves no trace at all. Locks are taken in the order tasks → children → flows → lanes → records → jobs → tail.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from forager.core.ledger import Settlement
+from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
+from forager.ledger.catalog import Catalog
+from forager.ledger.counting import COUNTER_OF, Deltas
+from forager.ledger.postgres.changes import NewChange
+from forager.ledger.postgres.connection import Db, pairs
+from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
+from forager.ledger.postgres.followers import release_followers, skip_followers, skip_tasks
+from forager.ledger.postgres.lanes import add_spending, wake
+from forager.ledger.postgres.records import store_records
+from forager.ledger.postgres.tasks import Encoded, encode, insert_tasks
+
+EVIDENCE_MS = 7 * 24 * 3600 * 1000
+EVIDENCE_BYTES = 256 * 1024
+
+_NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
+Children = Sequence[tuple[int, Encoded]]
+"""(job, plan)"""
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a transaction has done so far and must still write before its commit."""
+
+    now: int
+    deltas: Deltas = field(default_factory=Deltas)
+    changes: list[NewChange] = field(default_factory=list)
+    fenced: list[int] = field(default_factory=list)
+    ready: set[Flow] = field(default_factory=set)
+    """Work that became ready."""
+    due: dict[int, int] = field(default_factory=dict)
+    """By lane: when work that was put off is due."""
+    halted: dict[int, str] = field(default_factory=dict)
+    """Jobs to be paused, and why."""
+    draining: set[int] = field(default_factory=set)
+    """Jobs that got new tasks although they are being ended."""
+
+
+def children_of(settlements: Sequence[Settlement], prices: Mapping[str, int]) -> dict[int, list[Encoded]]:
+    """The children of each settlement, encoded, by its task."""
+    return {s.lease.task_id: encode(s.tasks, prices) for s in settlements if s.tasks}
+
+
+async def settle(
+    db: Db,
+    catalog: Catalog,
+    settlements: Sequence[Settlement],
+    children: Mapping[int, list[Encoded]],
+    lanes: Mapping[str, int],
+    own_lanes: frozenset[int],
+    effect: Effect,
+) -> None:
+    """Everything but the jobs' rows and the change log, which are written last, together with what is leased."""
+    drains = await _drains(db, settlements)
+    live, followed = await _pass_the_fence(db, settlements, drains, effect)
+    if not live:
+        return
+    await _settle_neighbours(db, live, followed, effect)
+    new = [(s.lease.job_id, plan) for s in live for plan in children.get(s.lease.task_id, ())]
+    if new:
+        await _add_children(db, new, lanes, drains, effect)
+    if effect.halted:
+        await pause_flows(db, effect.halted, paused=True)
+    await add_flows(db, effect.ready)
+    foreign = {lane: effect.now for lane, _ in effect.ready if lane not in own_lanes}
+    await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
+    await _spend(db, live, effect)
+    await _keep_evidence(db, live, effect.now)
+    found = [(s.lease.job_id, record) for s in live for record in s.records]
+    if found:
+        effect.changes.extend(await store_records(db, catalog, found, effect.deltas, effect.now))
+
+
+async def _drains(db: Db, settlements: Sequence[Settlement]) -> dict[int, str]:
+    """Which of the jobs are being ended. Asked only where it matters: for tasks that go back, and for new ones."""
+    jobs = sorted({s.lease.job_id for s in settlements if s.state not in COUNTER_OF or s.tasks})
+    if not jobs:
+        return {}
+    return pairs(await db.fetch("SELECT id, drain FROM jobs WHERE id = ANY($1::bigint[]) AND drain IS NOT NULL", jobs))
+
+
+async def _pass_the_fence(
+    db: Db, settlements: Sequence[Settlement], drains: Mapping[int, str], effect: Effect
+) -> tuple[list[Settlement], set[int]]:
+    """Who may settle, and which of these tasks have followers by now (the lease may be older)."""
+    first: dict[int, Settlement] = {}
+    for s in settlements:
+        if s.lease.task_id in first:
+            effect.fenced.append(s.lease.task_id)
+        else:
+            first[s.lease.task_id] = s
+    ends = [s for s in first.values() if s.state in COUNTER_OF or drains.get(s.lease.job_id) == CANCELLED]
+    back = [s for s in first.values() if not (s.state in COUNTER_OF or drains.get(s.lease.job_id) == CANCELLED)]
+    followed = {**await _end(db, ends, effect), **await _put_back(db, back, effect)}
+    live = []
+    for number, s in first.items():
+        if number in followed:
+            live.append(s)
+        else:
+            effect.fenced.append(number)
+    return live, {number for number, has in followed.items() if has}
+
+
+async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool]:
+    """Take the tasks out of the queue. Returns those that passed, and whether they are followed."""
+    if not ends:
+        return {}
+    states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
+    errors = [s.error if s.state in COUNTER_OF else CANCELLED for s in ends]
+    passed = pairs(
+        await db.fetch(
+            _END,
+            [s.lease.task_id for s in ends],
+            [s.lease.claim for s in ends],
+            [int(state) for state in states],
+            [s.cost for s in ends],
+            [s.guessed for s in ends],
+            errors,
+            [_facts(s) for s in ends],
+            effect.now,
+        )
+    )
+    for s, state in zip(ends, states, strict=True):
+        if s.lease.task_id in passed:
+            _count(effect.deltas, s, COUNTER_OF[state])
+            if s.state not in COUNTER_OF and s.burned:
+                effect.deltas.add(s.lease.job_id, retries=1)
+    return passed
+
+
+async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int, bool]:
+    """Retries, snoozes and halts go back to the queue."""
+    if not back:
+        return {}
+    dues = [effect.now + round(s.wait * 1000) if s.wait > 0 else None for s in back]
+    passed = pairs(
+        await db.fetch(
+            _PUT_BACK,
+            [s.lease.task_id for s in back],
+            [s.lease.claim for s in back],
+            [int(TaskState.READY if due is None else TaskState.WAITING) for due in dues],
+            dues,
+            [0 if s.burned else 1 for s in back],
+            [s.cost for s in back],
+            [s.guessed for s in back],
+            [s.error for s in back],
+            [_facts(s) for s in back],
+        )
+    )
+    for s, due in zip(back, dues, strict=True):
+        lease = s.lease
+        if lease.task_id not in passed:
+            continue
+        _count(effect.deltas, s, "queued")
+        effect.deltas.add(lease.job_id, retries=int(s.burned))
+        if s.halt is not None:
+            effect.halted.setdefault(lease.job_id, s.halt)
+        if due is None:
+            effect.ready.add((lease.lane, lease.job_id))
+        else:
+            effect.due[lease.lane] = min(due, effect.due.get(lease.lane, due))
+    return passed
+
+
+def _count(deltas: Deltas, s: Settlement, counter: str) -> None:
+    lease = s.lease
+    deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{counter: 1})
+
+
+async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:
+    """Skip what need not run, release the followers of what ended well, skip those of what did not."""
+    for reason, names in _skips(live).items():
+        await skip_tasks(db, names, reason, effect.deltas, effect.now)
+    well = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state is TaskState.COMPLETED]
+    if well:
+        effect.ready |= await release_followers(db, well)
+    badly = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state in _NOT_WELL]
+    await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now)
+
+
+def _skips(live: list[Settlement]) -> dict[str, list[tuple[int, str, str]]]:
+    by_reason: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for s in live:
+        for skip in s.skip:
+            by_reason[skip.reason].append((s.lease.job_id, s.lease.kind, skip.key))
+    return by_reason
+
+
+async def _add_children(
+    db: Db, new: Children, lanes: Mapping[str, int], drains: Mapping[int, str], effect: Effect
+) -> None:
+    once = {(job, plan.kind, plan.key): (job, plan) for job, plan in reversed(new)}
+    written = await insert_tasks(db, list(reversed(once.values())), lanes)
+    effect.ready |= written.ready
+    for job, count in written.count.items():
+        effect.deltas.add(job, total=count, queued=count)
+        if job in drains:
+            effect.draining.add(job)
+    await skip_followers(db, sorted(written.dead_ends), AFTER_FAILED, effect.deltas, effect.now)
+
+
+async def _spend(db: Db, live: list[Settlement], effect: Effect) -> None:
+    spent: defaultdict[int, int] = defaultdict(int)
+    for s in live:
+        if s.cost:
+            spent[s.lease.lane] += s.cost
+    await add_spending(db, spent, effect.now)
+
+
+async def _keep_evidence(db: Db, live: list[Settlement], now: int) -> None:
+    kept = [
+        (s.lease.task_id, s.evidence.content_type, s.evidence.body[:EVIDENCE_BYTES])
+        for s in live
+        if s.evidence is not None
+    ]
+    if kept:
+        await db.execute(
+            _KEEP_EVIDENCE, [k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept], now + EVIDENCE_MS
+        )
+
+
+def _facts(s: Settlement) -> str | None:
+    return orjson.dumps(s.facts).decode() if s.facts else None
+
+
+# The fence is the claim alone: asking for `state = 3`, too, would make the planner walk the whole running index.
+_END = """
+WITH q AS (
+  DELETE FROM queue q
+  USING unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
+    AS x(id, claim, state, cost, guessed, error, facts)
+  WHERE q.task_id = x.id AND q.claim = x.claim
+  RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.facts, q.attempt, q.claim, q.claimed_at)
+UPDATE tasks t SET state = q.state, cost = t.cost + q.cost, guessed = t.guessed + q.guessed, error = q.error,
+  facts = q.facts::json, ended_at = $8, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at, together = NULL
+FROM q WHERE t.id = q.id RETURNING t.id, t.followed
+"""
+_PUT_BACK = """
+WITH q AS (
+  UPDATE queue q SET state = x.state, due = x.due, attempt = q.attempt - x.unburned, claim = NULL, claimed_at = NULL,
+    session_id = NULL
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[],
+              $8::text[], $9::text[]) AS x(id, claim, state, due, unburned, cost, guessed, error, facts)
+  WHERE q.task_id = x.id AND q.claim = x.claim
+  RETURNING x.id, x.claim, x.cost, x.guessed, x.error, x.facts, q.attempt)
+UPDATE tasks t SET cost = t.cost + q.cost, guessed = t.guessed + q.guessed, error = q.error, facts = q.facts::json,
+  attempt = q.attempt, claim = q.claim, together = NULL
+FROM q WHERE t.id = q.id RETURNING t.id, t.followed
+"""
+_KEEP_EVIDENCE = """
+INSERT INTO evidence (task_id, content_type, body, kept_until)
+SELECT x.*, $4 FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS x(id, content_type, body) ORDER BY x.id
+ON CONFLICT (task_id) DO UPDATE SET content_type = excluded.content_type, body = excluded.body,
+  kept_until = excluded.kept_until
+"""

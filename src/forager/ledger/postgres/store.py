@@ -1,0 +1,220 @@
+"""`Ledger` on PostgreSQL: every verb is one transaction; the only clock is the database's.
+
+What this process remembers (numbers of lanes, which job of a lane was served last, what is being drained) only saves
+work: all of it may be lost or out of date.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from forager.core.errors import NotFound, StoreError
+from forager.core.faults import Faults, NoFaults
+from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.task import Plan
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres import control, lanes
+from forager.ledger.postgres.connection import NOW, Connections, Db
+from forager.ledger.postgres.database import PostgresDatabase
+from forager.ledger.postgres.drain import Drain
+from forager.ledger.postgres.listen import Listener, tell
+from forager.ledger.postgres.rescue import end_session, rescue_late
+from forager.ledger.postgres.settle import children_of
+from forager.ledger.postgres.submission import Submission
+from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
+from forager.ledger.postgres.suspects import held
+from forager.ledger.postgres.sweep import drop_old, wake_sleepers
+from forager.ledger.postgres.turn import Worker, turn, turn_to_suspects
+from forager.ledger.shared import SharedVerbs
+
+MOST_SESSIONS_PER_SWEEP = 20
+
+
+class PostgresLedger(SharedVerbs):
+    """Use `await PostgresLedger.open(...)`. The schema must be there already (`forager.ledger.migrate`)."""
+
+    def __init__(self, connections: Connections, url: str, catalog: Catalog, lease_seconds: float, faults: Faults):
+        self._connections = connections
+        self._catalog = catalog
+        self._lease_seconds = lease_seconds
+        self._faults = faults
+        self._lanes = lanes.LaneNumbers(connections)
+        self._listener = Listener(url)
+        self._drain = Drain(connections)
+        self._workers: dict[int, Worker] = {}
+        self.database = PostgresDatabase(connections)
+
+    @classmethod
+    async def open(
+        cls, url: str, catalog: Catalog, *, lease_seconds: float = 30.0, faults: Faults | None = None
+    ) -> "PostgresLedger":
+        faults = faults or NoFaults()
+        return cls(await Connections.open(url, faults), url, catalog, lease_seconds, faults)
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._connections.close()
+
+    # ── jobs ──
+
+    async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
+        return await Submission(self._connections, self._catalog, self._lanes, self._faults, job).write(plan)
+
+    async def pause(self, job: UUID, reason: str | None = None) -> None:
+        await self._connections.run(lambda db: control.pause(db, job, reason))
+
+    async def resume(self, job: UUID) -> None:
+        await self._connections.run(lambda db: control.resume(db, job))
+
+    async def cancel(self, job: UUID) -> None:
+        number = await self._connections.run(lambda db: control.cancel(db, job))
+        if number is not None:
+            self._drain.add([number])
+            await self._drain.page(SWEEP_PAGE)
+
+    async def retry(self, job: UUID) -> int:
+        return await self._connections.run(lambda db: control.retry(db, job))
+
+    async def retry_task(self, task: UUID) -> int:
+        return await self._connections.run(lambda db: control.retry_task(db, task))
+
+    async def discard(self, task: UUID) -> None:
+        await self._connections.run(lambda db: control.discard(db, task))
+
+    # ── work ──
+
+    async def begin(self, name: str) -> Session:
+        number = await self._connections.run(
+            lambda db: db.fetchval(
+                f"INSERT INTO sessions (name, started_at, lease_until) VALUES ($1, {NOW}, {NOW} + $2) RETURNING id",
+                name,
+                round(self._lease_seconds * 1000),
+            )
+        )
+        return Session(number, name, self._lease_seconds)
+
+    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
+        """The heartbeat is a transaction of its own: it must wait for nobody who holds a lane."""
+        alive = await self._connections.run(
+            lambda db: db.fetchval(
+                f"UPDATE sessions SET lease_until = {NOW} + $2 WHERE id = $1 RETURNING id",
+                session.id,
+                round(session.lease * 1000),
+            )
+        )
+        if alive is not None and lane_states:
+            await self._connections.run(lambda db: lanes.keep_states(db, session.id, lane_states))
+        return alive is not None
+
+    async def end(self, session: Session) -> None:
+        self._workers.pop(session.id, None)
+        while not (await self._connections.run(lambda db: end_session(db, session.id))).whole:
+            pass
+
+    async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
+        worker = self._worker(session)
+        found: list[OwnedLane] = []
+        if worker.lost_an_answer:  # the last take may have given lanes that nobody here knows of
+            found = await self._connections.run(lambda db: self._unknown_lanes(db, session, worker, most))
+        worker.lost_an_answer = True
+        if len(found) < most:
+            found += await self._connections.run(lambda db: self._take_lanes(db, session, most - len(found)))
+        worker.lost_an_answer = False
+        worker.lanes |= {lane.id for lane in found}
+        return found
+
+    async def give_lanes(self, session: Session, lanes_: Mapping[int, Mapping[str, Any]]) -> None:
+        async def command(db: Db) -> None:
+            await lanes.give(db, session.id, lanes_, await db.fetchval(f"SELECT {NOW}"))
+            await tell(db)
+
+        if lanes_:
+            self._worker(session).forget(lanes_)
+            await self._connections.run(command)
+
+    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        children = children_of(settlements, self._catalog.prices)
+        names = await self._lanes.learn(plan.lane for plans in children.values() for plan in plans)
+        worker = self._worker(session)
+        done, draining = await self._connections.run(
+            lambda db: turn(db, self._catalog, worker, settlements, children, names, wants, self._faults)
+        )
+        await self._drain_a_little(draining)
+        return done
+
+    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
+        leases, draining = await self._connections.run(lambda db: turn_to_suspects(db, self._catalog, session))
+        await self._drain_a_little(draining)
+        return leases
+
+    async def held(self, session: Session) -> Sequence[Lease]:
+        return await self._connections.run(lambda db: held(db, self._catalog, session))
+
+    async def work_arrived(self, timeout: float) -> None:
+        await self._listener.wait(timeout)
+
+    async def sweep(self) -> Swept:
+        """Safe beside other sweepers: each dead session is rescued by one of them."""
+        rescued = ended = 0
+        for _ in range(MOST_SESSIONS_PER_SWEEP):
+            page = await self._connections.run(rescue_late)
+            if page is None:
+                break
+            rescued += page.tasks
+            ended += int(page.whole)
+        self._drain.add(
+            row["id"] for row in await self.database.fetch("SELECT id FROM jobs WHERE drain IS NOT NULL AND queued > 0")
+        )
+        drained = await self._drain.page(SWEEP_PAGE)
+        removed = await self._connections.run(remove_unfinished)
+        old = await self._connections.run(lambda db: drop_old(db, SWEEP_PAGE))
+        woken = await self._connections.run(wake_sleepers)
+        more = self._drain.has_more or removed is not None or old >= SWEEP_PAGE or ended == MOST_SESSIONS_PER_SWEEP
+        return Swept(rescued, ended, drained, int(removed is True), woken, old, more)
+
+    # ── lanes ──
+
+    async def pause_lane(self, name: str, *, paused: bool) -> None:
+        async def command(db: Db) -> None:
+            row = await db.fetchval("UPDATE lanes SET paused = $2 WHERE name = $1 RETURNING id", name, paused)
+            if row is None:
+                raise NotFound(f"There is no lane {name!r}. A lane appears with the first job that uses it.")
+            await tell(db)
+
+        await self._connections.run(command)
+
+    # ── the store itself ──
+
+    async def now(self) -> datetime:
+        return datetime.fromtimestamp(await self.now_ms() / 1000, UTC)
+
+    async def now_ms(self) -> int:
+        rows = await self.database.fetch(f"SELECT {NOW} AS now")
+        return int(rows[0]["now"])
+
+    def _worker(self, session: Session) -> Worker:
+        return self._workers.setdefault(session.id, Worker(session))
+
+    @staticmethod
+    async def _take_lanes(db: Db, session: Session, most: int) -> list[OwnedLane]:
+        # Held to the commit, so that nobody ends the session while it takes lanes.
+        alive = await db.fetchrow(f"SELECT {NOW} FROM sessions WHERE id = $1 FOR KEY SHARE", session.id)
+        return [] if alive is None else await lanes.take(db, session.id, alive[0], most)
+
+    @staticmethod
+    async def _unknown_lanes(db: Db, session: Session, worker: Worker, most: int) -> list[OwnedLane]:
+        now = await db.fetchval(f"SELECT {NOW}")
+        return await lanes.owned_but_unknown(db, session.id, worker.lanes, now, most)
+
+    async def _drain_a_little(self, jobs: Iterable[int]) -> None:
+        """Beside the turn, which is committed already: its leases must not be lost to a failure here."""
+        self._drain.add(jobs)
+        try:
+            await self._drain.page(DRAIN_PER_TURN)
+        except StoreError:
+            return  # the sweep goes on with it
+
+
+DRAIN_PER_TURN = 500

@@ -1,0 +1,96 @@
+"""The course of one submission: whole or in chunks, once per Idempotency-Key however many callers come together."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from uuid import UUID
+
+from forager.core.errors import StoreError
+from forager.core.faults import Faults
+from forager.core.ledger import NewJob, Submitted
+from forager.core.task import Plan
+from forager.ledger.catalog import Catalog
+from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
+from forager.ledger.postgres.connection import Connections, Db
+from forager.ledger.postgres.lanes import LaneNumbers
+from forager.ledger.postgres.submit import (
+    JobRow,
+    Repeated,
+    find_repeat,
+    give_up_planning,
+    insert_job,
+    open_job,
+    submit_whole,
+    write_chunk,
+)
+from forager.ledger.postgres.tasks import Encoded, TaskName, encode
+
+
+class Submission:
+    def __init__(
+        self, connections: Connections, catalog: Catalog, lanes: LaneNumbers, faults: Faults, job: NewJob
+    ) -> None:
+        self._connections = connections
+        self._catalog = catalog
+        self._lanes = lanes
+        self._faults = faults
+        self._job = job
+
+    async def write(self, plan: Iterable[Plan]) -> Submitted:
+        plans = iter(plan)
+        first = await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        while True:
+            repeat = await self._repeat()
+            if isinstance(repeat, Submitted):
+                return repeat
+            if repeat is None:
+                # The losers of a race for the key look again: they find the winner's job.
+                with contextlib.suppress(Repeated):
+                    if len(first) <= IN_ONE_GO:
+                        return await self._write_whole(first)
+                    return await self._write_in_chunks(chain(first, plans))
+            await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
+
+    async def _repeat(self) -> object:
+        if self._job.idempotency_key is None:
+            return None
+        return await self._connections.run(lambda db: find_repeat(db, self._job))
+
+    async def _write_whole(self, plans: list[Plan]) -> Submitted:
+        encoded = await self._encode(plans)
+        lanes = await self._lanes.learn(plan.lane for plan in encoded)
+
+        async def command(db: Db) -> Submitted:
+            submitted = await submit_whole(db, self._job, encoded, lanes)
+            self._faults.at("job-written")
+            return submitted
+
+        return await self._connections.run(command)
+
+    async def _write_in_chunks(self, plans: Iterable[Plan]) -> Submitted:
+        row = await self._connections.run(lambda db: insert_job(db, self._job))
+        try:
+            total = await self._write_chunks(row, iter(plans))
+            await self._connections.run(lambda db: open_job(db, row, total))
+        except Exception:
+            with contextlib.suppress(StoreError):
+                await self._connections.run(lambda db: give_up_planning(db, row.number))
+            raise
+        return Submitted(UUID(row.public_id), total, created=True)
+
+    async def _write_chunks(self, row: JobRow, plans: Iterator[Plan]) -> int:
+        known: dict[TaskName, int] = {}
+        total = 0
+        while chunk := await asyncio.to_thread(lambda: list(islice(plans, CHUNK))):
+            encoded = await self._encode(chunk)
+            lanes = await self._lanes.learn(plan.lane for plan in encoded)
+            while len(known) > 2 * CHUNK:  # a predecessor further back is looked up in the table
+                del known[next(iter(known))]
+            total += await self._connections.run(lambda db, e=encoded, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
+            self._faults.at("chunk-written")
+        return total
+
+    async def _encode(self, plans: list[Plan]) -> list[Encoded]:
+        """In a thread: a big job must not stop the heart of its process."""
+        return await asyncio.to_thread(encode, plans, self._catalog.prices)

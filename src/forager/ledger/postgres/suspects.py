@@ -1,0 +1,78 @@
+"""Leasing suspects: tasks that were in flight when a worker died. The smallest group first."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from forager.core.ledger import Lease, Session
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.connection import Db
+from forager.ledger.postgres.counters import end_for_budget, lock_jobs
+from forager.ledger.postgres.lease import LEASE_COLUMNS, decode_lease, next_claim
+from forager.ledger.postgres.settle import Effect
+
+MOST_SUSPECTS = 4_096
+
+_FROM = """
+FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8
+JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
+WHERE l.owner = $1 AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
+"""
+HAS_SUSPECTS = f"EXISTS (SELECT 1 FROM queue WHERE state = 8) AND EXISTS (SELECT 1 {_FROM})"
+_SUSPECTS = f"""
+SELECT q.task_id, t.together, t.price, j.id AS job_id, j.running, j.concurrency, j.max_cost,
+       j.spent + j.reserved AS committed {_FROM} ORDER BY t.together, q.task_id LIMIT $2
+"""
+_TAKE_THESE = f"""
+WITH q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $2, claim = $3, claimed_at = $4
+  WHERE q.task_id = ANY($1::bigint[]) AND q.state = 8 RETURNING q.*)
+SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.task_id
+"""
+_HELD = f"""
+SELECT {LEASE_COLUMNS} FROM queue q JOIN tasks t ON t.id = q.task_id
+WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id
+"""
+
+
+async def lease_suspects(db: Db, catalog: Catalog, session: Session, effect: Effect) -> list[Lease]:
+    rows = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
+    if not rows:
+        return []
+    await lock_jobs(db, (row["job_id"] for row in rows))
+    chosen = await _choose(db, await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS), effect)
+    if not chosen:
+        return []
+    taken = await db.fetch(_TAKE_THESE, chosen, session.id, await next_claim(db), effect.now)
+    leases = [decode_lease(catalog, row) for row in taken]
+    for lease in leases:
+        effect.deltas.add(lease.job_id, queued=-1, running=1, reserved=lease.price)
+    return leases
+
+
+async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:
+    return [decode_lease(catalog, row) for row in await db.fetch(_HELD, session.id)]
+
+
+async def _choose(db: Db, rows: Sequence[Any], effect: Effect) -> list[int]:
+    """As many as may run together, within their jobs' limits."""
+    chosen: list[int] = []
+    group: int | None = None
+    committed: dict[int, int] = {}
+    company: defaultdict[int, int] = defaultdict(int)
+    for row in rows:
+        job = row["job_id"]
+        if group is not None and (row["together"] != group or len(chosen) >= group):
+            break
+        if row["concurrency"] is not None and row["running"] + company[job] >= row["concurrency"]:
+            continue
+        would_be = committed.get(job, row["committed"]) + row["price"]
+        if row["max_cost"] is not None and would_be > row["max_cost"]:
+            if row["running"] == 0 and job not in committed:
+                await end_for_budget(db, job)
+                effect.draining.add(job)
+            continue
+        committed[job] = would_be
+        company[job] += 1
+        group = row["together"]
+        chosen.append(row["task_id"])
+    return chosen

@@ -1,0 +1,63 @@
+"""What must never be the case but would wait for ever if it were: ready work that nobody is going to look at."""
+
+from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.flows import add_flows
+from forager.ledger.postgres.lanes import wake
+
+# A loose scan of ix_queue_ready: one probe per (lane, job), not one per ready task.
+_READY = """
+WITH RECURSIVE seen AS (
+  (SELECT lane_id, job_id FROM queue WHERE state = 0 ORDER BY lane_id, job_id LIMIT 1)
+  UNION ALL
+  SELECT n.lane_id, n.job_id FROM seen s CROSS JOIN LATERAL (
+    SELECT q.lane_id, q.job_id FROM queue q WHERE q.state = 0 AND (q.lane_id, q.job_id) > (s.lane_id, s.job_id)
+    ORDER BY q.lane_id, q.job_id LIMIT 1) n)
+SELECT s.lane_id, s.job_id, f.job_id IS NULL AS missing, coalesce(f.paused, false) AS paused,
+       l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1) AS asleep
+FROM seen s JOIN jobs j ON j.id = s.job_id JOIN lanes l ON l.id = s.lane_id
+LEFT JOIN flows f ON f.lane_id = s.lane_id AND f.job_id = s.job_id
+WHERE j.state IN ('queued', 'running') AND j.drain IS NULL
+  AND (f.job_id IS NULL OR f.paused OR l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1))
+"""
+_WAITING = """
+WITH RECURSIVE seen AS (
+  (SELECT lane_id, due FROM queue WHERE state = 1 ORDER BY lane_id, due LIMIT 1)
+  UNION ALL
+  SELECT n.lane_id, n.due FROM seen s CROSS JOIN LATERAL (
+    SELECT q.lane_id, q.due FROM queue q WHERE q.state = 1 AND q.lane_id > s.lane_id
+    ORDER BY q.lane_id, q.due LIMIT 1) n)
+SELECT s.lane_id, s.due FROM seen s JOIN lanes l ON l.id = s.lane_id
+WHERE l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > s.due)
+"""
+_SUSPECT = """
+SELECT DISTINCT q.lane_id FROM queue q JOIN lanes l ON l.id = q.lane_id
+WHERE q.state = 8 AND l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1)
+"""
+
+
+async def wake_sleepers(db: Db) -> int:
+    """Mend and count what sleeps on work, so that the fault is seen."""
+    now = await db.fetchval(f"SELECT {NOW}")
+    ready = await db.fetch(_READY, now)
+    await add_flows(db, [(row["lane_id"], row["job_id"]) for row in ready if row["missing"]])
+    for row in ready:
+        if row["paused"]:
+            await db.execute(
+                "UPDATE flows SET paused = false WHERE lane_id = $1 AND job_id = $2", row["lane_id"], row["job_id"]
+            )
+    lanes = {row[0]: row[1] for row in await db.fetch(_WAITING)}
+    lanes |= {row[0]: now for row in await db.fetch(_SUSPECT, now)}
+    lanes |= {row["lane_id"]: now for row in ready}
+    await wake(db, lanes)
+    return len(lanes)
+
+
+async def drop_old(db: Db, most: int) -> int:
+    """Evidence past its time, and Idempotency-Keys past theirs."""
+    old = await db.fetch(
+        "DELETE FROM evidence WHERE task_id = ANY(ARRAY(SELECT task_id FROM evidence"
+        f" WHERE kept_until < {NOW} LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING task_id",
+        most,
+    )
+    await db.execute(f"DELETE FROM idempotency WHERE expires_at < {NOW}")
+    return len(old)

@@ -1,0 +1,208 @@
+"""Writing tasks: into `tasks`, which is identity and history, and into `queue`, which is open work only.
+
+Plans are encoded before the transaction begins, so that it holds its locks no longer than the database needs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forager.core.errors import Conflict
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from forager.ledger.postgres.connection import Db, TryAgain
+from forager.ledger.postgres.flows import Flow
+
+TaskName = tuple[int, str, str]
+"""(job, kind, key)"""
+WORTH_A_COPY = 200
+ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A plan as it will lie in the table."""
+
+    kind: str
+    key: str
+    lane: str
+    rank: int
+    after: str | None
+    price: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a group of plans. Those that were there already are not counted."""
+
+    ready: set[Flow]
+    count: dict[int, int]
+    """By job."""
+    dead_ends: set[int]
+    """Tasks that have ended badly already, although some new ones come after them: nobody will release those."""
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    number: int
+    job: int
+    lane: int
+    state: int
+    after: int | None
+    plan: Encoded
+
+
+def encode(plans: Iterable[Plan], prices: Mapping[str, int]) -> list[Encoded]:
+    """The first plan of each (kind, key)."""
+    found: dict[tuple[str, str], Encoded] = {}
+    for plan in plans:
+        task = plan.task
+        kind, key = task.kind, task.key()
+        if (kind, key) not in found:
+            body = task.model_dump_json(exclude_defaults=True).encode()
+            found[kind, key] = Encoded(kind, key, task.lane(), plan.rank, plan.after, prices.get(kind, 0), body)
+    return list(found.values())
+
+
+async def insert_tasks(
+    db: Db, plans: Sequence[tuple[int, Encoded]], lanes: Mapping[str, int], known: dict[TaskName, int] | None = None
+) -> Written:
+    """Write the tasks that their jobs do not have yet.
+
+    `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
+    be found under the numbers that `known` gives, or in the table. It is extended.
+    """
+    there = await _existing(db, [(job, p.kind, p.key) for job, p in plans]) if known is None else {}
+    fresh = [(job, p) for job, p in plans if (job, p.kind, p.key) not in there]
+    if not fresh:
+        return Written(set(), {}, set())
+    numbers = await _numbers(db, len(fresh))
+    given = {} if known is None else known
+    given.update({(job, p.kind, p.key): n for n, (job, p) in zip(numbers, fresh, strict=True)})
+    before = await _predecessors(db, fresh, given)
+    dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
+    rows = [_new(n, job, p, lanes, given, before) for n, (job, p) in zip(numbers, fresh, strict=True)]
+    followed = {row.after for row in rows if row.after is not None}
+    write = _copy if known is not None and len(rows) > WORTH_A_COPY else _insert
+    await write(db, rows, followed)
+    written = Written(set(), {}, dead_ends)
+    for row in rows:
+        written.count[row.job] = written.count.get(row.job, 0) + 1
+        if row.state == TaskState.READY:
+            written.ready.add((row.lane, row.job))
+    return written
+
+
+def _new(
+    number: int,
+    job: int,
+    plan: Encoded,
+    lanes: Mapping[str, int],
+    given: Mapping[TaskName, int],
+    before: Mapping[TaskName, tuple[int, int]],
+) -> _New:
+    after, state = None, TaskState.READY
+    if plan.after is not None:
+        name = (job, plan.kind, plan.after)
+        state = TaskState.HELD
+        if name in given:
+            after = given[name]
+        else:
+            after, ended = before[name]
+            state = TaskState.READY if ended == TaskState.COMPLETED else TaskState.HELD
+    return _New(number, job, lanes[plan.lane], int(state), after, plan)
+
+
+async def _numbers(db: Db, count: int) -> list[int]:
+    """Numbers of tasks, from their sequence; in rising order, so that the order of planning is kept."""
+    rows = await db.fetch("SELECT nextval('tasks_id_seq') FROM generate_series(1, $1::int)", count)
+    return [row[0] for row in rows]
+
+
+async def _existing(db: Db, names: Sequence[TaskName]) -> dict[TaskName, int]:
+    return {(job, kind, key): number for job, kind, key, number in await db.fetch(_EXISTING, *_columns(names))}
+
+
+async def _predecessors(
+    db: Db, fresh: Sequence[tuple[int, Encoded]], given: Mapping[TaskName, int]
+) -> dict[TaskName, tuple[int, int]]:
+    """Tasks written earlier that new ones come after: number and state. They are locked, so that none of them can end
+    without seeing that it is followed now."""
+    names = sorted({(job, p.kind, p.after) for job, p in fresh if p.after is not None} - given.keys())
+    if not names:
+        return {}
+    rows = await db.fetch(_PREDECESSORS, *_columns(names))
+    found = {(job, kind, key): (number, state) for job, kind, key, number, state in rows}
+    for _, kind, key in (name for name in names if name not in found):
+        raise Conflict(
+            f"A task of kind {kind!r} comes after {key!r}, which its job does not have. Plan that one first."
+        )
+    await db.execute(
+        "UPDATE tasks SET followed = true WHERE id = ANY($1::bigint[]) AND NOT followed",
+        sorted(number for number, _ in found.values()),
+    )
+    return found
+
+
+async def _copy(db: Db, rows: Sequence[_New], followed: set[int]) -> None:
+    """For tasks of which none can be there already; the quickest way in."""
+    await db.copy_records_to_table(
+        "tasks",
+        columns=_TASK_COLUMNS,
+        records=[
+            (r.number, r.job, r.lane, r.plan.kind, r.plan.key, r.state, r.plan.rank, r.after, r.number in followed,
+             r.plan.price, r.plan.body)
+            for r in rows
+        ],
+    )  # fmt: skip
+    await db.copy_records_to_table(
+        "queue",
+        columns=("task_id", "lane_id", "job_id", "rank", "state"),
+        records=[(r.number, r.lane, r.job, r.plan.rank, r.state) for r in rows],
+    )
+
+
+async def _insert(db: Db, rows: Sequence[_New], followed: set[int]) -> None:
+    take: Callable[[Callable[[_New], Any]], list[Any]] = lambda value: [value(row) for row in rows]  # noqa: E731
+    count = await db.fetchval(
+        _INSERT,
+        take(lambda r: r.number),
+        take(lambda r: r.job),
+        take(lambda r: r.lane),
+        take(lambda r: r.plan.kind),
+        take(lambda r: r.plan.key),
+        take(lambda r: r.state),
+        take(lambda r: r.plan.rank),
+        take(lambda r: r.after),
+        take(lambda r: r.number in followed),
+        take(lambda r: r.plan.price),
+        take(lambda r: r.plan.body),
+    )
+    if count != len(rows):
+        raise TryAgain("another outcome added the same tasks")
+
+
+def _columns(names: Sequence[TaskName]) -> tuple[list[int], list[str], list[str]]:
+    return [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
+
+
+_TASK_COLUMNS = ("id", "job_id", "lane_id", "kind", "key", "state", "rank", "after", "followed", "price", "body")
+_NAMED = """
+FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
+JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
+"""
+_EXISTING = f"SELECT t.job_id, t.kind, t.key, t.id {_NAMED}"
+_PREDECESSORS = f"SELECT t.job_id, t.kind, t.key, t.id, t.state {_NAMED} ORDER BY t.id FOR NO KEY UPDATE OF t"
+# In the order of names: two outcomes that add the same tasks must not wait for each other crosswise.
+_INSERT = """
+WITH t AS (
+  INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body)
+  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::smallint[], $7::int[],
+                       $8::bigint[], $9::bool[], $10::int[], $11::bytea[])
+    AS x(id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body)
+  ORDER BY job_id, kind, key
+  ON CONFLICT (job_id, kind, key) DO NOTHING RETURNING id, lane_id, job_id, rank, state),
+q AS (INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t)
+SELECT count(*) FROM t
+"""
