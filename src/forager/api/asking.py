@@ -1,0 +1,44 @@
+"""How lists are asked for, and what a caller may send beside a body: the parameters that several routes share."""
+
+from typing import Annotated, Literal
+
+from fastapi import Header
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.errors import FieldError, Rejected
+from forager.ledger.reports import MOST
+
+JobStateName = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
+TaskStateName = Literal["queued", "running", "completed", "failed", "skipped", "cancelled"]
+
+SCHEDULED = "schedule/"
+
+
+class PageQuery(BaseModel):
+    """A misspelt filter would silently return everything, so unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = Field(
+        default=None, max_length=2_000, pattern="^[A-Za-z0-9_-]+$", description="`meta.next_cursor` of the page before."
+    )
+    limit: int = Field(default=100, ge=1, le=MOST, description="Most items of this page.")
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Makes creation safe to repeat: for 24 hours the same key gives the same job; another body, 409.",
+        examples=["bars-az-2026-03-14"],
+    ),
+]
+
+
+def checked_key(key: str | None) -> str | None:
+    if key is not None and key.startswith(SCHEDULED):
+        problem = FieldError("idempotency-key", f"must not begin with {SCHEDULED}: those are the scheduler's own")
+        raise Rejected(f"Idempotency-Key {problem.message}.", fields=[problem])
+    return key

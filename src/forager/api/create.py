@@ -1,0 +1,61 @@
+"""The API over an `App`: thin. Every route validates, calls, renders.
+
+From outside in: the request's id, the key, the limits, the routes. Nothing of a request is read before the key.
+"""
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from forager.api.auth import KeyGate, ServiceKey
+from forager.api.dead import dead_router
+from forager.api.errors import answer_errors
+from forager.api.events import events_router
+from forager.api.feed import Feeds
+from forager.api.health import health_router
+from forager.api.jobs import jobs_router
+from forager.api.lanes import lanes_router
+from forager.api.limits import SizeLimit
+from forager.api.metrics import Metrics, metrics_router
+from forager.api.openapi import describe
+from forager.api.places import places_router
+from forager.api.records import records_router
+from forager.api.request_id import RequestIds
+from forager.api.schedules import schedules_router
+from forager.api.vital import VitalSigns
+from forager.app import App
+
+
+def create_api(app: App, *, key: str) -> FastAPI:
+    """The whole API. `state.feeds.closing` ends its streams, `state.service_key.replace` changes the key."""
+    service_key = ServiceKey(key)
+    feeds = Feeds(app.ledger, app.reports)
+    vital = VitalSigns(app)
+    metrics = Metrics(app, vital)
+    api = FastAPI(
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        middleware=[
+            Middleware(RequestIds, count=metrics.count),
+            Middleware(KeyGate, key=service_key),
+            Middleware(SizeLimit),
+        ],
+    )
+    api.state.feeds = feeds
+    api.state.service_key = service_key
+    answer_errors(api)
+    for router in (
+        places_router(app),
+        jobs_router(app),
+        events_router(feeds, service_key),
+        dead_router(app),
+        schedules_router(app),
+        lanes_router(app),
+        records_router(app),
+        health_router(app, vital, feeds, service_key),
+        metrics_router(metrics),
+    ):
+        api.include_router(router)
+    describe(api, app.pipelines.values())
+    return api

@@ -1,0 +1,141 @@
+"""The one shape of every JSON answer: `{success, data, error, meta}`. Renders; decides nothing.
+
+The models are what OpenAPI shows. `answer` and `refusal` write the same shape straight to bytes, because a model per
+response would cost more than the route itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from forager.core.errors import FieldError
+
+T = TypeVar("T")
+
+JSON = "application/json"
+MOST_FIELDS = 100
+"""A body of 50,000 wrong values is told about its first hundred."""
+
+RequestId = Annotated[
+    str,
+    Field(
+        description="Ours, new for every request; also in the header X-Request-ID and in the log.",
+        examples=["8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"],
+    ),
+]
+
+
+class About(BaseModel):
+    """What is said about an answer beside the answer."""
+
+    request_id: RequestId
+
+
+class AboutPage(About):
+    next_cursor: Annotated[
+        str | None, Field(description="Send it as `cursor` for the next page; null on the last one.", examples=[None])
+    ] = None
+
+
+class WrongField(BaseModel):
+    field: Annotated[str, Field(examples=["state"])]
+    message: Annotated[str, Field(examples=["ZA is not a state of the ZIP reference data; did you mean AZ?"])]
+
+
+class AboutFailure(About):
+    code: Annotated[str, Field(description="The kind of error, for programs.", examples=["invalid"])]
+    fields: Annotated[list[WrongField] | None, Field(description="What is wrong with which field of the request.")] = (
+        None
+    )
+
+
+class Envelope(BaseModel, Generic[T]):
+    success: Literal[True]
+    data: T
+    error: None
+    meta: About
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list, and where its next part begins."""
+
+    success: Literal[True]
+    data: list[T]
+    error: None
+    meta: AboutPage
+
+
+class Failure(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "success": False,
+                    "data": None,
+                    "error": "The places job is not valid.",
+                    "meta": {
+                        "request_id": "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11",
+                        "code": "invalid",
+                        "fields": [{"field": "keyword", "message": "Field required"}],
+                    },
+                }
+            ]
+        }
+    )
+
+    success: Literal[False]
+    data: None
+    error: Annotated[str, Field(description="What happened, and what to do about it.")]
+    meta: AboutFailure
+
+
+def answer(request: Request, data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    said = {"success": True, "data": data, "error": None, "meta": {"request_id": request_id(request.scope)}}
+    return Response(encoded(said), status, dict(headers) if headers else None, JSON)
+
+
+def page(request: Request, items: Sequence[Any], next_cursor: str | None) -> Response:
+    about = {"request_id": request_id(request.scope), "next_cursor": next_cursor}
+    return Response(encoded({"success": True, "data": items, "error": None, "meta": about}), 200, None, JSON)
+
+
+def refusal(
+    scope: Scope,
+    status: int,
+    code: str,
+    message: str,
+    *,
+    fields: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    about: dict[str, Any] = {"request_id": request_id(scope), "code": code}
+    if fields:
+        about["fields"] = [{"field": f.field, "message": f.message} for f in fields[:MOST_FIELDS]]
+    said = {"success": False, "data": None, "error": message, "meta": about}
+    return Response(encoded(said), status, dict(headers) if headers else None, JSON)
+
+
+def request_id(scope: Scope) -> str:
+    """Given by `request_id.py`, which is around everything that answers."""
+    return str(scope["state"]["request_id"])
+
+
+def encoded(value: Any) -> bytes:
+    return orjson.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What orjson does not know itself. Money keeps its digits, so it is text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

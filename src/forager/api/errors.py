@@ -1,0 +1,83 @@
+"""Errors as answers: which status a refusal has and what a caller is told. What is for the log alone stays there."""
+
+from collections.abc import Sequence
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.envelope import MOST_FIELDS, refusal, request_id
+from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError, StoreFull
+
+log = structlog.get_logger("forager.api")
+
+RETRY_AFTER = "5"
+CODES = {
+    400: ("invalid", "The request could not be read."),
+    404: ("not_found", "There is no such address. GET /openapi.json lists those there are."),
+    405: ("method_not_allowed", "This address does not take that method. GET /openapi.json says which it takes."),
+    413: ("too_large", "The request is too large."),
+}
+SOURCES = ("body", "query", "path", "header")
+
+
+def answer_errors(api: FastAPI) -> None:
+    """From now on every error of a route is an envelope."""
+    api.add_exception_handler(ForagerError, _forager)
+    api.add_exception_handler(RequestValidationError, _validation)
+    api.add_exception_handler(HTTPException, _http)
+
+
+async def _forager(request: Request, error: Exception) -> Response:
+    """Most particular first: a NotFound is a Rejected too."""
+    scope = request.scope
+    match error:
+        case NotFound():
+            return refusal(scope, 404, "not_found", error.message)
+        case Conflict():
+            return refusal(scope, 409, "conflict", error.message, fields=error.fields)
+        case Rejected():
+            return refusal(scope, 422, "invalid", error.message, fields=error.fields)
+        case StoreError():
+            log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
+            said = _FULL if isinstance(error, StoreFull) else _NO_ANSWER
+            return refusal(scope, 503, "store_unavailable", said, headers={"Retry-After": RETRY_AFTER})
+    raise error
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    fields = wrong_fields(error) if isinstance(error, RequestValidationError) else []
+    return refusal(request.scope, 422, "invalid", "The request is not valid.", fields=fields)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """The framework's own: no such route, wrong method, unreadable or too large a body."""
+    if not isinstance(error, HTTPException):
+        raise error
+    status = 422 if error.status_code == 400 else error.status_code
+    code, message = CODES.get(error.status_code, ("refused", str(error.detail)))
+    if status == 413:
+        message = str(error.detail)
+    return refusal(request.scope, status, code, message, headers=error.headers)
+
+
+def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
+    """Pydantic's findings in our words. Where a value came from (body, query) is no part of its name."""
+    found = []
+    for wrong in error.errors()[:MOST_FIELDS]:
+        place = [str(part) for part in wrong["loc"]]
+        if wrong.get("type") == "json_invalid":
+            place = ["body"]
+        elif len(place) > 1 and place[0] in SOURCES:
+            place = place[1:]
+        found.append(FieldError(".".join(place), str(wrong["msg"]).removeprefix("Value error, ")))
+    return found
+
+
+_FULL = (
+    "The disk that holds the ledger is full. Free some room; work goes on by itself. Nothing of this request was kept."
+)
+_NO_ANSWER = "The ledger's database does not answer now. Try again soon; the log says why."

@@ -1,0 +1,135 @@
+"""One look at a job for all who watch it: however many streams are open, the ledger is asked four times a second.
+
+Keeps a bounded tail of changes in memory; who is further behind reads pages from the ledger. A reader that is slow
+holds up nobody, and costs one page.
+"""
+
+import asyncio
+import contextlib
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from forager.api.frames import Numbered, change_frame, progress_of
+from forager.core.errors import ForagerError
+from forager.core.ledger import Ledger
+from forager.ledger.reports import Reports
+
+log = structlog.get_logger("forager.api")
+
+LOOK_EVERY = 0.25
+PAGE = 200
+TAIL = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How a job stood at one look."""
+
+    number: int
+    ended: bool
+    progress: Mapping[str, Any]
+
+
+class JobFeed:
+    def __init__(self, job: UUID, ledger: Ledger, reports: Reports) -> None:
+        self.job = job
+        self.readers = 0
+        self.seen = Sight(0, ended=False, progress={})
+        self._ledger = ledger
+        self._reports = reports
+        self._looking = asyncio.Lock()
+        self._moved = asyncio.Event()
+        self._tail: list[Numbered] = []
+        self._tail_from: int | None = None
+        """The tail holds every change of the job after this number, up to the last look. None: nobody caught up yet."""
+
+    async def look(self) -> None:
+        """First the job, then its changes: of a job that was seen as ended no change is missed."""
+        async with self._looking:
+            report = await self._reports.job(self.job)
+            progress, ended = progress_of(report), report.finished_at is not None
+            arrived = await self._extend_tail()
+            if arrived or progress != self.seen.progress or ended != self.seen.ended:
+                self.seen = Sight(self.seen.number + 1, ended, progress)
+                moved, self._moved = self._moved, asyncio.Event()
+                moved.set()
+
+    async def look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                await self.look()
+            except ForagerError as error:
+                log.warning("a watched job could not be read", job=str(self.job), error=error.message)
+
+    async def moved(self, since: Sight, timeout: float) -> bool:
+        """Wait until something is new; False after `timeout` seconds of nothing."""
+        if self.seen.number != since.number:
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._moved.wait(), timeout)
+            return True
+        return False
+
+    async def changes_after(self, cursor: int) -> Sequence[Numbered]:
+        """A page of changes. Fewer than `PAGE` means that there are no more for now."""
+        if self._tail_from is not None and cursor >= self._tail_from:
+            start = bisect_right(self._tail, cursor, key=lambda change: change.id)
+            return self._tail[start : start + PAGE]
+        changes = [change_frame(c, self.job) for c in await self._ledger.changes(cursor, PAGE, job=self.job)]
+        if len(changes) < PAGE and self._tail_from is None:
+            self._tail_from = changes[-1].id if changes else cursor
+        return changes
+
+    async def _extend_tail(self) -> bool:
+        if self._tail_from is None:
+            return True  # whoever waits reads its next page from the ledger
+        found, arrived = PAGE, 0
+        while found == PAGE:
+            last = self._tail[-1].id if self._tail else self._tail_from
+            changes = await self._ledger.changes(last, PAGE, job=self.job)
+            self._tail.extend(change_frame(change, self.job) for change in changes)
+            found = len(changes)
+            arrived += found
+        if len(self._tail) > 2 * TAIL:
+            self._tail_from = self._tail[-TAIL - 1].id
+            del self._tail[:-TAIL]
+        return arrived > 0
+
+
+class Feeds:
+    """The feeds of the jobs that are being watched now."""
+
+    def __init__(self, ledger: Ledger, reports: Reports) -> None:
+        self.closing = asyncio.Event()
+        """Set when the server shuts down: every stream ends."""
+        self._ledger = ledger
+        self._reports = reports
+        self._open: dict[UUID, tuple[JobFeed, asyncio.Task[None]]] = {}
+
+    @property
+    def streams(self) -> int:
+        return sum(feed.readers for feed, _ in self._open.values())
+
+    @asynccontextmanager
+    async def watch(self, job: UUID) -> AsyncIterator[JobFeed]:
+        """The feed of a job, with a fresh look. Raises `NotFound` if there is no such job."""
+        if job not in self._open:
+            feed = JobFeed(job, self._ledger, self._reports)
+            self._open[job] = feed, asyncio.create_task(feed.look_forever())
+        feed, looking = self._open[job]
+        feed.readers += 1
+        try:
+            await feed.look()
+            yield feed
+        finally:
+            feed.readers -= 1
+            if feed.readers == 0:
+                del self._open[job]
+                looking.cancel()

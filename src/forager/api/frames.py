@@ -1,0 +1,65 @@
+"""What goes over the wire of a stream of events. Pure: a change or a value in, bytes out."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from forager.api.envelope import encoded
+from forager.core.ledger import Change
+from forager.ledger.reports import ChangeReport, JobReport
+
+COUNTERS = (
+    "total",
+    "queued",
+    "running",
+    "completed",
+    "failed",
+    "skipped",
+    "cancelled",
+    "retries",
+    "spent",
+    "guessed",
+    "reserved",
+    "records",
+    "discoveries",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A change, written out once for all who read it."""
+
+    id: int
+    kind: str
+    frame: bytes
+
+
+def frame(event: str, data: Any, number: int | None = None) -> bytes:
+    identity = b"" if number is None else b"id: %d\n" % number
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), encoded(data))
+
+
+def comment(text: str) -> bytes:
+    return b": %s\n\n" % text.encode()
+
+
+def change_frame(change: Change, job: UUID) -> Numbered:
+    said = ChangeReport(
+        id=change.id,
+        kind=change.kind,
+        key=change.key,
+        op=change.op,
+        version=change.version,
+        job=job,
+        at=datetime.fromtimestamp(change.at / 1000, UTC),
+        body=None if change.body is None else dict(change.body),
+    )
+    return Numbered(change.id, change.kind, frame("change", said, change.id))
+
+
+def progress_of(job: JobReport) -> dict[str, Any]:
+    """The job in figures: what a progress bar needs."""
+    counters = {name: getattr(job, name) for name in COUNTERS}
+    times = {"created_at": job.created_at, "started_at": job.started_at, "finished_at": job.finished_at}
+    return {"id": job.id, "state": job.state, "reason": job.reason, **counters, **times}

@@ -1,0 +1,161 @@
+"""Jobs of every pipeline: create, list, show, and the four things that people do to them."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.asking import IdempotencyKey, JobStateName, PageQuery, TaskStateName, checked_key
+from forager.api.envelope import Envelope, Page, answer, page
+from forager.api.examples import DEAD_DETAIL, JOB, TASK
+from forager.api.limits import JsonRoute
+from forager.api.openapi import example, failures
+from forager.app import App
+from forager.ledger.reports import JobReport, TaskDetail, TaskReport
+
+REPEATED = {"Idempotent-Replayed": "true"}
+
+
+class NewJobBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}}]},
+    )
+
+    pipeline: str = Field(max_length=100, description="Which pipeline runs.", examples=["places"])
+    params: dict[str, Any] = Field(default_factory=dict, description="Its job's parameters.")
+
+
+class JobCreated(BaseModel):
+    id: UUID
+    pipeline: str
+    state: str = Field(description="As it was created: queued, or completed if it has no tasks.")
+    total: int = Field(description="Tasks.")
+
+
+class Requeued(BaseModel):
+    requeued: int = Field(description="Tasks that wait again: the failed ones, and those skipped because of them.")
+
+
+class PauseBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"reason": "credits are being topped up"}]}
+    )
+
+    reason: str | None = Field(default=None, max_length=500, description="Shown with the job while it is paused.")
+
+
+class JobsQuery(PageQuery):
+    state: JobStateName | None = Field(default=None, description="Only jobs in this state.")
+    pipeline: str | None = Field(default=None, max_length=100, description="Only jobs of this pipeline.")
+
+
+class TasksQuery(PageQuery):
+    state: TaskStateName | None = Field(default=None, description="Only tasks in this state.")
+
+
+def jobs_router(app: App) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["jobs"], route_class=JsonRoute)
+    _add_reading(router, app)
+    _add_doing(router, app)
+    return router
+
+
+def _add_reading(router: APIRouter, app: App) -> None:
+    @router.get(
+        "/jobs",
+        summary="List jobs",
+        response_model=Page[JobReport],
+        responses={200: example([JOB], next_cursor=None), **failures()},
+    )
+    async def list_jobs(request: Request, asked: Annotated[JobsQuery, Query()]) -> Response:
+        """Newest first."""
+        found = await app.reports.jobs(
+            state=asked.state, pipeline=asked.pipeline, cursor=asked.cursor, limit=asked.limit
+        )
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/jobs/{job_id}",
+        summary="Show a job",
+        response_model=Envelope[JobReport],
+        responses={200: example(JOB), **failures(404)},
+    )
+    async def show_job(request: Request, job_id: UUID) -> Response:
+        """With its counters, which are exact at every moment."""
+        return answer(request, await app.reports.job(job_id))
+
+    @router.get(
+        "/jobs/{job_id}/tasks",
+        summary="List a job's tasks",
+        response_model=Page[TaskReport],
+        responses={200: example([TASK], next_cursor=None), **failures(404)},
+    )
+    async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
+        """In the order of kind and key."""
+        found = await app.reports.tasks(job_id, state=asked.state, cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/tasks/{task_id}",
+        summary="Show a task",
+        response_model=Envelope[TaskDetail],
+        responses={200: example({k: v for k, v in DEAD_DETAIL.items() if k != "pipeline"}), **failures(404)},
+    )
+    async def show_task(request: Request, task_id: UUID) -> Response:
+        """With its input and, if it failed, what came back."""
+        return answer(request, await app.reports.task(task_id))
+
+
+def _add_doing(router: APIRouter, app: App) -> None:
+    @router.post(
+        "/jobs",
+        status_code=202,
+        summary="Create a job",
+        response_model=Envelope[JobCreated],
+        responses={202: _CREATED, **failures(404, 409, body=True)},
+    )
+    async def create_job(request: Request, body: NewJobBody, idempotency_key: IdempotencyKey = None) -> Response:
+        """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
+        made = await app.submit(body.pipeline, body.params, key=checked_key(idempotency_key))
+        state = "queued" if made.total else "completed"
+        data = {"id": made.job, "pipeline": body.pipeline, "state": state, "total": made.total}
+        return answer(request, data, status=202, headers=None if made.created else REPEATED)
+
+    @router.post("/jobs/{job_id}/pause", summary="Pause a job", **_CHANGES_A_JOB)
+    async def pause_job(request: Request, job_id: UUID, body: Annotated[PauseBody | None, Body()] = None) -> Response:
+        """Nothing more of it is sent; what is in flight ends by itself."""
+        await app.ledger.pause(job_id, body.reason if body else None)
+        return answer(request, await app.reports.job(job_id))
+
+    @router.post("/jobs/{job_id}/resume", summary="Resume a job", **_CHANGES_A_JOB)
+    async def resume_job(request: Request, job_id: UUID) -> Response:
+        await app.ledger.resume(job_id)
+        return answer(request, await app.reports.job(job_id))
+
+    @router.post("/jobs/{job_id}/cancel", summary="Cancel a job", **_CHANGES_A_JOB)
+    async def cancel_job(request: Request, job_id: UUID) -> Response:
+        """Its queued tasks are ended; what is in flight ends by itself. Records stay."""
+        await app.ledger.cancel(job_id)
+        return answer(request, await app.reports.job(job_id))
+
+    @router.post(
+        "/jobs/{job_id}/retry",
+        summary="Run a job's failures again",
+        response_model=Envelope[Requeued],
+        responses={200: example({"requeued": 3}), **failures(404, 409)},
+    )
+    async def retry_job(request: Request, job_id: UUID) -> Response:
+        return answer(request, {"requeued": await app.ledger.retry(job_id)})
+
+
+_CREATED = example(
+    {"id": JOB["id"], "pipeline": "places", "state": "queued", "total": 915}, description="It is on disk and will run."
+)
+_CHANGES_A_JOB: dict[str, Any] = {
+    "response_model": Envelope[JobReport],
+    "responses": {200: example(JOB), **failures(404, 409, body=True)},
+}

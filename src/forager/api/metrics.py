@@ -1,0 +1,112 @@
+"""Figures for Prometheus. Labels are few: routes by template, states by name; never a job, a key or an address."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fastapi import APIRouter
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from forager.api.vital import Vital, VitalSigns
+from forager.app import App
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+STREAM_SUFFIX = "/events"
+TEXT: dict[str, Any] = {
+    "description": "Prometheus text format.",
+    "content": {"text/plain": {"schema": {"type": "string"}, "example": "forager_tasks_in_flight 162.0\n"}},
+}
+
+
+class Metrics:
+    def __init__(self, app: App, vital: VitalSigns) -> None:
+        self._vital = vital
+        self._registry = CollectorRegistry()
+        self._engine = _EngineFigures(app)
+        self._registry.register(self._engine)
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "forager_http_requests",
+            "Requests answered, by route and status.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "forager_http_request_seconds",
+            "Time to answer, by route; streams left out.",
+            ("route",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method if method in METHODS else "other", route, str(status)).inc()
+        if not route.endswith(STREAM_SUFFIX):
+            self._seconds.labels(route).observe(seconds)
+
+    async def text(self) -> bytes:
+        self._engine.vital = await self._vital.take()
+        return generate_latest(self._registry)
+
+
+def metrics_router(metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["operation"])
+
+    @router.get("/metrics", summary="Figures for Prometheus", response_class=Response, responses={200: TEXT})
+    async def show_metrics() -> Response:
+        return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    return router
+
+
+class _EngineFigures(Collector):
+    """Reads what the engine counts anyway: no second set of counters that could differ."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.vital = Vital("unknown", None)
+
+    def collect(self) -> Iterator[Metric]:
+        worker, stats = self._app.worker, self._app.worker.stats
+        yield _counter("forager_tasks_started", "Attempts begun in this process.", stats.started)
+        ended = CounterMetricFamily(
+            "forager_tasks_ended", "Attempts ended, by the task's state after.", labels=["state"]
+        )
+        for state, count in sorted(stats.ended.items()):
+            ended.add_metric([state], count)
+        yield ended
+        yield _counter("forager_turns", "Transactions that settled or leased.", stats.turns)
+        yield _counter("forager_fenced", "Settlements refused, because the claim was lost.", stats.fenced)
+        yield _gauge("forager_tasks_in_flight", "Attempts in flight in this process.", worker.in_flight)
+        yield _gauge("forager_worker_alive", "1 while this process's session holds.", worker.alive)
+        yield _gauge("forager_store_trouble", "1 while the store takes no work.", stats.trouble is not None)
+        yield _gauge("forager_store_up", "1 while the store answers reads.", self.vital.store == "ok")
+        yield from self._ledger_figures()
+
+    def _ledger_figures(self) -> Iterable[Metric]:
+        figures = self.vital.figures
+        if figures is None:
+            return
+        jobs = GaugeMetricFamily("forager_jobs_open", "Jobs that have not ended, by state.", labels=["state"])
+        for state, count in sorted(figures.open_jobs.items()):
+            jobs.add_metric([state], count)
+        yield jobs
+        yield _gauge("forager_tasks_queued", "Tasks of open jobs that wait.", figures.queued)
+        yield _gauge("forager_dead_letters", "Failed tasks, counted to 10,000.", figures.dead_letters)
+        yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
+        behind = GaugeMetricFamily("forager_sink_behind", "Changes that wait for a sink.", labels=["sink"])
+        for sink in figures.sinks:
+            behind.add_metric([sink.name], sink.behind)
+        yield behind
+
+
+def _counter(name: str, about: str, value: float) -> Metric:
+    return CounterMetricFamily(name, about, value=value)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, about, value=value)

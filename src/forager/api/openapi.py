@@ -1,0 +1,112 @@
+"""What OpenAPI shows beside the models: the key, errors in the envelope, examples. Describes; runs nothing."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from forager import __version__
+from forager.api.auth import OPEN_PATHS
+from forager.api.envelope import Failure
+from forager.core.pipeline import Pipeline
+
+TITLE = "Forager"
+ABOUT = """Gathers data from the web and keeps it true.
+
+Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, `/readiness` and `/metrics` needs the
+service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""
+TAGS = [
+    {"name": "places", "description": "Business listings by keyword and ZIP: price a job, create it, read places."},
+    {"name": "jobs", "description": "Jobs of every pipeline: create, watch, pause, resume, cancel, retry."},
+    {"name": "dead letters", "description": "Tasks that failed for good: look, retry, discard."},
+    {"name": "schedules", "description": "Jobs that are created again and again."},
+    {"name": "records", "description": "Everything that was found, by kind, paged or as a file."},
+    {"name": "lanes", "description": "What rates and limits belong to."},
+    {"name": "operation", "description": "For monitors: open without a key."},
+]
+SCHEME = "ServiceKey"
+REQUEST_ID = "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"
+REASONS = {
+    401: "The service key is missing or wrong.",
+    403: "A page of another origin asked.",
+    404: "There is no such thing.",
+    409: "It contradicts what is already there.",
+    413: "The body is too large.",
+    422: "The request is not valid; `meta.fields` says where.",
+    500: "A defect of Forager; the log has the details.",
+    503: "The store does not answer or is full; try again after `Retry-After` seconds.",
+}
+STREAM: dict[str, Any] = {
+    "description": "Frames `change` (numbered), `progress` and, at last, `end`.",
+    "content": {
+        "text/event-stream": {
+            "schema": {"type": "string"},
+            "example": 'id: 7\nevent: change\ndata: {"id":7,"kind":"job","op":"created"}\n\n'
+            'event: progress\ndata: {"state":"running","total":915,"completed":41,"spent":41}\n\n',
+        }
+    },
+}
+
+
+def failures(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
+    """The errors that a route may answer with: those that any may, and these."""
+    every = {401, 422, 500, 503, *statuses, *((413,) if body else ())}
+    return {status: {"model": Failure, "description": REASONS[status]} for status in sorted(every)}
+
+
+def example(data: Any, *, description: str = "", **about: Any) -> dict[str, Any]:
+    """One response with an example of its envelope."""
+    said = {"success": True, "data": data, "error": None, "meta": {"request_id": REQUEST_ID, **about}}
+    return {"description": description or "As asked.", "content": {"application/json": {"example": said}}}
+
+
+def body_of(pipeline: Pipeline) -> dict[str, Any]:
+    """A request body that is a pipeline's own job, described by its class."""
+    reference = {"$ref": f"#/components/schemas/{pipeline.params.__name__}"}
+    extra = pipeline.params.model_config.get("json_schema_extra")
+    shown = extra.get("examples", []) if isinstance(extra, dict) else []
+    examples = {f"example {n}": {"value": value} for n, value in enumerate(_listed(shown), 1)}
+    return {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": reference, "examples": examples}}}
+    }
+
+
+def describe(api: FastAPI, pipelines: Iterable[Pipeline]) -> None:
+    """The whole document, made when it is first asked for."""
+    jobs = list(pipelines)
+
+    def document() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            api.openapi_schema = _document(api, jobs)
+        return api.openapi_schema
+
+    api.openapi = document  # type: ignore[method-assign]  # the framework's own way to change the document
+
+
+def _document(api: FastAPI, pipelines: Iterable[Pipeline]) -> dict[str, Any]:
+    made = get_openapi(title=TITLE, version=__version__, description=ABOUT, routes=api.routes, tags=TAGS)
+    parts = made.setdefault("components", {})
+    for pipeline in pipelines:
+        schema = pipeline.params.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts["schemas"].update(schema.pop("$defs", {}))
+        parts["schemas"][pipeline.params.__name__] = schema
+    about = "Made on the first start; in `service.key` of the data folder, or FORAGER_SERVICE_KEY."
+    parts["securitySchemes"] = {
+        SCHEME: {"type": "apiKey", "in": "header", "name": "X-Service-Key", "description": about}
+    }
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [] if path in OPEN_PATHS else [{SCHEME: []}]
+            _show_request_id(operation)
+    return made
+
+
+def _show_request_id(operation: Mapping[str, Any]) -> None:
+    header = {"X-Request-ID": {"schema": {"type": "string", "format": "uuid"}, "description": "Ours, of this request."}}
+    for response in operation["responses"].values():
+        response.setdefault("headers", {}).update(header)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else []

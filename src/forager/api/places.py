@@ -1,0 +1,112 @@
+"""The places pipeline in the seed's words: price a job, create it, read what was found."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.asking import IdempotencyKey, PageQuery, checked_key
+from forager.api.envelope import Envelope, Page, answer, page
+from forager.api.examples import CHANGE, PLACE, PLAN
+from forager.api.limits import JsonRoute
+from forager.api.openapi import body_of, example, failures
+from forager.app import App
+from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
+from forager.pipelines.places import PlacesPlan
+
+PIPELINE = "places"
+REPEATED = {"Idempotent-Replayed": "true"}
+
+JobBody = Annotated[dict[str, Any], Body()]
+
+
+class PlacesJobCreated(BaseModel):
+    """The seed's own answer. The job runs on without the caller; `GET /api/v1/jobs/{job_id}` follows it."""
+
+    job_id: UUID
+    status: Literal["running", "completed"] = Field(description="`completed` for a dry run, which has nothing to do.")
+    total_queries: int = Field(description="Queries of the job: ZIPs times pages. A dry run has none.")
+    plan: PlacesPlan | None = Field(default=None, description="Of a dry run: its price.")
+
+
+class PlacesQuery(PageQuery, PlaceFilter):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def asked(self) -> PlaceFilter:
+        return PlaceFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
+
+
+def places_router(app: App) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/places", tags=["places"], route_class=JsonRoute)
+    job_body = body_of(app.pipelines[PIPELINE])
+
+    @router.post(
+        "/jobs",
+        status_code=202,
+        summary="Create a places job",
+        response_model=Envelope[PlacesJobCreated],
+        responses={202: _CREATED, **failures(409, body=True)},
+        openapi_extra=job_body,
+    )
+    async def create_places_job(request: Request, body: JobBody, idempotency_key: IdempotencyKey = None) -> Response:
+        """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
+        made = await app.submit(PIPELINE, body, key=checked_key(idempotency_key))
+        data: dict[str, Any] = {"job_id": made.job, "status": "running", "total_queries": made.total}
+        if made.total == 0:
+            data |= {"status": "completed", "plan": (await app.reports.job(made.job)).estimate}
+        return answer(request, data, status=202, headers=None if made.created else REPEATED)
+
+    @router.post(
+        "/plan",
+        summary="Price a places job",
+        response_model=Envelope[PlacesPlan],
+        responses={200: example(PLAN), **failures(body=True)},
+        openapi_extra=job_body,
+    )
+    async def plan_places_job(request: Request, body: JobBody) -> Response:
+        """Queries, worst and expected credits, money, time, and which limit binds. Calls nothing, spends nothing."""
+        return answer(request, await app.estimate(PIPELINE, body))
+
+    @router.get(
+        "",
+        summary="Find places",
+        response_model=Page[PlaceReport],
+        responses={200: example([PLACE], next_cursor=None), **failures(404)},
+    )
+    async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
+        """In the order of `place_uid`. A page may be short, even empty, and still have a next one."""
+        found = await app.reports.places(asked.asked(), cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/{place_uid}",
+        summary="Show a place",
+        response_model=Envelope[PlaceReport],
+        responses={200: example(PLACE), **failures(404)},
+    )
+    async def show_place(request: Request, place_uid: str) -> Response:
+        """By its `place_uid`, or by a cid that it was seen with."""
+        return answer(request, await app.reports.place(place_uid))
+
+    @router.get(
+        "/{place_uid}/history",
+        summary="Show how a place changed",
+        response_model=Page[ChangeReport],
+        responses={200: example([CHANGE], next_cursor=None), **failures(404)},
+    )
+    async def show_place_history(request: Request, place_uid: str, asked: Annotated[PageQuery, Query()]) -> Response:
+        """Newest first."""
+        place = await app.reports.place(place_uid)
+        found = await app.reports.history("place", place.place_uid, cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
+
+    return router
+
+
+_CREATED = example(
+    {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11", "status": "running", "total_queries": 915},
+    description="It is on disk and runs.",
+)

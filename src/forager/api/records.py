@@ -1,0 +1,76 @@
+"""Everything that was found, by kind: page by page in the envelope, or whole as a file."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from forager.api.asking import PageQuery
+from forager.api.envelope import Page, page
+from forager.api.examples import PLACE
+from forager.api.openapi import example, failures
+from forager.api.tabular import csv_lines, json_lines
+from forager.app import App
+
+Format = Literal["jsonl", "csv"]
+Kind = Annotated[str, Path(max_length=100, description="Of which kind: `place`, `sighting` …", examples=["place"])]
+OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
+MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
+FILE: dict[str, Any] = {
+    "description": "The file, as it is read.",
+    "content": {
+        "application/x-ndjson": {"schema": {"type": "string"}, "example": '{"place_uid":"ChIJN1t","title":"Still"}\n'},
+        "text/csv": {"schema": {"type": "string"}, "example": "place_uid,title\r\nChIJN1t,Still\r\n"},
+    },
+}
+
+
+class RecordsQuery(PageQuery):
+    job: UUID | None = Field(default=None, description="Only what this job found.")
+
+
+def records_router(app: App) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["records"])
+
+    @router.get(
+        "/records/{kind}",
+        summary="List records of a kind",
+        response_model=Page[dict[str, Any]],
+        responses={200: example([PLACE], next_cursor=None), **failures(404)},
+    )
+    async def list_records(request: Request, kind: Kind, asked: Annotated[RecordsQuery, Query()]) -> Response:
+        found = await app.reports.export_page(kind, job=asked.job, cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/export/{kind}",
+        summary="Download records of a kind",
+        response_class=Response,
+        responses={200: FILE, **failures(404)},
+    )
+    async def export_records(
+        kind: Kind,
+        form: Annotated[Format, Query(alias="format", description="JSON lines, or CSV for spreadsheets.")] = "jsonl",
+        job: OfJob = None,
+    ) -> Response:
+        """In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe."""
+        pages = aiter(app.reports.export(kind, job=job))
+        first: Sequence[Mapping[str, Any]] = await anext(
+            pages, ()
+        )  # before the headers go out, so that a wrong kind is still an error
+        name = f"attachment; filename={kind}.{form}"
+        return StreamingResponse(_file(first, pages, form), 200, {"Content-Disposition": name}, MEDIA[form])
+
+    return router
+
+
+async def _file(
+    first: Sequence[Mapping[str, Any]], rest: AsyncIterator[Sequence[Mapping[str, Any]]], form: Format
+) -> AsyncIterator[bytes]:
+    yield csv_lines(first, header=True) if form == "csv" else json_lines(first)
+    async for rows in rest:
+        yield csv_lines(rows, header=False) if form == "csv" else json_lines(rows)

@@ -1,0 +1,153 @@
+"""Schedules: jobs that are created again and again, by cron or by interval, in UTC."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.envelope import Envelope, answer
+from forager.api.examples import JOB, SCHEDULE
+from forager.api.limits import JsonRoute
+from forager.api.openapi import example, failures
+from forager.app import App
+from forager.core.ledger import Schedule
+
+TEN_YEARS = 10 * 366 * 86_400
+
+ScheduleName = Annotated[
+    str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="Its name.", examples=["bars-az-weekly"])
+]
+
+
+class ScheduleBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        allow_inf_nan=False,
+        json_schema_extra={
+            "examples": [
+                {"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}, "cron": "0 6 * * 1"},
+                {"pipeline": "places", "params": {"keyword": "bars", "zips": ["85001"]}, "every": 86400},
+            ]
+        },
+    )
+
+    pipeline: str = Field(max_length=100)
+    params: dict[str, Any] = Field(default_factory=dict, description="The parameters of each job.")
+    cron: str | None = Field(default=None, max_length=200, description="When, in UTC. Give this or `every`.")
+    every: float | None = Field(default=None, ge=1, le=TEN_YEARS, description="Seconds between two jobs.")
+    paused: bool = False
+
+
+class ScheduleReport(BaseModel):
+    name: str
+    pipeline: str
+    params: dict[str, Any]
+    cron: str | None
+    every: float | None
+    paused: bool
+    next_at: datetime | None = Field(description="When it fires next, unless it is paused.")
+    last_at: datetime | None
+    last_job: UUID | None
+    last_error: str | None = Field(description="Why its last firing made no job.")
+
+
+class Removed(BaseModel):
+    removed: str
+
+
+class Fired(BaseModel):
+    job_id: UUID
+
+
+def schedules_router(app: App) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=JsonRoute)
+    _add_keeping(router, app)
+    _add_moving(router, app)
+    return router
+
+
+def _add_keeping(router: APIRouter, app: App) -> None:
+    @router.get(
+        "",
+        summary="List schedules",
+        response_model=Envelope[list[ScheduleReport]],
+        responses={200: example([SCHEDULE]), **failures()},
+    )
+    async def list_schedules(request: Request) -> Response:
+        return answer(request, [_report(schedule) for schedule in await app.ledger.schedules()])
+
+    @router.get("/{name}", summary="Show a schedule", **_ONE)
+    async def show_schedule(request: Request, name: ScheduleName) -> Response:
+        return answer(request, _report(await app.schedule(name)))
+
+    @router.put("/{name}", summary="Create or replace a schedule", **_ONE)
+    async def put_schedule(request: Request, name: ScheduleName, body: ScheduleBody) -> Response:
+        """Its job is checked now, so that a schedule cannot fail on its first night by a typing error."""
+        await app.put_schedule(
+            Schedule(name, body.pipeline, body.params, cron=body.cron, every=body.every, paused=body.paused)
+        )
+        return answer(request, _report(await app.schedule(name)))
+
+    @router.delete(
+        "/{name}",
+        summary="Remove a schedule",
+        response_model=Envelope[Removed],
+        responses={200: example({"removed": SCHEDULE["name"]}), **failures(404)},
+    )
+    async def remove_schedule(request: Request, name: ScheduleName) -> Response:
+        """Its jobs stay."""
+        await app.ledger.remove_schedule(name)
+        return answer(request, {"removed": name})
+
+
+def _add_moving(router: APIRouter, app: App) -> None:
+    @router.post("/{name}/pause", summary="Pause a schedule", **_ONE)
+    async def pause_schedule(request: Request, name: ScheduleName) -> Response:
+        await app.ledger.pause_schedule(name, paused=True)
+        return answer(request, _report(await app.schedule(name)))
+
+    @router.post("/{name}/resume", summary="Resume a schedule", **_ONE)
+    async def resume_schedule(request: Request, name: ScheduleName) -> Response:
+        """What was missed while it was paused is not made up for."""
+        await app.resume_schedule(name)
+        return answer(request, _report(await app.schedule(name)))
+
+    @router.post(
+        "/{name}/run",
+        status_code=202,
+        summary="Run a schedule now",
+        response_model=Envelope[Fired],
+        responses={202: example({"job_id": JOB["id"]}), **failures(404)},
+    )
+    async def run_schedule(request: Request, name: ScheduleName) -> Response:
+        """One job beside its own times."""
+        return answer(request, {"job_id": await app.scheduler.fire_now(await app.schedule(name))}, status=202)
+
+
+def _report(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "name": schedule.name,
+        "pipeline": schedule.pipeline,
+        "params": schedule.params,
+        "cron": schedule.cron,
+        "every": schedule.every,
+        "paused": schedule.paused,
+        "next_at": _moment(schedule.next_at),
+        "last_at": _moment(schedule.last_at),
+        "last_job": schedule.last_job,
+        "last_error": schedule.last_error,
+    }
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+_ONE: dict[str, Any] = {
+    "response_model": Envelope[ScheduleReport],
+    "responses": {200: example(SCHEDULE), **failures(404, body=True)},
+}

@@ -1,0 +1,104 @@
+"""The API on a port, in the loop that already runs: API, engine and schedules are one process.
+
+Does not touch signals (whoever runs the loop decides when to stop) and tells the lock of the embedded store where it
+answers, so that commands find it.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from forager.api.create import create_api
+from forager.app import App
+from forager.core.errors import Rejected
+
+BACKLOG = 2_048
+KEEP_ALIVE = 30
+CLOSING_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[str]:
+    """Answer while the block runs; gives the URL. Port 0 takes a free one. Ends streams and finishes requests after."""
+    with contextlib.closing(_bound(host, port)) as listening:
+        api = create_api(app, key=key)
+        url = _url(host, listening.getsockname()[1])
+        server = _Server(api)
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await server.until_started(running)
+            _announce(app, url)
+            yield url
+        finally:
+            _announce(app, None)
+            api.state.feeds.closing.set()
+            server.should_exit = True
+            await running
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, api: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                api,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                ws="none",
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=round(CLOSING_SECONDS),
+                proxy_headers=False,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def until_started(self, running: asyncio.Task[None]) -> None:
+        while not self.started:
+            if running.done():
+                running.result()
+                raise Rejected("The API could not be started; the log says why.")
+            await asyncio.sleep(0)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise Rejected(
+            f"The API cannot listen on {host} port {port}: {error.strerror or error}."
+            " Choose another with FORAGER_HOST and FORAGER_PORT, or stop what uses it."
+        ) from error
+    return listening
+
+
+def _url(host: str, port: int) -> str:
+    """An address to call, not to bind: `every interface` is reached through loopback."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(app: App, url: str | None) -> None:
+    lock = getattr(app.ledger, "lock", None)  # PostgreSQL has no owner
+    if lock is not None:
+        lock.announce(url)

@@ -1,0 +1,46 @@
+"""What health and metrics both look at: the store, asked at most once a second however often somebody asks us.
+
+These routes are open, so they must stay cheap whoever calls them.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from forager.app import App
+from forager.core.errors import StoreError, StoreFull
+from forager.ledger.reports import Health
+
+FRESH = 1.0
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vital:
+    store: str
+    """`ok`, or what is wrong with it in one word."""
+    figures: Health | None
+
+
+class VitalSigns:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._last = Vital("unknown", None)
+        self._taken_at: float | None = None
+        self._taking = asyncio.Lock()
+
+    async def take(self) -> Vital:
+        async with self._taking:
+            now = self._app.clock.monotonic()
+            if self._taken_at is None or now - self._taken_at >= FRESH:
+                self._last = await self._ask()
+                self._taken_at = now
+            return self._last
+
+    async def _ask(self) -> Vital:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return Vital("ok", await self._app.reports.health())
+        except StoreFull:
+            return Vital("full", None)
+        except (StoreError, TimeoutError):
+            return Vital("unavailable", None)
