@@ -230,7 +230,11 @@ async def _estimate_places(app: App, job: places.PlacesJob) -> BaseModel:
         price_per_1000=settings.serper_price_per_1000,
     )
     zips = await app.reference("zips")
-    density = await app.reports.density(job.keyword)
+    recorded = await app.reports.density(keyword=job.keyword, state=job.state)
+    density = places.Density(
+        {code: places.Pages(seen.full, seen.short) for code, seen in recorded.same_keyword.items()},
+        {code: places.Pages(seen.full, seen.short) for code, seen in recorded.any_keyword.items()},
+    )
     return await asyncio.to_thread(places.estimate, job, zips, terms, density)
 
 

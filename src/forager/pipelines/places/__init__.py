@@ -2,13 +2,14 @@
 
 from forager.pipelines.places.estimate import Density, Pages, PlacesPlan, Terms, estimate
 from forager.pipelines.places.job import PlacesDefaults, PlacesJob, check, places_params, zip_codes
-from forager.pipelines.places.pipeline import build, places, plan
+from forager.pipelines.places.pipeline import SERPER_LANE, build, places, plan
 from forager.pipelines.places.query import Query
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import Zip, ZipTable, shipped_zips
 
 __all__ = [
+    "SERPER_LANE",
     "Density",
     "Pages",
     "Place",

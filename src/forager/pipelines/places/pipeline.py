@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
-from forager.pipelines.places.job import PlacesJob, zip_codes
+from forager.pipelines.places.job import PlacesJob, check, zip_codes
 from forager.pipelines.places.query import LANE, Query
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import CREDIT, Serper
@@ -52,6 +52,7 @@ def build(serper: Serper | None = None, *, lane: Lane = SERPER_LANE, params: typ
         records=(Place, Sighting),
         lanes=(lane,),
         limits=limits,
+        check=check,
         needs=("zips",),
         dry_run=lambda job: bool(job.dry_run),
     )
