@@ -44,8 +44,9 @@ def _files(places: Sequence[Path]) -> list[Path]:
 
 
 def _folder(pipeline: Pipeline) -> Path:
-    """A pipeline's folder is where its `plan` is written."""
-    file = getattr(sys.modules.get(pipeline.plan.__module__), "__file__", None)
+    """A pipeline's folder is where its tasks are written: unlike `plan` and `params`, nobody wraps their classes."""
+    module = sys.modules.get(pipeline.steps[0].task.__module__) if pipeline.steps else None
+    file = getattr(module, "__file__", None)
     return Path(file).parent if file else Path("/nonexistent")
 
 

@@ -160,7 +160,7 @@ class Health(Report):
     open_jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
     queued: int = Field(description="Tasks of open jobs that wait.")
     running: int = Field(description="Tasks of open jobs in flight.")
-    dead_letters: int = Field(description="Failed tasks that are not discarded; counted to 10,000 only.")
+    dead_letters: int = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
     sessions: int
     last_change: int = Field(description="Number of the newest change.")
     sinks: list[SinkReport]
