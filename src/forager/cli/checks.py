@@ -1,0 +1,203 @@
+"""What `forager doctor` looks at. Every check returns what it found, never raises, and changes nothing.
+
+A problem is what keeps Forager from working; a note is what a person may want to know.
+"""
+
+import os
+import platform
+import shutil
+import socket
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from forager import __version__
+from forager.core.errors import ForagerError, Rejected
+
+if TYPE_CHECKING:
+    from forager.settings import Settings
+
+State = Literal["ok", "note", "problem"]
+OLDEST_SQLITE = (3, 38, 0)
+"""The first with the operators that the views use."""
+LITTLE_ROOM = 1 << 30
+NO_ROOM = 100 << 20
+KEY_FILES = ("service.key", "secret.key")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    state: State
+    message: str
+    remedy: str = ""
+
+
+def examine(load: "Callable[[], Settings]") -> list[Finding]:
+    """Everything, in the order in which things build on one another."""
+    found = [_python(), _sqlite()]
+    try:
+        settings = load()
+    except Rejected as error:
+        wrong = "; ".join(f"{each.field}: {each.message}" for each in error.fields) or error.message
+        return [*found, Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml.")]
+    found.append(Finding("settings", "ok", "read, nothing is wrong with them"))
+    for check in (_folder, _disk, _keys, _owner, _store, _port, _upstream, _zips):
+        found.extend(check(settings))
+    return found
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < (3, 11):
+        return Finding("python", "problem", f"{version} is too old", "Install Python 3.11 or newer.")
+    return Finding("python", "ok", f"{version} on {platform.system()}, Forager {__version__}")
+
+
+def _sqlite() -> Finding:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        return Finding(
+            "sqlite",
+            "problem",
+            f"{sqlite3.sqlite_version} is older than 3.38",
+            "Use a Python with a newer SQLite, or PostgreSQL (FORAGER_DATABASE_URL).",
+        )
+    return Finding("sqlite", "ok", sqlite3.sqlite_version)
+
+
+def _folder(settings: "Settings") -> Iterator[Finding]:
+    home = settings.home
+    nearest = next(path for path in (home, *home.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding(
+            "data folder",
+            "problem",
+            f"{nearest} cannot be written by this user",
+            "Change its owner, or set FORAGER_HOME to another folder.",
+        )
+    elif home.exists():
+        yield Finding("data folder", "ok", str(home))
+    else:
+        yield Finding("data folder", "ok", f"{home} (made on the first start)")
+
+
+def _disk(settings: "Settings") -> Iterator[Finding]:
+    nearest = next(path for path in (settings.home, *settings.home.absolute().parents) if path.exists())
+    free = shutil.disk_usage(nearest).free
+    room = f"{free / (1 << 30):,.1f} GB free"
+    if free < NO_ROOM:
+        yield Finding("disk", "problem", room, "Free some room: a ledger that cannot grow takes no work.")
+    elif free < LITTLE_ROOM:
+        yield Finding("disk", "note", room, "A job of 100,000 queries takes about 1 GB.")
+    else:
+        yield Finding("disk", "ok", room)
+
+
+def _keys(settings: "Settings") -> Iterator[Finding]:
+    for path in (settings.home / name for name in KEY_FILES):
+        if not path.exists():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            yield Finding(path.name, "problem", f"others can read it (mode {mode:o})", f"Run: chmod 600 {path}")
+        else:
+            yield Finding(path.name, "ok", f"for its owner alone (mode {mode:o})")
+
+
+def _owner(settings: "Settings") -> Iterator[Finding]:
+    if settings.database_url is not None:
+        return
+    from forager.ledger.sqlite.lock import read_owner
+
+    owner = read_owner(settings.home / "lock")
+    if owner is None:
+        yield Finding("running", "ok", "nobody has the store; commands open it themselves")
+    elif owner.url is None:
+        yield Finding(
+            "running",
+            "note",
+            f"process {owner.pid} has the store and no API, so other commands must wait for it",
+            "Use `forager up` instead of `forager worker` to work beside it.",
+        )
+    else:
+        yield _answers(owner.pid, owner.url)
+
+
+def _answers(pid: int, url: str) -> Finding:
+    from urllib.error import HTTPError, URLError
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(f"{url}/readiness", timeout=5):  # noqa: S310 - the URL is that of our own lock file
+            return Finding("running", "ok", f"process {pid} answers at {url}")
+    except HTTPError as error:
+        return Finding("running", "problem", f"{url} is not ready ({error.code})", "Its log says why.")
+    except (URLError, OSError) as error:
+        return Finding("running", "problem", f"{url} does not answer ({error})", f"Look at the log of process {pid}.")
+
+
+def _store(settings: "Settings") -> Iterator[Finding]:
+    from forager.app import build_pipelines
+    from forager.ledger import migrate
+    from forager.ledger.catalog import Catalog
+    from forager.ledger.sqlite.lock import read_owner
+
+    path = settings.home / "ledger.db"
+    embedded = settings.database_url is None
+    if embedded and not path.exists():
+        yield Finding("store", "ok", f"{path} (made on the first start)")
+        return
+    if embedded and read_owner(settings.home / "lock") is not None:
+        yield Finding("store", "ok", f"{path}, {_size(path)}; its owner checked the schema when it started")
+        return
+    where = f"{path}, {_size(path)}" if embedded else "PostgreSQL answers"
+    try:
+        migrate.check(settings.database_url or path, Catalog(build_pipelines(settings)))
+        stands = ", ".join(migrate.current(settings.database_url or path))
+        yield Finding("store", "ok", f"{where}, schema {stands}")
+    except ForagerError as error:
+        remedy = "Start the database, or correct FORAGER_DATABASE_URL." if not embedded else ""
+        yield Finding("store", "problem", error.message, remedy)
+
+
+def _port(settings: "Settings") -> Iterator[Finding]:
+    from forager.ledger.sqlite.lock import read_owner
+
+    if settings.port == 0 or read_owner(settings.home / "lock") is not None:
+        return
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((settings.host, settings.port))
+    except OSError as error:
+        at = f"{settings.host}:{settings.port}"
+        remedy = "`forager up` needs another: set FORAGER_PORT, or use --port."
+        yield Finding("port", "note", f"{at} cannot be used ({error.strerror})", remedy)
+
+
+def _upstream(settings: "Settings") -> Iterator[Finding]:
+    if settings.serper_api_key is None:
+        remedy = "Set SERPER_API_KEY to run places jobs; `forager demo` and `forager places plan` need none."
+        yield Finding("serper", "note", "no key is set", remedy)
+    else:
+        yield Finding("serper", "ok", f"a key is set; {settings.serper_rate}/s at {settings.serper_base_url}")
+
+
+def _zips(settings: "Settings") -> Iterator[Finding]:
+    if settings.zip_table is None:
+        return
+    from forager.pipelines.places import ZipTable
+
+    try:
+        table = ZipTable.from_csv(settings.zip_table)
+        yield Finding("zip table", "ok", f"{settings.zip_table}, {len(table.states)} states")
+    except (ForagerError, OSError, ValueError) as error:
+        yield Finding("zip table", "problem", str(error), "Correct the file, or unset FORAGER_ZIP_TABLE.")
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / (1 << 20):,.1f} MB"

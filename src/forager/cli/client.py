@@ -1,0 +1,208 @@
+"""The API as the commands see it: data in, data out, errors as those of `core/errors.py`.
+
+One class over two ways of carrying a request: HTTP to a running Forager, or the same application called in this
+process. A command cannot tell them apart, so there is one code path to test.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from forager.cli.asgi import Application, call
+from forager.cli.errors import ApiUnreachable, KeyRefused, ServerFault
+from forager.core.errors import (
+    Conflict,
+    FieldError,
+    ForagerError,
+    NotFound,
+    Rejected,
+    StoreFull,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import aiohttp
+
+API = "/api/v1"
+KEY_HEADER = "X-Service-Key"
+PAGE = 500
+"""Records asked for at once when everything is wanted."""
+REQUEST_SECONDS = 60.0
+PATIENCE = 20.0
+"""How long a Forager that does not answer is asked again: its supervisor may be starting it anew."""
+ASK_AGAIN_EVERY = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    data: Any
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Transport(Protocol):
+    where: str
+    """Whom we ask, in words for an error message."""
+
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer: ...
+
+
+class Api:
+    def __init__(self, transport: Transport, key: str) -> None:
+        self._transport = transport
+        self._key = key
+
+    async def get(self, path: str, /, **query: Any) -> Any:
+        return (await self.ask("GET", path, query=query)).data
+
+    async def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return (await self.ask("POST", path, body=body, headers=headers)).data
+
+    async def put(self, path: str, body: Any) -> Any:
+        return (await self.ask("PUT", path, body=body)).data
+
+    async def delete(self, path: str) -> Any:
+        return (await self.ask("DELETE", path)).data
+
+    async def pages(self, path: str, /, **query: Any) -> AsyncIterator[list[Any]]:
+        """A list that may be long, page by page, by the cursor that each page names."""
+        cursor: Any = None
+        while True:
+            page = await self.ask("GET", path, query={"limit": PAGE, **query, "cursor": cursor})
+            yield page.data
+            cursor = page.meta.get("next_cursor")
+            if cursor is None:
+                return
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Page:
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        target = API + path + (f"?{urlencode(given)}" if given else "")
+        sent = {KEY_HEADER: self._key, "Accept": "application/json", **(headers or {})}
+        content = b""
+        if body is not None:
+            content = orjson.dumps(body)
+            sent["Content-Type"] = "application/json"
+        answer = await self._transport(method, target, sent, content)
+        return _opened(answer, self._transport.where)
+
+
+class HttpTransport:
+    """To a running Forager. `find` is asked again when nobody answers: after a restart the address may be another."""
+
+    def __init__(self, session: "aiohttp.ClientSession", find: "Callable[[], str | None]") -> None:
+        self._session = session
+        self._find = find
+        self.where = find() or "no address"
+
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        import aiohttp
+
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            self.where = self._find() or self.where
+            try:
+                async with self._session.request(
+                    method, self.where + target, headers=headers, data=body or None
+                ) as got:
+                    return Answer(got.status, {k.lower(): v for k, v in got.headers.items()}, await got.read())
+            except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                # Only what changes nothing may be sent twice; a connection that was never made carried nothing.
+                again = method == "GET" or isinstance(error, aiohttp.ClientConnectorError)
+                if not again or time.monotonic() > give_up:
+                    raise ApiUnreachable(_no_answer(self.where, str(error))) from error
+            except (TimeoutError, aiohttp.ClientError) as error:
+                raise ApiUnreachable(_no_answer(self.where, str(error) or "no answer in time")) from error
+            await asyncio.sleep(ASK_AGAIN_EVERY)
+
+
+class LocalTransport:
+    """To the same application, in this process."""
+
+    where = "this process"
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        sized = {**headers, "Host": "127.0.0.1"}
+        if body:
+            sized["Content-Length"] = str(len(body))
+        status, answered, content = await call(self._application, method, target, sized, body)
+        return Answer(status, answered, content)
+
+
+def part(name: str) -> str:
+    """A name as one part of a path, whatever is in it."""
+    return quote(name, safe="")
+
+
+def _opened(answer: Answer, where: str) -> Page:
+    """What is in the envelope, or the error that it names."""
+    try:
+        envelope = orjson.loads(answer.body) if answer.body else {"success": answer.status < 400, "data": None}
+        if not isinstance(envelope, dict):
+            raise ValueError("not an object")
+    except ValueError:
+        said = answer.body[:200].decode("utf-8", "replace")
+        raise ServerFault(f"{where} answered {answer.status} with something that is not Forager's: {said!r}") from None
+    fields = envelope.get("meta") or {}
+    if answer.status < 400 and envelope.get("success", True):
+        return Page(envelope.get("data"), fields)
+    raise _error(answer.status, _message(envelope.get("error")), fields, where)
+
+
+def _error(status: int, message: str, meta: Mapping[str, Any], where: str) -> ForagerError:
+    if status in (401, 403):
+        return KeyRefused(
+            f"{where} refused the service key. Set FORAGER_SERVICE_KEY to the key of that Forager"
+            " (it is in service.key of its data folder)."
+        )
+    if status == 404:
+        return NotFound(message)
+    if status == 409:
+        return Conflict(message)
+    if status == 507:
+        return StoreFull(message)
+    if status == 503:
+        return StoreUnavailable(message)
+    if status < 500:
+        wrong = [FieldError(str(each["field"]), str(each["message"])) for each in meta.get("fields") or ()]
+        return Rejected(message, fields=wrong)
+    asked = meta.get("request_id")
+    return ServerFault(f"{where} failed: {message}" + (f" (request {asked}; its log says more)" if asked else ""))
+
+
+def _message(error: Any) -> str:
+    if isinstance(error, Mapping):
+        return str(error.get("message") or error.get("code") or "no reason was given")
+    return str(error or "no reason was given")
+
+
+def _no_answer(where: str, reason: str) -> str:
+    return f"Forager at {where} does not answer ({reason}). Is `forager up` running? `forager doctor` tells."
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,91 @@
+"""Which Forager a command talks to: the one that is running on this store, or one opened for this command alone.
+
+The embedded store belongs to one process. If that process has an API, the command goes through it; if it has none, the
+command is told who has the store.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forager.cli.client import REQUEST_SECONDS, Api, HttpTransport, LocalTransport
+from forager.core.errors import StoreLocked
+
+if TYPE_CHECKING:
+    from forager.app import App
+    from forager.settings import Settings
+
+WAIT_FOR_OWNER = 3.0
+"""A short command beside this one has the store for a moment; an `up` that is starting has no address yet."""
+LOOK_AGAIN_EVERY = 0.05
+LOCAL_KEY = "in-process-call"
+"""Nobody outside can call the application of this process; it wants a key all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    api: Api
+    app: "App | None"
+    """Set if the store was opened by this very process: nobody else works on it then."""
+
+
+@asynccontextmanager
+async def reach(settings: "Settings") -> AsyncIterator[Reached]:
+    """The API of this store, wherever it answers."""
+    async with AsyncExitStack() as stack:
+        yield await _first_that_answers(settings, stack)
+
+
+def find_running(settings: "Settings") -> str | None:
+    """Where the owner of this store answers, if there is one and it has an API."""
+    from forager.ledger.sqlite.lock import read_owner
+
+    if settings.database_url is not None:
+        return None  # PostgreSQL takes many processes: this one can be one more
+    owner = read_owner(settings.home / "lock")
+    return owner.url if owner else None
+
+
+def service_key_for(settings: "Settings") -> str:
+    """The key that a running Forager of these settings asks for."""
+    from forager.keys import read_service_key
+
+    if settings.service_key is not None:
+        return settings.service_key.get_secret_value()
+    return read_service_key(settings.home) or ""
+
+
+@asynccontextmanager
+async def over_http(find: Callable[[], str | None], key: str) -> AsyncIterator[Api]:
+    import aiohttp
+
+    time_out = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+    async with aiohttp.ClientSession(timeout=time_out, auto_decompress=True, trust_env=False) as session:
+        yield Api(HttpTransport(session, find), key)
+
+
+@asynccontextmanager
+async def in_process(settings: "Settings") -> AsyncIterator[Reached]:
+    """A Forager of our own on this store, with its API called directly."""
+    from forager.api import create_api
+    from forager.app import open_app
+
+    async with open_app(settings) as app:
+        yield Reached(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
+
+
+async def _first_that_answers(settings: "Settings", stack: AsyncExitStack) -> Reached:
+    give_up = time.monotonic() + WAIT_FOR_OWNER
+    while True:
+        if find_running(settings) is not None:
+            api = over_http(lambda: find_running(settings), service_key_for(settings))
+            return Reached(await stack.enter_async_context(api), None)
+        try:
+            return await stack.enter_async_context(in_process(settings))
+        except StoreLocked:
+            if time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_EVERY)

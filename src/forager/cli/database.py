@@ -1,0 +1,72 @@
+"""`forager db …`: the schema of the store. Needs the store for itself: a running Forager keeps these out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forager.cli.invocation import Invocation, Json, invocation
+from forager.cli.running import quiet_log
+
+if TYPE_CHECKING:
+    from forager.ledger.catalog import Catalog
+
+app = typer.Typer(help="The schema of the store: where it stands, up and down.", no_args_is_help=True)
+
+
+@app.command()
+def current(context: typer.Context, as_json: Json = False) -> None:
+    """Show the revisions that the store stands at."""
+    from forager.ledger import migrate
+
+    store, _ = _store(invocation(context))
+    _show([] if isinstance(store, Path) and not store.exists() else migrate.current(store), as_json=as_json)
+
+
+@app.command()
+def upgrade(
+    context: typer.Context,
+    revision: Annotated[str, typer.Argument(help="Up to this one; the newest if left out.")] = "heads",
+    as_json: Json = False,
+) -> None:
+    """Bring the schema up to date, or up to a revision."""
+    from forager.ledger import migrate
+
+    store, catalog = _store(invocation(context))
+    migrate.upgrade(store, catalog, revision)
+    _show(migrate.current(store), as_json=as_json)
+
+
+@app.command()
+def downgrade(
+    context: typer.Context,
+    revision: Annotated[str, typer.Argument(help="Down to this one; `base` undoes everything.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: what newer columns hold is lost.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take the schema back to a revision. What newer tables and columns hold is lost."""
+    from forager.ledger import migrate
+
+    if not yes and not typer.confirm("What newer tables and columns hold will be lost. Go on?", err=True):
+        raise typer.Abort
+    store, catalog = _store(invocation(context))
+    migrate.downgrade(store, catalog, revision)
+    _show(migrate.current(store), as_json=as_json)
+
+
+def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
+    from forager.app import build_pipelines
+    from forager.ledger.catalog import Catalog
+
+    settings = given.settings()
+    quiet_log(debug=given.debug)
+    return settings.database_url or settings.home / "ledger.db", Catalog(build_pipelines(settings))
+
+
+def _show(revisions: list[str], *, as_json: bool) -> None:
+    from forager.cli import render
+
+    if as_json:
+        render.show_json({"revisions": revisions})
+    else:
+        render.out().print("\n".join(revisions) or "The store is empty.", markup=False)

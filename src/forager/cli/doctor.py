@@ -1,0 +1,50 @@
+"""`forager doctor`: is this machine ready, and if not, what to do. Looks only; the checks are in `checks.py`."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from forager.cli.errors import ProblemFound
+from forager.cli.invocation import Json, invocation
+from forager.cli.running import quiet_log
+
+if TYPE_CHECKING:
+    from forager.cli.checks import Finding
+
+MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+
+
+def doctor(context: typer.Context, as_json: Json = False) -> None:
+    """Check Python, store, schema, keys, disk and upstream, and say what to do. Exit code 1 if something is wrong."""
+    from forager.cli import checks, render
+
+    quiet_log(debug=invocation(context).debug)
+    findings = checks.examine(invocation(context).settings)
+    problems = [found for found in findings if found.state == "problem"]
+    if as_json:
+        told = [{"check": f.check, "state": f.state, "message": f.message, "remedy": f.remedy} for f in findings]
+        render.show_json({"ok": not problems, "checks": told})
+    else:
+        _show(findings)
+    if problems:
+        wrong = ", ".join(found.check for found in problems)
+        raise ProblemFound(f"{render.some(len(problems), 'problem')} found: {wrong}. See above what to do.")
+
+
+def _show(findings: "list[Finding]") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from forager.cli import render
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for found in findings:
+        mark, style = MARKS[found.state]
+        said = Text(found.message)
+        if found.remedy:
+            said.append(f"\n→ {found.remedy}", style=style)
+        grid.add_row(Text(mark, style=style), found.check, said)
+    render.out().print(grid)

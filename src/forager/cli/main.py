@@ -1,0 +1,39 @@
+"""Runs the command line: every way in which a command can end becomes an exit code here, and nowhere else."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from forager.cli.exit_codes import ExitCode
+from forager.cli.invocation import Invocation
+from forager.cli.report import report, report_usage
+from forager.cli.root import app
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command line to its exit code."""
+    given = Invocation(tuple(arguments))
+    try:
+        ended = app(args=list(arguments), prog_name="forager", standalone_mode=False, obj=given)
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        if not (message := error.format_message()):
+            return ExitCode.USAGE  # a group without a command: its help was shown
+        as_json = given.as_json or "--json" in arguments
+        context = getattr(error, "ctx", None)
+        return report_usage(message, context.command_path if context else "forager", as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough (`| head`); without this Python complains once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:  # noqa: BLE001 - the last stop: a person gets a sentence, not a traceback
+        return report(error, as_json=given.as_json, debug=given.debug)
+    return int(ended) if isinstance(ended, int) else ExitCode.OK

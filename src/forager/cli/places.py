@@ -1,0 +1,155 @@
+"""`forager places …`: price a job, and run it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forager.cli.invocation import Json, invocation
+from forager.cli.running import with_api
+
+if TYPE_CHECKING:
+    from forager.cli.connect import Reached
+
+app = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
+
+Keyword = Annotated[str, typer.Option("--keyword", "-k", help="What to look for in every ZIP, such as bars.")]
+State = Annotated[str | None, typer.Option("--state", "-s", help="Two letters, such as AZ: every ZIP of that state.")]
+Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP instead of a state; repeat it.")]
+ZipsFrom = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="A file with ZIPs, separated by blanks or lines.")
+]
+Pages = Annotated[int | None, typer.Option("--pages", "-p", help="Most pages of 10 results per ZIP (1 to 10).")]
+BatchSize = Annotated[int | None, typer.Option(help="Most queries that one lease takes for this job.")]
+Concurrency = Annotated[int | None, typer.Option(help="Most requests of this job in flight (1 to 1,000).")]
+MaxCredits = Annotated[int | None, typer.Option(help="Never spend more than this; the rest is skipped.")]
+PoBoxes = Annotated[bool, typer.Option("--po-boxes", help="With --state: also PO boxes and ZIPs of one organisation.")]
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    keyword: Keyword,
+    state: State = None,
+    zips: Zips = None,
+    zips_from: ZipsFrom = None,
+    pages: Pages = None,
+    concurrency: Concurrency = None,
+    max_credits: MaxCredits = None,
+    po_boxes: PoBoxes = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a job would cost, in queries, credits, money and time. Calls nothing, spends nothing."""
+    from forager.cli import render
+
+    job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
+    priced = with_api(context, lambda at: at.api.post("/places/plan", job))
+    if as_json:
+        render.show_json(priced)
+    else:
+        render.out().print(render.facts(plan_figures(priced)))
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    keyword: Keyword,
+    state: State = None,
+    zips: Zips = None,
+    zips_from: ZipsFrom = None,
+    pages: Pages = None,
+    batch_size: BatchSize = None,
+    concurrency: Concurrency = None,
+    max_credits: MaxCredits = None,
+    po_boxes: PoBoxes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Store the price of the job and call nothing.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key within 24 hours gives the same job instead of a second one.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create a job and run it.
+
+    Beside a running `forager up` the job is handed to it. Otherwise this command does the work itself and ends with
+    the job; Ctrl-C lets what is in flight end, and the job can be gone on with.
+    """
+    from forager.cli.local_run import run_job
+
+    job = _job(keyword, state, _all_zips(zips, zips_from), pages, batch_size, concurrency, max_credits, po_boxes)
+    if dry_run:
+        job["dry_run"] = True
+    settings = invocation(context).settings()
+
+    async def work(at: "Reached") -> None:
+        await run_job(at, settings, job, idempotency_key=idempotency_key, watch=watch, as_json=as_json)
+
+    with_api(context, work)
+
+
+def plan_figures(priced: dict[str, Any]) -> list[tuple[str, Any]]:
+    from forager.cli import render
+
+    package = f"package {priced['package']}, " if priced["package"] else ""
+    known = priced["zips_with_history"]
+    basis = f"recorded density of {render.count(known)} ZIPs" if known else "60 % full pages, nothing is recorded yet"
+    return [
+        (
+            "queries",
+            f"{render.count(priced['queries'])} ({render.count(priced['zips'])} ZIPs × {priced['pages']} pages)",
+        ),
+        (
+            "credits",
+            f"{render.count(priced['expected_credits'])} expected, {render.count(priced['worst_credits'])} at worst",
+        ),
+        ("money", f"${float(priced['expected_usd']):,.2f} expected, ${float(priced['worst_usd']):,.2f} at worst"),
+        ("price", f"${priced['price_per_1000_usd']} per 1,000 credits ({package}spent nothing now)"),
+        (
+            "time",
+            f"{render.duration(priced['expected_seconds'])} expected, {render.duration(priced['worst_seconds'])} at worst",
+        ),
+        ("bound by", BINDS.get(priced["binds"], priced["binds"])),
+        ("based on", basis),
+    ]
+
+
+BINDS = {
+    "max_credits": "its budget (--max-credits)",
+    "lane_rate": "the rate of the Serper package (FORAGER_SERPER_RATE)",
+    "concurrency": "the requests in flight (--concurrency)",
+    "latency": "the latency of pages that wait for one another",
+}
+
+
+def _job(
+    keyword: str,
+    state: str | None,
+    zips: list[str] | None,
+    pages: int | None,
+    batch_size: int | None,
+    concurrency: int | None,
+    max_credits: int | None,
+    po_boxes: bool,
+) -> dict[str, Any]:
+    """Only what was said: what is left out gets the defaults of the Forager that takes the job."""
+    said = {
+        "keyword": keyword,
+        "state": state,
+        "zips": zips,
+        "pages": pages,
+        "batch_size": batch_size,
+        "concurrency": concurrency,
+        "max_credits": max_credits,
+        "po_boxes": po_boxes or None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:
+    """Commas are fine, too: people write --zip 85001,85002."""
+    given = [part for text in zips or () for part in text.replace(",", " ").split()]
+    if file is not None:
+        given += file.read_text("utf-8").replace(",", " ").split()
+    return given if given or zips or file else None

@@ -1,0 +1,121 @@
+"""What runs inside `up` and `worker`: the engine, with or without the API, until a signal says stop. Then it drains.
+
+The supervising parent (`supervise.py`) restarts it when it dies and ends it when its loop is stuck.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from forager.cli.exit_codes import ExitCode
+from forager.cli.stopping import StopRequest, stop_on_signals
+from forager.supervise import Supervisor, beat_to_supervisor, supervised_command
+
+if TYPE_CHECKING:
+    from forager.app import App
+    from forager.settings import Settings
+
+log = structlog.get_logger("forager.process")
+
+STUCK_AFTER = 30.0
+"""A loop that has not turned for so long will not turn again."""
+SWITCH_INTERVAL = 0.001
+"""The writer's thread must get the interpreter often, or every commit waits for the loop's whole turn."""
+LOOK_FOR_WORK_EVERY = 0.2
+
+
+def supervise(arguments: Sequence[str], settings: "Settings") -> int:
+    """Run this same command in a child and keep it running."""
+    from forager.logs import configure_logs
+
+    configure_logs(settings.log_level, settings.log_format, settings.secrets())
+    command = supervised_command(arguments)
+    return Supervisor(command, stuck_after=STUCK_AFTER, grace=settings.shutdown_seconds).run()
+
+
+def run_process(settings: "Settings", main: Coroutine[Any, Any, None]) -> ExitCode:
+    """In the child: set the process up for speed, log as the settings say, and run."""
+    import uvloop
+
+    from forager.logs import configure_logs
+
+    configure_logs(settings.log_level, settings.log_format, settings.secrets())
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    uvloop.run(main)
+    return ExitCode.OK
+
+
+async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) -> None:
+    """API, engine and schedules in one process."""
+    from forager.api import serve
+
+    async with _running(settings) as (app, stop):
+        async with serve(app, host=settings.host, port=settings.port, key=key) as url:
+            show_url(url)
+            log.info("up", url=url, pid=os.getpid())
+            await work_until(app, stop)
+        log.info("stopped")
+
+
+async def worker(settings: "Settings", *, until_idle: bool) -> None:
+    """The engine alone."""
+    async with _running(settings) as (app, stop):
+        log.info("working", pid=os.getpid())
+        await work_until(app, stop, idle=until_idle)
+        log.info("stopped")
+
+
+async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> None:
+    """Engine and schedules until the stop is asked for, or with `idle` until nothing is left to do. Then drains.
+
+    The beats begin only here: an end before the first (store locked, port taken) is final, one after it is not.
+    """
+    beside = [asyncio.create_task(_give_back_when_hurried(app, stop)), asyncio.create_task(beat_to_supervisor())]
+    try:
+        async with app.engine(schedules=not idle) as engine:
+            await _first_of(engine, stop.wait(), *([_until_idle(app)] if idle else []))
+            if stop.by is not None:
+                log.info("stopping: what is in flight may end", signal=stop.by.name)
+            elif engine.done() and (failure := engine.exception()) is not None:
+                _die(failure)
+    finally:
+        for task in beside:
+            task.cancel()
+
+
+async def _first_of(engine: asyncio.Task[None], *others: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(other) for other in others]
+    await asyncio.wait([engine, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:
+    await stop.wait_for_hurry()
+    log.warning("stopping at once: what is in flight goes back to the queue")
+    await app.worker.drain(0)
+
+
+def _die(failure: BaseException) -> None:
+    """The engine never ends by itself. What broke it is a defect, and a fresh process is the safest way on."""
+    log.critical("the engine broke down; this process ends", exc_info=failure)
+    raise failure
+
+
+@asynccontextmanager
+async def _running(settings: "Settings") -> AsyncIterator[tuple["App", StopRequest]]:
+    from forager.app import open_app
+
+    with stop_on_signals() as stop:
+        async with open_app(settings) as app:
+            yield app, stop
+
+
+async def _until_idle(app: "App") -> None:
+    while app.worker.in_flight or await app.ledger.has_open_work():
+        await asyncio.sleep(LOOK_FOR_WORK_EVERY)

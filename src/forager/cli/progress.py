@@ -1,0 +1,188 @@
+"""A job as it runs: a bar on a terminal, plain lines elsewhere, nothing for programs. All of it on standard error.
+
+A job is looked at again and again instead of streamed: a look is cheap, and it survives a restart of the Forager that
+works on the job.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from forager.cli.client import Api
+from forager.cli.render import brief, count, duration, some
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Job = Mapping[str, Any]
+ENDED = frozenset({"completed", "partially_completed", "failed", "cancelled"})
+LOOK_EVERY = 0.2
+LINE_EVERY = 2.0
+RATE_OVER = 3.0
+"""Seconds that a rate is taken over: long enough to be calm, short enough to be true."""
+
+
+class View(Protocol):
+    def update(self, job: Job) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY) -> Job:
+    """Until the job has ended or is paused; returns it as it was then."""
+    with view:
+        while True:
+            job: Job = await api.get(f"/jobs/{job_id}")
+            view.update(job)
+            if has_stopped(job):
+                return job
+            await asyncio.sleep(every)
+
+
+def has_stopped(job: Job) -> bool:
+    """Whether nothing more happens to it by itself."""
+    return job["state"] in ENDED or (job["state"] == "paused" and not job["running"])
+
+
+def done(job: Job) -> int:
+    return int(job["completed"] + job["failed"] + job["skipped"] + job["cancelled"])
+
+
+def saved(job: Job) -> int | None:
+    """Queries that early exit made needless. None: others were skipped too, for lack of budget or after a failure."""
+    return None if job["max_cost"] is not None or job["failed"] else int(job["skipped"])
+
+
+class Pace:
+    """How fast a job moves, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    def note(self, job: Job, now: float) -> None:
+        self._seen.append((now, done(job), int(job["completed"] + job["failed"] + job["retries"])))
+        while len(self._seen) > 2 and now - self._seen[0][0] > RATE_OVER:
+            self._seen.popleft()
+
+    @property
+    def calls(self) -> float:
+        """Answers per second."""
+        return self._per_second(2)
+
+    def left(self, job: Job) -> float | None:
+        """Seconds until the end at this pace, or None if that cannot be told yet."""
+        per_second = self._per_second(1)
+        return (job["total"] - done(job)) / per_second if per_second > 0 else None
+
+    def _per_second(self, column: int) -> float:
+        if len(self._seen) < 2:
+            return 0.0
+        first, last = self._seen[0], self._seen[-1]
+        return (last[column] - first[column]) / max(0.001, last[0] - first[0])
+
+
+class BarView:
+    """Two lines that stay where they are."""
+
+    def __init__(self, console: "Console") -> None:
+        from rich.live import Live
+
+        self._live = Live(console=console, refresh_per_second=10, transient=False)
+        self._pace = Pace()
+
+    def update(self, job: Job) -> None:
+        self._pace.note(job, time.monotonic())
+        self._live.update(self._drawn(job))
+
+    def _drawn(self, job: Job) -> "RenderableType":
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        ended = done(job)
+        line = Table.grid(padding=(0, 1), expand=True)
+        line.add_column(no_wrap=True, overflow="ellipsis", max_width=28)
+        line.add_column(ratio=1)
+        line.add_column(no_wrap=True, justify="right")
+        bar = ProgressBar(total=max(1, job["total"]), completed=ended, pulse=job["state"] == "queued")
+        line.add_row(Text(brief(job["params"])), bar, Text(f"{ended:,}/{job['total']:,} {_percent(job)}"))
+        return Group(line, Text("  " + " · ".join(self._figures(job)), style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def _figures(self, job: Job) -> list[str]:
+        figures = ["paused"] if job["state"] == "paused" else []
+        if job["state"] not in ENDED:
+            figures += [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
+        return figures + short_figures(job)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+
+class LineView:
+    """A line now and then, for logs and pipes."""
+
+    def __init__(self, console: "Console") -> None:
+        self._console = console
+        self._pace = Pace()
+        self._next = 0.0
+
+    def update(self, job: Job) -> None:
+        now = time.monotonic()
+        self._pace.note(job, now)
+        if now < self._next and not has_stopped(job):
+            return
+        self._next = now + LINE_EVERY
+        rate = [] if has_stopped(job) else [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
+        figures = [f"{done(job):,}/{job['total']:,}", _percent(job), *rate, *short_figures(job)]
+        self._console.print(f"{job['state']}: {' · '.join(figures)}", markup=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class NoView:
+    def update(self, job: Job) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def choose_view(console: "Console", *, quiet: bool) -> View:
+    if quiet:
+        return NoView()
+    return BarView(console) if console.is_terminal else LineView(console)
+
+
+def short_figures(job: Job) -> list[str]:
+    figures = [f"{count(job['spent'])} credits"]
+    if job["skipped"]:
+        figures.append(f"{count(job['skipped'])} {'skipped' if saved(job) is None else 'saved'}")
+    if job["retries"]:
+        figures.append(some(job["retries"], "retry", "retries"))
+    if job["failed"]:
+        figures.append(f"{count(job['failed'])} failed")
+    return figures
+
+
+def _percent(job: Job) -> str:
+    return f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "100%"

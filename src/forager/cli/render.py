@@ -1,0 +1,135 @@
+"""Values as people read them. Every function here is pure but `show_…`, which write to standard output."""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+STATE_STYLES = {
+    "queued": "cyan",
+    "running": "blue",
+    "paused": "yellow",
+    "completed": "green",
+    "partially_completed": "yellow",
+    "failed": "red",
+    "cancelled": "magenta",
+    "skipped": "dim",
+}
+
+
+def show_json(data: Any) -> None:
+    import orjson
+
+    write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def write(text: str) -> None:
+    """Exactly this text, at once: whoever reads a pipe should not wait for a buffer to fill."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def out() -> "Console":
+    """Standard output: results and nothing else."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def notes() -> "Console":
+    """Standard error: progress and remarks, so that a result can be piped on."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> "Table":
+    """A plain table. Columns in `right` hold numbers; those in `fold` are wrapped where the others are cut."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for name in columns:
+        made.add_column(
+            name, justify="right" if name in right else "left", overflow="fold" if name in fold else "ellipsis"
+        )
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> "Table":
+    """Names and values in two columns; what is not known is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            grid.add_row(name, value if not isinstance(value, str) else Text(value))
+    return grid
+
+
+def plain(value: Any) -> Any:
+    """Scraped or user-given text, safe from being read as markup and from moving the cursor."""
+    from rich.text import Text
+
+    if value is None:
+        return Text("-", style="dim")
+    return Text("".join(char if char.isprintable() else "·" for char in str(value)))
+
+
+def state(name: str) -> Any:
+    from rich.text import Text
+
+    return Text(name.replace("_", " "), style=STATE_STYLES.get(name, ""))
+
+
+def count(number: int | float | None) -> str:
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def some(number: int, one: str, many: str | None = None) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    shown = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(shown[:2])
+
+
+def moment(value: Any) -> str:
+    """A point in time as the API gives it (ISO 8601), to the second, in UTC."""
+    parsed = when(value)
+    return "-" if parsed is None else parsed.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def when(value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value / 1000, UTC)
+    return datetime.fromisoformat(str(value))
+
+
+def brief(params: Mapping[str, Any]) -> str:
+    """What a job asks for, in a few words."""
+    where = params.get("state") or ", ".join((params.get("zips") or ())[:3])
+    more = len(params.get("zips") or ()) - 3
+    words = [str(params.get("keyword") or ""), f"in {where}" if where else "", f"and {more} more" if more > 0 else ""]
+    text = " ".join(word for word in words if word)
+    return text or ", ".join(f"{name}={value}" for name, value in list(params.items())[:3])

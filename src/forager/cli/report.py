@@ -1,0 +1,53 @@
+"""How an error reaches a person: on standard error, what happened and what to do, never a traceback unless asked.
+
+With `--json` the same as one JSON line, so that a program need not read sentences.
+"""
+
+import sys
+import traceback
+
+from forager.cli.exit_codes import ExitCode, exit_code_for
+from forager.core.errors import ForagerError
+
+
+def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    code = exit_code_for(error)
+    message, fields = _said(error)
+    if as_json:
+        import orjson
+
+        found = {"error": {"code": code.name.lower(), "exit_code": int(code), "message": message, "fields": fields}}
+        sys.stderr.write(orjson.dumps(found).decode() + "\n")
+        return code
+    sys.stderr.write(f"forager: {message}\n")
+    for found_field in fields:
+        # A single field error is often the whole message already.
+        if found_field["message"] not in message:
+            sys.stderr.write(f"  {found_field['field']}: {found_field['message']}\n")
+    return code
+
+
+def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
+    """A command line that cannot be read."""
+    hint = f"See `{command} --help`."
+    text = message if message.endswith((".", "?", "!")) else f"{message}."
+    if as_json:
+        import orjson
+
+        found = {
+            "error": {"code": "usage", "exit_code": int(ExitCode.USAGE), "message": f"{text} {hint}", "fields": []}
+        }
+        sys.stderr.write(orjson.dumps(found).decode() + "\n")
+    else:
+        sys.stderr.write(f"forager: {text} {hint}\n")
+    return ExitCode.USAGE
+
+
+def _said(error: BaseException) -> tuple[str, list[dict[str, str]]]:
+    if isinstance(error, ForagerError):
+        found = getattr(error, "fields", ())
+        return error.message, [{"field": each.field, "message": each.message} for each in found]
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"An error that Forager did not expect: {what}. Run it again with --debug and report what it shows.", []

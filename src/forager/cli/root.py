@@ -1,0 +1,53 @@
+"""The tree of commands. Each room of it is a module beside this one; here is only what is where."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forager import __version__
+from forager.cli import database, dead, demo, doctor, export, jobs, places, schedules, serving
+from forager.cli.invocation import Invocation
+
+app = typer.Typer(
+    help="Forager gathers data from the web and keeps it true. Start with: forager demo",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"forager {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_every_command(
+    context: typer.Context,
+    home: Annotated[
+        Path | None, typer.Option(help="Data folder instead of FORAGER_HOME (default: .forager).", show_default=False)
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the log and, at an error, where it came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    given = context.ensure_object(Invocation)
+    given.home = home.absolute() if home else None
+    given.debug = debug
+
+
+app.command()(demo.demo)
+app.command()(serving.up)
+app.command()(serving.worker)
+app.add_typer(places.app, name="places")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(dead.app, name="dead")
+app.add_typer(schedules.app, name="schedules")
+app.command()(export.export)
+app.command()(doctor.doctor)
+app.add_typer(database.app, name="db")
+app.command()(serving.sandbox)

@@ -1,0 +1,133 @@
+"""`forager schedules …`: jobs that are created again and again while `up` or `worker` runs."""
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from forager.cli.invocation import Json
+from forager.cli.running import with_api
+
+app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+@app.command("list")
+def list_schedules(context: typer.Context, as_json: Json = False) -> None:
+    """List the schedules: when each fires next, and which job it created last."""
+    from forager.cli import render
+
+    schedules = with_api(context, lambda at: at.api.get("/schedules"))
+    if as_json:
+        render.show_json(schedules)
+        return
+    if not schedules:
+        render.notes().print(
+            "No schedules. Add one: forager schedules add bars-in-az --cron '0 6 * * *' -p keyword=bars -p state=AZ",
+            soft_wrap=True,
+        )
+        return
+    rows = render.table("name", "when", "next (UTC)", "last (UTC)", "last error", fold=("last error",))
+    for each in schedules:
+        following = "paused" if each["paused"] else render.moment(each["next_at"])
+        error = render.plain(each["last_error"])
+        rows.add_row(render.plain(each["name"]), rhythm(each), following, render.moment(each["last_at"]), error)
+    render.out().print(rows)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: Name,
+    cron: Annotated[str | None, typer.Option(help="When, as a cron expression in UTC, such as '0 6 * * *'.")] = None,
+    every: Annotated[str | None, typer.Option(help="How often instead, such as 30m, 6h or 1d.")] = None,
+    pipeline: Annotated[str, typer.Option(help="What kind of job.")] = "places",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the job; JSON or text. Repeat it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add a schedule, or replace the one of this name. The job is checked now, and created when it is due."""
+    from forager.cli import render
+    from forager.cli.client import part
+
+    body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
+    body |= {"cron": cron, "every": seconds(every) if every is not None else None}
+    kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(name)}", body))
+    if as_json:
+        render.show_json(kept)
+    else:
+        render.out().print(f"Kept. It fires next at {render.moment(kept['next_at'])} UTC.", markup=False)
+
+
+@app.command()
+def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Remove a schedule. Jobs that it created stay."""
+    from forager.cli import render
+    from forager.cli.client import part
+
+    found = with_api(context, lambda at: at.api.delete(f"/schedules/{part(name)}"))
+    render.show_json(found) if as_json else render.out().print("Removed.")
+
+
+@app.command()
+def pause(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Let it create no jobs until it is resumed."""
+    _act(context, name, "pause", "Paused.", as_json=as_json)
+
+
+@app.command()
+def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Let it create jobs again, from its next time on; what it missed is not made up for."""
+    _act(context, name, "resume", "Resumed.", as_json=as_json)
+
+
+@app.command()
+def run(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Create its job now, beside its usual times."""
+    _act(context, name, "run", "Created its job.", as_json=as_json)
+
+
+def rhythm(schedule: dict[str, Any]) -> str:
+    from forager.cli import render
+
+    return schedule["cron"] or f"every {render.duration(schedule['every'])}"
+
+
+def seconds(text: str) -> float:
+    """`90`, `30m`, `6h`, `1d` in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
+    if found is None or float(found[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 30m, 6h or 1d", param_hint="--every")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def read_params(given: list[str]) -> dict[str, Any]:
+    """`pages=2` is a number, `state=AZ` text, `zips=["02139"]` a list."""
+    import orjson
+
+    read: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE, such as keyword=bars", param_hint="--param")
+        try:
+            read[name.strip()] = orjson.loads(value)
+        except ValueError:
+            read[name.strip()] = value
+    return read
+
+
+def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bool) -> None:
+    from forager.cli import render
+    from forager.cli.client import part
+
+    found = with_api(context, lambda at: at.api.post(f"/schedules/{part(name)}/{verb}"))
+    if as_json:
+        render.show_json(found)
+        return
+    job = found.get("job_id") if isinstance(found, dict) else None
+    render.out().print(f"{said} Follow it: forager jobs watch {job}" if job else said, markup=False, soft_wrap=True)
