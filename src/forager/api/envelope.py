@@ -127,7 +127,7 @@ def request_id(scope: Scope) -> str:
 
 
 def encoded(value: Any) -> bytes:
-    return orjson.dumps(value, default=_plain)
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_UTC_Z)
 
 
 def _plain(value: Any) -> Any:

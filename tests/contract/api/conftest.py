@@ -1,0 +1,48 @@
+"""The API over both stores (`front`), and over SQLite alone where the store makes no difference (`simple`)."""
+
+import importlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from forager.sandbox import Fault, Rule
+from tests.support.api import Front, open_front
+
+BAD_ZIP = "85003"
+"""The sandbox answers nonsense here, once: the query becomes a dead letter."""
+SCRIPT = (Rule(Fault.MALFORMED, zip=BAD_ZIP, page=1, times=1),)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def front(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
+    url = None
+    if request.param == "postgres":
+        _require_postgres_ledger()
+        url = request.getfixturevalue("postgres_url")
+    async with open_front(tmp_path, url, script=SCRIPT) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def simple(tmp_path: Path) -> AsyncIterator[Front]:
+    async with open_front(tmp_path, script=SCRIPT) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(simple: Front) -> httpx.AsyncClient:
+    return simple.client
+
+
+def _require_postgres_ledger() -> None:
+    """While the PostgreSQL ledger cannot be imported its half is skipped, with the reason; in CI that is a failure."""
+    try:
+        importlib.import_module("forager.ledger.postgres")
+    except ImportError as missing:
+        reason = f"forager.ledger.postgres does not import: {missing}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)

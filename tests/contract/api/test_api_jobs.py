@@ -1,0 +1,163 @@
+"""Jobs, tasks and dead letters through the API, on a real engine and a sandbox."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.support.api import JOB, ONE_QUERY, Front
+
+
+async def test_a_places_job_is_created_in_the_seeds_words__PL_2(front: Front) -> None:
+    made = await front.client.post("/api/v1/places/jobs", json=JOB)
+    assert made.status_code == 202
+    said = made.json()
+    assert said["success"] is True
+    assert said["error"] is None
+    assert set(said["data"]) == {"job_id", "status", "total_queries"}
+    assert (said["data"]["status"], said["data"]["total_queries"]) == ("running", 6)
+    job = await front.data(f"/api/v1/jobs/{UUID(said['data']['job_id'])}")
+    assert (job["state"], job["total"], job["queued"]) == ("queued", 6, 6)
+    assert len(front.sandbox.log) == 0, "creation must not wait for the upstream"
+
+
+async def test_the_same_key_returns_the_same_job_and_another_body_is_a_conflict__PL_3(front: Front) -> None:
+    key = {"Idempotency-Key": "bars-of-az"}
+    first = await front.client.post("/api/v1/places/jobs", json=JOB, headers=key)
+    await front.work()
+    again = await front.client.post("/api/v1/places/jobs", json=JOB, headers=key)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json()["data"] == first.json()["data"]
+    assert "Idempotent-Replayed" not in first.headers
+    assert again.headers["Idempotent-Replayed"] == "true"
+    spelled = await front.client.post("/api/v1/places/jobs", json={**JOB, "keyword": "  bars "}, headers=key)
+    assert spelled.json()["data"] == first.json()["data"], "the same job in another spelling is the same job"
+    other = await front.client.post("/api/v1/places/jobs", json={**JOB, "pages": 1}, headers=key)
+    assert (other.status_code, other.json()["meta"]["code"]) == (409, "conflict")
+    assert len(await front.data("/api/v1/jobs")) == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "two words", "schedule/nightly/1", "caf\u00e9"])
+async def test_a_key_that_cannot_be_kept_is_refused(simple: Front, key: str) -> None:
+    headers = {"Idempotency-Key": key.encode("latin-1")}
+    refused = await simple.client.post("/api/v1/places/jobs", json=JOB, headers=headers)  # type: ignore[arg-type]
+    assert refused.status_code == 422
+    assert refused.json()["meta"]["fields"][0]["field"] == "idempotency-key"
+    assert await simple.data("/api/v1/jobs") == []
+
+
+async def test_a_dry_run_is_completed_at_once_and_holds_its_plan__PL_5(front: Front) -> None:
+    made = (await front.client.post("/api/v1/places/jobs", json={**JOB, "dry_run": True})).json()["data"]
+    plan = (await front.client.post("/api/v1/places/plan", json=JOB)).json()["data"]
+    assert (made["status"], made["total_queries"]) == ("completed", 0)
+    assert made["plan"] == plan
+    assert (plan["zips"], plan["queries"], plan["worst_credits"]) == (3, 6, 6)
+    job = await front.data(f"/api/v1/jobs/{made['job_id']}")
+    assert (job["state"], job["total"], job["estimate"]) == ("completed", 0, plan)
+    assert len(front.sandbox.log) == 0
+
+
+async def test_a_job_runs_to_its_end_and_every_figure_is_there(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85001", "85002"], pages=2)
+    await front.work()
+    report = await front.data(f"/api/v1/jobs/{job}")
+    assert (report["state"], report["completed"], report["spent"]) == ("completed", 4, 4)
+    assert report["records"] > 20
+    tasks = await front.data(f"/api/v1/jobs/{job}/tasks")
+    assert [task["key"] for task in tasks] == ["85001/1", "85001/2", "85002/1", "85002/2"]
+    assert {task["state"] for task in tasks} == {"completed"}
+    one = await front.data(f"/api/v1/tasks/{tasks[0]['id']}")
+    assert one["body"]["zip"] == "85001"
+    assert one["facts"]["api_status"] == 200
+    assert await front.data(f"/api/v1/jobs/{job}/tasks", state="failed") == []
+    assert [lane["name"] for lane in await front.data("/api/v1/lanes")] == ["serper"]
+
+
+async def test_a_generic_job_speaks_our_words(front: Front) -> None:
+    made = await front.client.post("/api/v1/jobs", json={"pipeline": "places", "params": ONE_QUERY})
+    assert made.status_code == 202
+    data = made.json()["data"]
+    assert (data["pipeline"], data["state"], data["total"]) == ("places", "queued", 1)
+    unknown = await front.client.post("/api/v1/jobs", json={"pipeline": "pets", "params": {}})
+    assert unknown.status_code == 404
+    assert "places" in unknown.json()["error"], "an error says what there is"
+
+
+async def test_jobs_are_listed_newest_first_by_filter_and_cursor(front: Front) -> None:
+    made = [await front.create() for _ in range(5)]
+    await front.client.post(f"/api/v1/jobs/{made[0]}/cancel")
+    listed: list[str] = []
+    cursor = None
+    while True:
+        query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = (await front.client.get("/api/v1/jobs", params=query)).json()
+        listed += [job["id"] for job in page["data"]]
+        cursor = page["meta"]["next_cursor"]
+        if cursor is None:
+            break
+    assert listed == made[::-1]
+    assert [job["id"] for job in await front.data("/api/v1/jobs", state="cancelled")] == [made[0]]
+    assert len(await front.data("/api/v1/jobs", state="queued", pipeline="places")) == 4
+    assert await front.data("/api/v1/jobs", pipeline="pets") == []
+
+
+async def test_a_job_is_paused_with_a_reason_resumed_and_cancelled(front: Front) -> None:
+    job = await front.create(**JOB)
+    paused = await front.client.post(f"/api/v1/jobs/{job}/pause", json={"reason": "lunch"})
+    assert (paused.json()["data"]["state"], paused.json()["data"]["reason"]) == ("paused", "lunch")
+    assert (await front.client.post(f"/api/v1/jobs/{job}/pause")).status_code == 200, "twice is once"
+    resumed = await front.client.post(f"/api/v1/jobs/{job}/resume")
+    assert (resumed.json()["data"]["state"], resumed.json()["data"]["reason"]) == ("queued", None)
+    cancelled = await front.client.post(f"/api/v1/jobs/{job}/cancel")
+    assert (cancelled.json()["data"]["state"], cancelled.json()["data"]["cancelled"]) == ("cancelled", 6)
+    for verb in ("pause", "resume", "retry"):
+        refused = await front.client.post(f"/api/v1/jobs/{job}/{verb}")
+        assert (refused.status_code, refused.json()["meta"]["code"]) == (409, "conflict"), verb
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "retry"])
+async def test_nothing_is_done_to_a_job_that_is_not_there(simple: Front, verb: str) -> None:
+    missing = await simple.client.post(f"/api/v1/jobs/{uuid4()}/{verb}")
+    assert (missing.status_code, missing.json()["meta"]["code"]) == (404, "not_found")
+
+
+async def test_a_dead_letter_is_shown_with_its_evidence_and_retried__PL_12(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85003"], pages=3)
+    await front.work()
+    (dead,) = await front.data("/api/v1/dead", job=job)
+    assert (dead["key"], dead["pipeline"], dead["state"]) == ("85003/1", "places", "failed")
+    shown = await front.data(f"/api/v1/dead/{dead['id']}")
+    assert shown["body"]["zip"] == "85003"
+    assert shown["evidence"]["size"] > 0
+    again = await front.client.post(f"/api/v1/dead/{dead['id']}/retry")
+    assert again.json()["data"] == {"requeued": 3}, "with the two pages behind it"
+    assert await front.data("/api/v1/dead") == []
+    await front.work()
+    assert (await front.data(f"/api/v1/jobs/{job}"))["state"] == "completed"
+
+
+async def test_a_failed_job_is_retried_whole__PL_12(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85003"], pages=2)
+    await front.work()
+    assert (await front.data(f"/api/v1/jobs/{job}"))["failed"] == 1
+    again = await front.client.post(f"/api/v1/jobs/{job}/retry")
+    assert again.json()["data"] == {"requeued": 2}
+
+
+@pytest.mark.parametrize(("method", "suffix"), [("DELETE", ""), ("POST", "/discard")])
+async def test_a_discarded_dead_letter_is_hidden_and_still_counted(front: Front, method: str, suffix: str) -> None:
+    job = await front.create(keyword="bars", zips=["85003"], pages=1)
+    await front.work()
+    (dead,) = await front.data("/api/v1/dead")
+    gone = await front.client.request(method, f"/api/v1/dead/{dead['id']}{suffix}")
+    assert gone.json()["data"] == {"discarded": dead["id"]}
+    assert await front.data("/api/v1/dead") == []
+    assert (await front.data(f"/api/v1/jobs/{job}"))["failed"] == 1
+
+
+async def test_a_dead_letter_that_is_not_there_is_a_404(simple: Front) -> None:
+    missing = uuid4()
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/retry"), ("POST", "/discard")):
+        answer = await simple.client.request(method, f"/api/v1/dead/{missing}{path}")
+        assert answer.status_code == 404
+    assert (await simple.client.get(f"/api/v1/tasks/{missing}")).status_code == 404
+    assert (await simple.client.get(f"/api/v1/jobs/{missing}/tasks")).status_code == 404

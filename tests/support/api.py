@@ -1,0 +1,74 @@
+"""The whole API over a real App, called in this process, with a sandbox for the upstream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from forager.api import create_api
+from forager.app import App, open_app
+from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from forager.settings import Settings
+
+KEY = "q7Zr2-Wm9xL4vTn8KcB5hYs3DgJ6fPa1"
+PATIENCE = 30.0
+ZIPS = "zip,state,city\n85001,AZ,Phoenix\n85002,AZ,Phoenix\n85003,AZ,Phoenix\n02139,MA,Cambridge\n"
+"""A table of four, because reading the 42,000 that ship takes longer than a test."""
+JOB: Mapping[str, Any] = {"keyword": "bars", "state": "AZ", "pages": 2}
+ONE_QUERY: Mapping[str, Any] = {"keyword": "bars", "zips": ["85001"], "pages": 1}
+
+
+@dataclass
+class Front:
+    app: App
+    api: FastAPI
+    client: httpx.AsyncClient
+    sandbox: SerperSandbox
+
+    async def create(self, **params: Any) -> str:
+        made = await self.client.post("/api/v1/places/jobs", json=params or dict(ONE_QUERY))
+        assert made.status_code == 202, made.text
+        return str(made.json()["data"]["job_id"])
+
+    async def data(self, path: str, **query: Any) -> Any:
+        got = await self.client.get(path, params=query)
+        assert got.status_code == 200, got.text
+        return got.json()["data"]
+
+    async def work(self) -> None:
+        """Until nothing is left to do."""
+        async with asyncio.timeout(PATIENCE):
+            await self.app.worker.run(until_idle=True)
+
+
+@asynccontextmanager
+async def open_front(home: Path, database_url: str | None = None, **serper: Any) -> AsyncIterator[Front]:
+    zips = home / "zips.csv"
+    zips.write_text(ZIPS)
+    config = SerperConfig(**{"density": FULL_DENSITY, "rate_limit": None, **serper})
+    async with SerperSandbox(config) as sandbox:
+        settings = Settings(
+            home=home,
+            database_url=database_url,
+            zip_table=zips,
+            serper_api_key=SecretStr(config.key),
+            serper_base_url=sandbox.url,
+            egress_allow=(urlsplit(sandbox.url).netloc,),
+            max_retries_per_query=0,
+        )
+        async with open_app(settings) as app:
+            api = create_api(app, key=KEY)
+            async with client_of(api) as client:
+                yield Front(app, api, client, sandbox)
+
+
+def client_of(api: FastAPI, key: str | None = KEY) -> httpx.AsyncClient:
+    headers = {} if key is None else {"X-Service-Key": key}
+    return httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://forager.test", headers=headers)
