@@ -34,7 +34,14 @@ HOT_SETTINGS = {
     "idle_in_transaction_session_timeout": "15s",
     "application_name": "forager",
 }
-REPORT_SETTINGS = {"application_name": "forager reports", "idle_in_transaction_session_timeout": "60s"}
+# A report walks an index in its order and stops after a page. With stale statistics the planner would rather collect a
+# whole job through a bitmap and sort it.
+REPORT_SETTINGS = {
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "idle_in_transaction_session_timeout": "60s",
+    "application_name": "forager reports",
+}
 HOT_CONNECTIONS = 8
 REPORT_CONNECTIONS = 4
 TRIES = 5

@@ -3,9 +3,9 @@
 Plans are encoded before the transaction begins, so that it holds its locks no longer than the database needs.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
@@ -19,8 +19,7 @@ WORTH_A_COPY = 200
 ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A plan as it will lie in the table."""
 
     kind: str
@@ -43,14 +42,20 @@ class Written:
     """Tasks that have ended badly already, although some new ones come after them: nobody will release those."""
 
 
-@dataclass(frozen=True, slots=True)
-class _New:
-    number: int
-    job: int
-    lane: int
+class _New(NamedTuple):
+    """A row of `tasks`, in the order of its columns."""
+
+    id: int
+    job_id: int
+    lane_id: int
+    kind: str
+    key: str
     state: int
+    rank: int
     after: int | None
-    plan: Encoded
+    followed: bool
+    price: int
+    body: bytes
 
 
 def encode(plans: Iterable[Plan], prices: Mapping[str, int]) -> list[Encoded]:
@@ -81,37 +86,42 @@ async def insert_tasks(
     given = {} if known is None else known
     given.update({(job, p.kind, p.key): n for n, (job, p) in zip(numbers, fresh, strict=True)})
     before = await _predecessors(db, fresh, given)
-    dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
-    rows = [_new(n, job, p, lanes, given, before) for n, (job, p) in zip(numbers, fresh, strict=True)]
-    followed = {row.after for row in rows if row.after is not None}
-    write = _copy if known is not None and len(rows) > WORTH_A_COPY else _insert
-    await write(db, rows, followed)
-    written = Written(set(), {}, dead_ends)
+    rows = _rows(numbers, fresh, lanes, given, before)
+    await (_copy if known is not None and len(rows) > WORTH_A_COPY else _insert)(db, rows)
+    written = Written(set(), {}, {number for number, state in before.values() if state in ENDED_BADLY})
     for row in rows:
-        written.count[row.job] = written.count.get(row.job, 0) + 1
+        written.count[row.job_id] = written.count.get(row.job_id, 0) + 1
         if row.state == TaskState.READY:
-            written.ready.add((row.lane, row.job))
+            written.ready.add((row.lane_id, row.job_id))
     return written
 
 
-def _new(
-    number: int,
-    job: int,
-    plan: Encoded,
+def _rows(
+    numbers: Sequence[int],
+    plans: Sequence[tuple[int, Encoded]],
     lanes: Mapping[str, int],
     given: Mapping[TaskName, int],
     before: Mapping[TaskName, tuple[int, int]],
-) -> _New:
-    after, state = None, TaskState.READY
-    if plan.after is not None:
+) -> list[_New]:
+    held: dict[int, tuple[int, int]] = {}
+    """By task: the one it comes after, and its own state."""
+    for number, (job, plan) in zip(numbers, plans, strict=True):
+        if plan.after is None:
+            continue
         name = (job, plan.kind, plan.after)
-        state = TaskState.HELD
         if name in given:
-            after = given[name]
+            held[number] = (given[name], TaskState.HELD)
         else:
             after, ended = before[name]
-            state = TaskState.READY if ended == TaskState.COMPLETED else TaskState.HELD
-    return _New(number, job, lanes[plan.lane], int(state), after, plan)
+            held[number] = (after, TaskState.READY if ended == TaskState.COMPLETED else TaskState.HELD)
+    followed = {after for after, _ in held.values()}
+    rows = []
+    for number, (job, p) in zip(numbers, plans, strict=True):
+        after_, state = held.get(number, (None, 0)) if held else (None, 0)
+        rows.append(
+            _New(number, job, lanes[p.lane], p.kind, p.key, state, p.rank, after_, number in followed, p.price, p.body)
+        )
+    return rows
 
 
 async def _numbers(db: Db, count: int) -> list[int]:
@@ -145,40 +155,18 @@ async def _predecessors(
     return found
 
 
-async def _copy(db: Db, rows: Sequence[_New], followed: set[int]) -> None:
+async def _copy(db: Db, rows: Sequence[_New]) -> None:
     """For tasks of which none can be there already; the quickest way in."""
-    await db.copy_records_to_table(
-        "tasks",
-        columns=_TASK_COLUMNS,
-        records=[
-            (r.number, r.job, r.lane, r.plan.kind, r.plan.key, r.state, r.plan.rank, r.after, r.number in followed,
-             r.plan.price, r.plan.body)
-            for r in rows
-        ],
-    )  # fmt: skip
+    await db.copy_records_to_table("tasks", columns=_New._fields, records=rows)
     await db.copy_records_to_table(
         "queue",
         columns=("task_id", "lane_id", "job_id", "rank", "state"),
-        records=[(r.number, r.lane, r.job, r.plan.rank, r.state) for r in rows],
+        records=[(r.id, r.lane_id, r.job_id, r.rank, r.state) for r in rows],
     )
 
 
-async def _insert(db: Db, rows: Sequence[_New], followed: set[int]) -> None:
-    take: Callable[[Callable[[_New], Any]], list[Any]] = lambda value: [value(row) for row in rows]  # noqa: E731
-    count = await db.fetchval(
-        _INSERT,
-        take(lambda r: r.number),
-        take(lambda r: r.job),
-        take(lambda r: r.lane),
-        take(lambda r: r.plan.kind),
-        take(lambda r: r.plan.key),
-        take(lambda r: r.state),
-        take(lambda r: r.plan.rank),
-        take(lambda r: r.after),
-        take(lambda r: r.number in followed),
-        take(lambda r: r.plan.price),
-        take(lambda r: r.plan.body),
-    )
+async def _insert(db: Db, rows: Sequence[_New]) -> None:
+    count = await db.fetchval(_INSERT, *(list(column) for column in zip(*rows, strict=True)))
     if count != len(rows):
         raise TryAgain("another outcome added the same tasks")
 
@@ -187,7 +175,6 @@ def _columns(names: Sequence[TaskName]) -> tuple[list[int], list[str], list[str]
     return [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
 
 
-_TASK_COLUMNS = ("id", "job_id", "lane_id", "kind", "key", "state", "rank", "after", "followed", "price", "body")
 _NAMED = """
 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
 JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
