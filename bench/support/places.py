@@ -9,6 +9,7 @@ from uuid import UUID
 from bench.support.stores import Store
 from bench.support.upstream import KEY, Upstream
 from forager.app import App, open_app
+from forager.ledger.reports.models import JobReport
 from forager.pipelines.places import shipped_zips
 from forager.settings import load_settings
 
@@ -40,8 +41,8 @@ async def ended(app: App, tasks: int) -> None:
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def completed(app: App, job: UUID) -> dict[str, Any]:
-    """The job's row; it must have ended well, or the measurement is worth nothing."""
-    (row,) = await app.reports.database.fetch("SELECT * FROM jobs WHERE public_id = :job", {"job": str(job)})
-    assert (row["state"], row["completed"]) == ("completed", row["total"]), dict(row)
-    return dict(row)
+async def completed(app: App, job: UUID) -> JobReport:
+    """The job as reports show it; it must have ended well, or the measurement is worth nothing."""
+    report = await app.reports.job(job)
+    assert (report.state, report.completed) == ("completed", report.total), report
+    return report
