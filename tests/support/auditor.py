@@ -6,6 +6,7 @@ It must never write. An empty list means that every invariant holds; each string
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,10 +73,11 @@ class PostgresTables:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
 
-def audit(tables: Tables, records: Sequence[type[Record]] = ()) -> list[str]:
-    """Everything that must hold after every commit."""
-    checks = (_counters, _ends, _claims, _followers, _lanes, _spending, _changes)
+def audit(tables: Tables, records: Sequence[type[Record]] = (), now: int | None = None) -> list[str]:
+    """Everything that must hold after every commit. `now` is the ledger's clock in milliseconds, if not the wall's."""
+    checks = (_counters, _ends, _claims, _followers, _spending, _changes)
     broken = [line for check in checks for line in check(tables)]
+    broken.extend(_lanes(tables, round(time.time() * 1000) if now is None else now))
     broken.extend(line for record in records for line in _records(tables, record))
     return broken
 
@@ -147,7 +149,7 @@ def _followers(t: Tables) -> Iterator[str]:
         yield f"task {row['id']}: held behind {row['before']}, which is in state {row['state']}"
 
 
-def _lanes(t: Tables) -> Iterator[str]:
+def _lanes(t: Tables, now: int) -> Iterator[str]:
     """An owner is alive; a lane that nobody owns does not sleep on work that could be leased (trap 2)."""
     for row in t.read(
         "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner"
@@ -157,7 +159,8 @@ def _lanes(t: Tables) -> Iterator[str]:
     for row in t.read(
         f"""SELECT l.id, count(*) AS n FROM lanes l JOIN {t.tasks} t ON t.lane_id = l.id AND t.state IN (0, 1, 8)
         JOIN jobs j ON j.id = t.job_id AND j.state IN ('queued', 'running') AND j.drain IS NULL
-        WHERE l.owner IS NULL AND (l.wake_at IS NULL OR (t.state = 1 AND l.wake_at > t.due)) GROUP BY l.id"""
+        WHERE l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > CASE WHEN t.state = 1 AND t.due > {now} THEN t.due
+        ELSE {now} END) GROUP BY l.id"""
     ):
         yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
 

@@ -203,7 +203,8 @@ class Rig:
 
     def check(self) -> None:
         """The auditor's word after every step: counters, followers, lanes, log."""
-        broken = audit(self.tables, RECORDS)
+        now = None if self.clock is None else round(self.clock.now().timestamp() * 1000)
+        broken = audit(self.tables, RECORDS, now)
         assert not broken, broken
 
     def job(self, job: UUID) -> Row:
@@ -258,11 +259,12 @@ def _write_sqlite(path: Path, sql: str) -> None:
         db.execute(sql)
 
 
-async def postgres_rig(url: str, faults: Faults | None = None) -> Rig:
+async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
     from forager.ledger.migrate import create_postgres
     from forager.ledger.postgres import PostgresLedger
 
-    create_postgres(url, catalog())
+    if create:
+        create_postgres(url, catalog())
     tables = PostgresTables(url)
     ledger = await PostgresLedger.open(url, catalog(), lease_seconds=LEASE, faults=faults)
     return Rig(ledger, tables, None, tables.read)

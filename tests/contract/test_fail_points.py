@@ -1,0 +1,57 @@
+"""Killed at every commit boundary (R3): nothing acknowledged is lost, nothing happens twice, every counter is exact."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.doomed import BROKEN, POINTS, TASKS
+
+KILLS = 4
+FULL_KILLS = 20
+
+Findings = dict[str, Any]
+
+
+def _doomed(folder: Path, kills: int, *points: str) -> dict[str, Findings]:
+    seed = int(os.environ.get("FORAGER_TEST_SEED") or random.randrange(2**32))
+    command = [sys.executable, "-m", "tests.support.doomed", str(folder), str(kills), str(seed), *points]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
+    assert ran.returncode == 0, f"FORAGER_TEST_SEED={seed}\n{ran.stderr}"
+    findings: dict[str, Findings] = orjson.loads(ran.stdout)
+    return findings
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Findings]:
+    """All points in one process, because starting it takes longer than dying."""
+    return _doomed(tmp_path_factory.mktemp("doomed"), KILLS, *POINTS, BROKEN)
+
+
+def _check(found: Findings, kills: int) -> None:
+    sys.stdout.write(f"FORAGER_TEST_SEED={found['seed']}, faults fired: {found['fired']}\n")
+    assert found["fired"] == kills, "every fault must fire, or nothing was tested"
+    assert (found["broken"], found["lost"], found["doubled"], found["unfinished"]) == ([], [], [], [])
+    assert found["tasks"] == TASKS * (kills + 1)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_a_commit_boundary_loses_and_doubles_nothing__R3(point: str, findings: dict[str, Findings]) -> None:
+    _check(findings[point], KILLS)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", POINTS)
+def test_twenty_kills_at_a_commit_boundary_lose_and_double_nothing__R3(point: str, tmp_path: Path) -> None:
+    _check(_doomed(tmp_path, FULL_KILLS, point)[point], FULL_KILLS)
+
+
+def test_the_auditor_catches_an_effect_in_two_transactions__R3(findings: dict[str, Findings]) -> None:
+    """The negative control: the same kills over a ledger that commits task states before their records."""
+    assert findings[BROKEN]["fired"] == KILLS
+    assert findings[BROKEN]["broken"], "a half effect must be seen"

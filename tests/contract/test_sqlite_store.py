@@ -1,0 +1,212 @@
+"""What belongs to the embedded store alone: one process, a full disk, a wrong clock, a restart."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from forager.core.clock import SystemClock
+from forager.core.errors import StoreError, StoreFull, StoreLocked, StoreUnavailable
+from forager.core.ledger import Lease, NewJob, Settlement
+from forager.core.states import TaskState
+from forager.ledger.sqlite import SqliteLedger
+from tests.support.auditor import SqliteTables
+from tests.support.rig import HandClock, Rig, Seen, Thing, Worker, calls, create_store, open_sqlite, sqlite_rig
+
+HOUR = 3600
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    create_store(tmp_path / "ledger.db")
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+async def rig(path: Path) -> AsyncIterator[Rig]:
+    made = await sqlite_rig(path)
+    yield made
+    made.check()
+    await made.ledger.close()
+    made.tables.close()
+
+
+async def test_the_store_belongs_to_one_process(rig: Rig, path: Path) -> None:
+    with pytest.raises(StoreLocked, match="belongs to one process"):
+        await open_sqlite(path, HandClock())
+
+
+async def test_a_store_without_a_schema_is_refused_and_left_unlocked(tmp_path: Path) -> None:
+    bad = tmp_path / "empty" / "ledger.db"
+    bad.parent.mkdir()
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await open_sqlite(bad, HandClock())
+
+
+async def test_a_closed_ledger_says_so_instead_of_waiting_for_ever(path: Path) -> None:
+    ledger = await open_sqlite(path, HandClock())
+    closing = asyncio.ensure_future(ledger.close())
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(ledger.sweep(), 5)
+    await closing
+
+
+async def test_a_restart_rescues_at_once_what_the_dead_process_held__PL_12(path: Path) -> None:
+    first = await sqlite_rig(path)
+    job = (await first.submit(calls(4))).job
+    worker = await first.worker()
+    leases = await worker.lease(3)
+    await worker.settle(leases[0], cost=1)
+    await _die(first)
+    second = await sqlite_rig(path)
+    second.check()
+    assert second.states(job) == {"t0": "completed", "t1": "suspect", "t2": "suspect", "t3": "ready"}
+    next_worker = await second.worker()
+    assert list(next_worker.lanes) == ["api"]
+    assert len(await second.ledger.lease_suspects(next_worker.session)) == 1
+    await _die(second)
+
+
+async def test_paused_cancelled_and_waiting_work_is_as_it_was_after_a_restart(path: Path) -> None:
+    first = await sqlite_rig(path)
+    paused = (await first.submit(calls(2))).job
+    await first.ledger.pause(paused)
+    waiting = (await first.submit(calls(1))).job
+    worker = await first.worker()
+    (lease,) = await worker.lease()
+    await worker.settle(lease, TaskState.WAITING, wait=60)
+    cancelled = (await first.submit(calls(6_000))).job
+    await first.ledger.cancel(cancelled)
+    assert first.job(cancelled)["queued"] == 1_000
+    await _die(first)
+
+    second = await sqlite_rig(path, first.clock)
+    worker = await second.worker()
+    assert await worker.lease() == []
+    while (await second.ledger.sweep()).more:
+        pass
+    assert second.job(cancelled)["state"] == "cancelled"
+    second.pass_time(61)
+    await second.ledger.sweep()  # the first worker is late by now
+    worker = await second.worker()
+    await worker.drain()
+    assert second.job(waiting)["state"] == "completed"
+    assert second.states(paused) == {"t0": "ready", "t1": "ready"}
+    await _die(second)
+
+
+async def test_one_bad_command_undoes_itself_and_nothing_else(rig: Rig) -> None:
+    """Commands of one group share a transaction."""
+    plans = [*calls(2), *calls(1, prefix="\ud800")]  # a lone surrogate cannot be stored
+    results = await asyncio.gather(
+        rig.submit(calls(3)), rig.submit(plans), rig.submit(calls(4)), return_exceptions=True
+    )
+    assert isinstance(results[1], Exception)
+    assert [row["total"] for row in rig.tables.read("SELECT total FROM jobs ORDER BY id")] == [3, 4]
+    worker = await rig.worker()
+    assert len(await worker.drain()) == 7
+
+
+async def test_a_full_disk_loses_nothing_acknowledged_and_heals_by_itself__R10(rig: Rig) -> None:
+    ledger = rig.ledger
+    assert isinstance(ledger, SqliteLedger)
+    job = (await rig.submit(calls(60))).job
+    worker = await rig.worker()
+    leases = await worker.lease(50)
+    await _limit(ledger, more=40)
+    acknowledged, refused = await _settle_until_full(worker, leases)
+    assert acknowledged, "something must fit"
+    assert refused, "the disk must get full"
+    with pytest.raises(StoreFull, match="Free some space"):
+        await ledger.submit(NewJob("rig", {"name": "big"}), calls(19_000))
+    rig.check()
+    done = {key for key, state in rig.states(job).items() if state == "completed"}
+    assert done == {lease.key for lease in acknowledged}
+
+    await _limit(ledger, more=100_000)
+    await worker.turn([_fat(lease) for lease in refused])
+    assert len(await worker.drain()) == 10
+    assert rig.job(job)["state"] == "completed"
+    assert len(rig.rows(Seen)) == 50
+
+
+async def _settle_until_full(worker: Worker, leases: list[Lease]) -> tuple[list[Lease], list[Lease]]:
+    acknowledged, refused = [], []
+    for lease in leases:
+        try:
+            assert not (await worker.turn([_fat(lease)])).fenced
+            acknowledged.append(lease)
+        except StoreFull:
+            refused.append(lease)
+    return acknowledged, refused
+
+
+def _fat(lease: Lease) -> Settlement:
+    """Several pages of text."""
+    found = [Seen(uid=lease.key, note="x" * 9_000), Thing(uid=lease.key, title="y" * 9_000)]
+    return Settlement(lease, TaskState.COMPLETED, cost=1, records=found)
+
+
+async def _limit(ledger: SqliteLedger, more: int) -> None:
+    """Let the file grow by so many pages and no further."""
+
+    def command(db: sqlite3.Connection) -> None:
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + more}")
+
+    await ledger._writer.run(command)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, 24 * HOUR, -24 * HOUR])
+async def test_a_jump_of_the_wall_clock_rescues_nothing_and_frees_nothing__R11(
+    path: Path, jump: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescued, moved, due = await _rescued_after_a_jump(path, SystemClock(), jump, monkeypatch)
+    assert (rescued, due) == (0, 0)
+    assert moved < 60
+
+
+async def test_a_clock_that_follows_the_wall_is_caught__R11(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control."""
+
+    class WallClock(SystemClock):
+        def now(self) -> datetime:
+            return datetime.fromtimestamp(time.time(), UTC)
+
+    rescued, moved, due = await _rescued_after_a_jump(path, WallClock(), HOUR, monkeypatch)
+    assert (rescued, due) == (2, 1)
+    assert moved > 60
+
+
+async def _rescued_after_a_jump(
+    path: Path, clock: SystemClock, jump: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, float, int]:
+    """(tasks rescued too early, seconds that the ledger's clock moved, waiting tasks leased too early)"""
+    ledger = await open_sqlite(path, clock)
+    rig = Rig(ledger, SqliteTables(path), None, print)
+    await rig.submit(calls(2))
+    worker = await rig.worker()
+    first, _ = await worker.lease()
+    await worker.settle(first, TaskState.WAITING, wait=600)
+    before = await ledger.now()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    moved = abs((await ledger.now() - before).total_seconds())
+    early = len((await worker.turn(most=10)).leases)
+    swept = await ledger.sweep()
+    monkeypatch.undo()
+    await ledger.close()
+    rig.tables.close()
+    return swept.rescued, moved, early
+
+
+async def _die(rig: Rig) -> None:
+    """Close without `end`, as a killed process leaves it."""
+    await rig.ledger.close()
+    rig.tables.close()

@@ -1,0 +1,196 @@
+"""A process that is killed at fail points, again and again, over one embedded store, and what an auditor finds after.
+
+`python -m tests.support.doomed FOLDER TIMES SEED POINT…` makes a store for each point, forks one worker per kill, reads
+the raw tables after each death, lets a last worker finish in peace, and prints its findings as JSON, by point.
+The point `broken` is the negative control. It never uses threads itself, so that it can fork.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from forager.core.clock import SystemClock
+from forager.core.faults import Faults, NoFaults
+from forager.core.ledger import Lease, NewJob, Settlement, Want
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from forager.ledger.sqlite import SqliteLedger, records, settle, store
+from tests.support.auditor import SqliteTables, audit
+from tests.support.rig import RECORDS, Call, Seen, Thing, calls, catalog, chain, create_store
+
+POINTS = ("job-written", "chunk-written", "settled", "leased", "before-commit", "after-commit")
+BROKEN = "broken"
+BIG = 14
+JOBS = 3
+TASKS = BIG + 2 * 5 + 3
+"""Of one life: a big job, two small ones, and a child of each job's first task."""
+OFTEN = {"job-written": 2, "chunk-written": 3, "settled": 6, "leased": 6, "before-commit": 14, "after-commit": 14}
+"""How often a life is sure to pass a point."""
+
+
+class KillAt:
+    """SIGKILL to ourselves at the nth passing of a point."""
+
+    def __init__(self, point: str, nth: int) -> None:
+        self._point = point
+        self._left = nth
+
+    def at(self, point: str) -> None:
+        if point == self._point:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class Findings:
+    """What is printed. `fired` counts the faults that happened, `broken` what the auditor said."""
+
+    seed: int
+    fired: int = 0
+    broken: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    tasks: int = 0
+
+
+class Acknowledged:
+    """What the ledger has confirmed to a worker, written so that it outlives the worker."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def say(self, what: str, *values: object) -> None:
+        os.write(self._file, f"{what} {' '.join(map(str, values))}\n".encode())
+
+    def read(self) -> list[list[str]]:
+        return [line.split() for line in self.path.read_text().splitlines()]
+
+
+async def work(path: Path, faults: Faults, said: Acknowledged, life: int) -> None:
+    """Submit this life's jobs and, as a client would, those of former lives again; then do all there is to do."""
+    ledger = await SqliteLedger.open(path, catalog(), clock=SystemClock(), faults=faults)
+    session = await ledger.begin("doomed")
+    lanes: dict[int, None] = {}
+    done: list[Settlement] = []
+    for name in (f"{n}-{i}" for n in range(life + 1) for i in range(JOBS)):
+        plans = calls(BIG) if name.endswith("0") else [*chain("p1", "p2"), *calls(3)]
+        made = await ledger.submit(NewJob("rig", {"name": name}, idempotency_key=name), plans)
+        said.say("job", made.job, made.total)
+    while True:
+        lanes |= dict.fromkeys(lane.id for lane in await ledger.take_lanes(session, 10))
+        turn = await ledger.turn(session, done, [Want(lane, 4) for lane in lanes])
+        for settlement in done:
+            if settlement.lease.task_id not in turn.fenced:
+                said.say("task", settlement.lease.task_id)
+        leases = turn.leases or await ledger.lease_suspects(session)
+        if not leases and not done:
+            break
+        done = [_done(lease) for lease in leases]
+    await ledger.end(session)
+    await ledger.close()
+
+
+def _done(lease: Lease) -> Settlement:
+    found = [Seen(uid=f"{lease.job_id}-{lease.key}"), Thing(uid=lease.key, size=lease.job_id)]
+    children = [Plan(Call(name="child", where="site"), after="t0")] if lease.key == "t0" else []
+    return Settlement(lease, TaskState.COMPLETED, cost=1, records=found, tasks=children)
+
+
+async def retry_the_accused(path: Path) -> None:
+    """Three deaths in company of nobody else make a dead letter, also of the innocent: here the killer is outside."""
+    ledger = await SqliteLedger.open(path, catalog(), clock=SystemClock())
+    for row in await ledger.database.fetch("SELECT public_id FROM jobs WHERE failed > 0"):
+        await ledger.retry(row["public_id"])
+    while (await ledger.sweep()).more:
+        pass
+    await ledger.close()
+
+
+def live_and_die(path: Path, faults: Faults, said: Acknowledged, life: int) -> bool:
+    """True when the worker was killed."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            asyncio.run(work(path, faults, said, life))
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the worker failed by itself"
+    return False
+
+
+def look(path: Path, said: Acknowledged, findings: Findings) -> None:
+    """The raw tables after a death: whole, with everything that was acknowledged, and nothing twice."""
+    tables = SqliteTables(path)
+    findings.broken += audit(tables, RECORDS)
+    jobs = {row["public_id"] for row in tables.read("SELECT public_id FROM jobs WHERE state <> 'planning'")}
+    completed = {str(row["id"]) for row in tables.read("SELECT id FROM tasks WHERE state = 4")}
+    for what, name, *_ in said.read():
+        if name not in (jobs if what == "job" else completed):
+            findings.lost.append(f"{what} {name}")
+    seen = {row["uid"]: row["times_seen"] for row in tables.read("SELECT uid, times_seen FROM rig_seen")}
+    findings.doubled += [uid for uid, times in seen.items() if times != 1]
+    if len(seen) != len(completed):
+        findings.broken.append(f"{len(completed)} tasks completed, {len(seen)} records found")
+    tables.close()
+
+
+def run(path: Path, point: str, times: int, seed: int) -> Findings:
+    findings = Findings(seed)
+    chance = random.Random(seed)
+    said = Acknowledged(path.parent / "acknowledged")
+    create_store(path)
+    for life in range(times):
+        findings.fired += live_and_die(path, KillAt(point, chance.randint(1, OFTEN[point])), said, life)
+        look(path, said, findings)
+        asyncio.run(retry_the_accused(path))
+    live_and_die(path, NoFaults(), said, times)
+    look(path, said, findings)
+    tables = SqliteTables(path)
+    findings.unfinished = [r["state"] for r in tables.read("SELECT state FROM jobs WHERE state <> 'completed'")]
+    findings.tasks = len(tables.read("SELECT 1 FROM tasks"))
+    tables.close()
+    return findings
+
+
+def break_the_ledger() -> None:
+    """The negative control: task states are committed first, records and counters in a second transaction."""
+    whole = records.store_records
+
+    def store_records(db: Any, *rest: Any) -> Any:
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("SAVEPOINT command")
+        return whole(db, *rest)
+
+    vars(settle)["store_records"] = store_records
+
+
+def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Findings]:
+    found = {}
+    for point in points:
+        if point == BROKEN:
+            break_the_ledger()
+        (folder / point).mkdir(parents=True)
+        found[point] = run(folder / point / "ledger.db", "settled" if point == BROKEN else point, times, seed)
+    return found
+
+
+if __name__ == "__main__":
+    vars(store).update(IN_ONE_GO=10, CHUNK=4)  # a job is big here long before 20,000 tasks
+    results = main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    sys.stdout.write(orjson.dumps(results).decode())
