@@ -206,6 +206,7 @@ async def test_a_task_that_waits_for_a_retry_says_until_when(rig: PlacesRig) -> 
     (task,) = (await rig.reports.tasks(job, state="queued")).items
     assert (task.attempts, task.cost, task.guessed, task.error) == (1, 1, 1, "Serper failed (500).")
     assert task.due_at is not None
+    assert (task.claim, task.claimed_at) == (None, None)  # nobody holds it
 
 
 async def test_an_unknown_task_is_named(rig: PlacesRig) -> None:

@@ -12,6 +12,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.connect import Store, in_transaction
 from forager.ledger.migrate import alembic_config, create, current, downgrade, upgrade
 from forager.ledger.revisions import heads, known, locations
+from forager.ledger.sqlite.lock import StoreLock
 from forager.pipelines.places import places
 from tests.migration.catalogs import names, snapshot
 
@@ -51,15 +52,30 @@ def test_plain_alembic_upgrades_the_store_that_the_environment_names(store: Stor
         if isinstance(store, Path)
         else {"FORAGER_DATABASE_URL": store}
     )
-    subprocess.run(
-        [sys.executable, "-m", "alembic", "upgrade", "heads"],
-        cwd=ROOT,
-        env={**os.environ, **named},
-        check=True,
-        capture_output=True,
-    )
+    ran = _alembic("upgrade", "heads", **named)
+    assert ran.returncode == 0, ran.stderr
     assert current(store) == sorted(heads(locations(catalog.pipelines.values())))
     assert "serper_jobs" in in_transaction(store, names)
+
+
+def test_plain_alembic_leaves_a_store_alone_that_a_process_has_open(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path / "lock")
+    lock.take()
+    ran = _alembic("upgrade", "heads", FORAGER_HOME=str(tmp_path), FORAGER_DATABASE_URL="")
+    lock.release()
+    assert ran.returncode != 0
+    assert "belongs to one process" in ran.stderr
+
+
+def _alembic(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "alembic", *command],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_alembic_ini_names_the_migrations_of_every_pipeline() -> None:

@@ -3,7 +3,8 @@
 Alembic is imported only when something must be migrated: every start passes here, and most find nothing to do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,23 +107,30 @@ def migrate_connection(connection: Connection, places: Sequence[Path], run: Call
     derived.make(connection, _views_for_what_is_there(connection, places))
 
 
+@contextmanager
+def alone(store: Store) -> Iterator[None]:
+    """A process that has the embedded store open must not lose its schema under its feet."""
+    store = parse_store(store)
+    if not isinstance(store, Path):
+        yield
+        return
+    lock = StoreLock(store.parent / "lock")
+    lock.take()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _literal(path: Path) -> str:
     """Alembic's configuration would read a percent sign in a path as a variable."""
     return str(path).replace("%", "%%")
 
 
 def _migrate(store: Store, catalog: Catalog, run: Callable[["Config"], None]) -> None:
-    store = parse_store(store)
-    # A process that has the embedded store open must not lose its schema under its feet.
-    lock = StoreLock(store.parent / "lock") if isinstance(store, Path) else None
-    if lock is not None:
-        lock.take()
-    try:
-        places = locations(catalog.pipelines.values())
+    places = locations(catalog.pipelines.values())
+    with alone(store):
         in_transaction(store, lambda db: run(alembic_config(places, db)))
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _create_if_empty(connection: Connection, catalog: Catalog) -> bool:

@@ -1,6 +1,8 @@
 -- Every task as it stands now. Reports and the pipelines' views read this, so that they need not know where a store
--- keeps its open work.
+-- keeps its open work. A claim is shown while it holds a task and when it has ended one; a queued task is held by none.
 CREATE VIEW tasks_now AS
-SELECT id, job_id, lane_id, kind, key, state, rank, attempt, claim, claimed_at, session_id, "after", due, price, cost,
-       guessed, crashes, hidden, ended_at, error, facts, body
+SELECT id, job_id, lane_id, kind, key, state, rank, attempt,
+       CASE WHEN state IN (3, 4, 5) THEN claim END AS claim,
+       CASE WHEN state IN (3, 4, 5) THEN claimed_at END AS claimed_at,
+       session_id, "after", due, price, cost, guessed, crashes, hidden, ended_at, error, facts, body
 FROM tasks;

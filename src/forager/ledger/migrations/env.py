@@ -10,7 +10,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from forager.ledger.connect import Store, in_transaction
-from forager.ledger.migrate import migrate_connection
+from forager.ledger.migrate import alone, migrate_connection
 
 
 def run(connection: Connection) -> None:
@@ -35,6 +35,7 @@ if context.is_offline_mode():
 
 given = context.config.attributes.get("connection")
 if given is None:
-    in_transaction(store(), run)
+    with alone(store()):
+        in_transaction(store(), run)
 else:
     run(given)

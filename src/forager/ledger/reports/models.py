@@ -52,7 +52,7 @@ class TaskReport(Report):
     lane: str
     state: str = Field(description="queued, running, completed, failed, skipped or cancelled")
     attempts: int = Field(description="Attempts that count: a snooze, a crash or a drain burns none.")
-    claim: str | None = Field(description="The last attempt's claim, as claim-<unix>-<9 hex>.")
+    claim: str | None = Field(description="The claim that holds it or ended it, as claim-<unix>-<9 hex>.")
     claimed_at: datetime | None
     due_at: datetime | None = Field(description="A queued task that waits: when it may run.")
     after: UUID | None = Field(description="The task that must end well first.")
