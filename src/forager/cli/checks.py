@@ -9,7 +9,6 @@ import shutil
 import socket
 import sqlite3
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +51,7 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
 
 
 def _python() -> Finding:
-    version = platform.python_version()
-    if sys.version_info < (3, 11):
-        return Finding("python", "problem", f"{version} is too old", "Install Python 3.11 or newer.")
-    return Finding("python", "ok", f"{version} on {platform.system()}, Forager {__version__}")
+    return Finding("python", "ok", f"{platform.python_version()} on {platform.system()}, Forager {__version__}")
 
 
 def _sqlite() -> Finding:

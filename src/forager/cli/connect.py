@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forager.cli.client import REQUEST_SECONDS, Api, HttpTransport, LocalTransport
+from forager.cli.invocation import quiet_log
 from forager.core.errors import StoreLocked
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ class Reached:
 
 
 @asynccontextmanager
-async def reach(settings: "Settings") -> AsyncIterator[Reached]:
+async def reach(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
     """The API of this store, wherever it answers."""
     async with AsyncExitStack() as stack:
-        yield await _first_that_answers(settings, stack)
+        yield await _first_that_answers(settings, stack, debug=debug)
 
 
 def find_running(settings: "Settings") -> str | None:
@@ -68,23 +69,24 @@ async def over_http(find: Callable[[], str | None], key: str) -> AsyncIterator[A
 
 
 @asynccontextmanager
-async def in_process(settings: "Settings") -> AsyncIterator[Reached]:
+async def in_process(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
     """A Forager of our own on this store, with its API called directly."""
     from forager.api import create_api
     from forager.app import open_app
 
+    quiet_log(debug=debug)
     async with open_app(settings) as app:
         yield Reached(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
 
 
-async def _first_that_answers(settings: "Settings", stack: AsyncExitStack) -> Reached:
+async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool) -> Reached:
     give_up = time.monotonic() + WAIT_FOR_OWNER
     while True:
         if find_running(settings) is not None:
             api = over_http(lambda: find_running(settings), service_key_for(settings))
             return Reached(await stack.enter_async_context(api), None)
         try:
-            return await stack.enter_async_context(in_process(settings))
+            return await stack.enter_async_context(in_process(settings, debug=debug))
         except StoreLocked:
             if time.monotonic() > give_up:
                 raise

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forager.cli.invocation import Invocation, Json, invocation
-from forager.cli.running import quiet_log
+from forager.cli.invocation import Invocation, Json, invocation, quiet_log
 
 if TYPE_CHECKING:
     from forager.ledger.catalog import Catalog

@@ -31,12 +31,11 @@ def list_dead(
     if not letters:
         render.notes().print("No dead letters.")
         return
-    rows = render.table("task", "key", "tries", "error", right=("tries",), fold=("error",))
-    rows.columns[0].no_wrap = True
+    console = render.out()
     for letter in letters:
-        error = render.plain(letter["error"])
-        rows.add_row(str(letter["id"]), render.plain(letter["key"]), str(letter["attempts"]), error)
-    render.out().print(rows)
+        tries = render.some(letter["attempts"], "try", "tries")
+        console.print(f"{letter['id']}  {letter['key']}  {tries}", markup=False)
+        console.print(render.indented(letter["error"]))
 
 
 @app.command()

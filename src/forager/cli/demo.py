@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from forager.cli.invocation import Json, invocation
-from forager.cli.running import quiet_log
+from forager.cli.invocation import Json, invocation, quiet_log
 
 
 def demo(
@@ -24,12 +23,12 @@ def demo(
     given = invocation(context)
     quiet_log(debug=given.debug)
     home = demo_setup.fresh_folder(given.settings().home / "demo")
-    with demo_setup.sandbox_process(home) as upstream:
+    with demo_setup.sandbox_process(home) as ready:
         if crash:
             from forager.cli.demo_crash import run_crash_demo
 
-            run_crash_demo(home, upstream, as_json=as_json)
+            run_crash_demo(home, ready(), as_json=as_json)
         else:
             from forager.cli.demo_run import run_demo
 
-            run_demo(home, upstream, as_json=as_json)
+            run_demo(home, ready(), as_json=as_json)

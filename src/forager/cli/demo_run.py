@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+import forager.api  # noqa: F401 - imported while the sandbox starts, since it takes as long
 from forager.cli import progress, render
 from forager.cli.connect import in_process
 from forager.cli.demo_setup import JOB, RATE, RETRY_DELAY, UPSTREAM_KEY, WHERE, Upstream
@@ -15,7 +16,7 @@ from forager.cli.running import run_loop
 from forager.settings import Settings
 
 SHOWN = 10
-LOOKED_AT = 200
+LOOKED_AT = 1_000
 
 
 def run_demo(home: Path, upstream: Upstream, *, as_json: bool) -> None:
@@ -40,7 +41,8 @@ def say_what_runs() -> None:
 
 def show_places(places: list[Mapping[str, Any]]) -> None:
     rows = render.table("place", "rating", "phone", "address", right=("rating",))
-    rows.columns[2].no_wrap = True
+    for column, width in zip(rows.columns, (20, 6, 14, 20), strict=True):
+        column.no_wrap, column.min_width = True, width
     for place in places:
         rating = f"{place['rating']:.1f}" if place["rating"] is not None else "-"
         rows.add_row(render.plain(place["title"]), rating, render.plain(place["phone"]), render.plain(place["address"]))
@@ -81,28 +83,26 @@ def _telling(places: list[Any]) -> list[Any]:
 def _show_end(job: Mapping[str, Any], home: Path) -> None:
     from forager.cli.jobs import seconds_of
 
+    found = f"{render.count(job['discoveries'])} from {render.count(job['completed'])} queries"
     figures = [
-        (
-            "places",
-            f"{render.count(job['discoveries'])} from {render.count(job['completed'])} queries in "
-            f"{render.duration(seconds_of(job))}",
-        ),
+        ("places", f"{found} in {render.duration(seconds_of(job))}"),
         ("credits", credits_line(job)),
-        ("retries", f"{render.count(job['retries'])} (every one of them succeeded)" if not job["failed"] else None),
-        ("data", str(home / "ledger.db")),
+        ("retries", f"{render.count(job['retries'])}, after answers that failed on purpose"),
+        ("data", render.near(home / "ledger.db")),
     ]
     console = render.out()
     console.print()
     console.print(render.facts(figures))
     console.print("\n[bold]Next[/]")
-    console.print(render.facts([(command, what) for command, what in next_steps(home)]))
+    console.print(render.facts(next_steps(home)))
 
 
 def next_steps(home: Path) -> list[tuple[str, str]]:
+    program = render.program()
     return [
-        ("forager demo --crash", "kill -9 in the middle: see that nothing is lost"),
-        (f"forager --home {home} export places -f csv", "what was found, as CSV"),
-        ("forager places plan -k bars -s AZ", "what a job costs, before it does"),
-        ("SERPER_API_KEY=… forager places run -k bars -s AZ", "the real thing"),
-        ("forager up", "API, engine and schedules"),
+        ("kill -9 in the middle", f"{program} demo --crash"),
+        ("what was found, as CSV", f"{program} --home {render.near(home)} export places -f csv"),
+        ("a price, beforehand", f"{program} places plan -k bars -s AZ"),
+        ("the real thing", f"SERPER_API_KEY=… {program} places run -k bars -s AZ"),
+        ("API, engine, schedules", f"{program} up"),
     ]

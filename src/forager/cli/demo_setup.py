@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +57,14 @@ def fresh_folder(home: Path) -> Path:
 
 
 @contextmanager
-def sandbox_process(home: Path) -> Iterator[Upstream]:
-    """The simulated Serper, in a process of its own that ends with this one."""
+def sandbox_process(home: Path) -> Iterator[Callable[[], Upstream]]:
+    """The simulated Serper, in a process of its own that ends with this one. Gives what waits until it answers."""
     log = home / "requests.jsonl"
     config = orjson.dumps({**SANDBOX, "log_path": str(log)}).decode()
     command = [sys.executable, "-m", "forager.sandbox", "--until-stdin-closes", "--config", config]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:  # noqa: S603 - our own command line
         try:
-            yield Upstream(_announced(process), log)
+            yield lambda: Upstream(_announced(process), log)
         finally:
             process.terminate()
 

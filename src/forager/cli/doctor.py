@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from forager.cli.errors import ProblemFound
-from forager.cli.invocation import Json, invocation
-from forager.cli.running import quiet_log
+from forager.cli.invocation import Json, invocation, quiet_log
 
 if TYPE_CHECKING:
     from forager.cli.checks import Finding

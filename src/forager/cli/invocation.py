@@ -31,6 +31,13 @@ def invocation(context: typer.Context) -> Invocation:
     return found
 
 
+def quiet_log(*, debug: bool) -> None:
+    """A command speaks for itself. What the rooms below log is for a process that runs on; here only with --debug."""
+    from forager.logs import configure_logs
+
+    configure_logs("DEBUG" if debug else "CRITICAL")
+
+
 def _remember_json(context: typer.Context, value: bool) -> bool:
     """An error that comes later must be written as JSON, too."""
     if value and isinstance(context.find_root().obj, Invocation):

@@ -1,6 +1,6 @@
 """`forager jobs …`: what there is, how it goes, and stopping, continuing or repeating it."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -11,6 +11,8 @@ from forager.cli.invocation import Json
 from forager.cli.running import with_api
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from forager.cli.connect import Reached
 
 app = typer.Typer(help="See, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
@@ -36,15 +38,7 @@ def list_jobs(
     if not jobs:
         render.notes().print("No jobs. Create one: forager places run --keyword bars --state AZ")
         return
-    rows = render.table("job", "state", "asks for", "done", "credits", "created (UTC)", right=("done", "credits"))
-    rows.columns[0].no_wrap = True
-    from forager.cli.progress import done
-
-    for job in jobs:
-        figures = f"{done(job):,}/{job['total']:,}", render.count(job["spent"]), render.moment(job["created_at"])[5:16]
-        asks = render.plain(render.brief(job["params"]))
-        rows.add_row(str(job["id"]), render.state(job["state"]), asks, *figures)
-    render.out().print(rows)
+    render.out().print(_listed(jobs))
 
 
 @app.command()
@@ -168,6 +162,20 @@ def show_job(job: Mapping[str, Any]) -> None:
         ("finished", render.moment(job["finished_at"])),
     ]
     render.out().print(render.facts(figures))
+
+
+def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
+    from forager.cli import render
+    from forager.cli.progress import done
+
+    rows = render.table("job", "state", "asks for", "done", "credits", right=("done", "credits"))
+    for column, width in zip(rows.columns, (36, 9, 9, 6, 7), strict=True):
+        column.no_wrap, column.min_width = column.header != "state", width
+    for job in jobs:
+        share = f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "-"
+        asks = render.plain(render.brief(job["params"]))
+        rows.add_row(str(job["id"]), render.state(job["state"]), asks, share, render.count(job["spent"]))
+    return rows
 
 
 _COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")

@@ -92,24 +92,16 @@ def run(
 def plan_figures(priced: dict[str, Any]) -> list[tuple[str, Any]]:
     from forager.cli import render
 
-    package = f"package {priced['package']}, " if priced["package"] else ""
+    n, took = render.count, render.duration
+    package = f", package {priced['package']}" if priced["package"] else ""
     known = priced["zips_with_history"]
-    basis = f"recorded density of {render.count(known)} ZIPs" if known else "60 % full pages, nothing is recorded yet"
+    basis = f"what was recorded of {n(known)} ZIPs" if known else "60 % full pages, since nothing is recorded yet"
     return [
-        (
-            "queries",
-            f"{render.count(priced['queries'])} ({render.count(priced['zips'])} ZIPs × {priced['pages']} pages)",
-        ),
-        (
-            "credits",
-            f"{render.count(priced['expected_credits'])} expected, {render.count(priced['worst_credits'])} at worst",
-        ),
+        ("queries", f"{n(priced['queries'])} ({n(priced['zips'])} ZIPs × {priced['pages']} pages)"),
+        ("credits", f"{n(priced['expected_credits'])} expected, {n(priced['worst_credits'])} at worst"),
         ("money", f"${float(priced['expected_usd']):,.2f} expected, ${float(priced['worst_usd']):,.2f} at worst"),
-        ("price", f"${priced['price_per_1000_usd']} per 1,000 credits ({package}spent nothing now)"),
-        (
-            "time",
-            f"{render.duration(priced['expected_seconds'])} expected, {render.duration(priced['worst_seconds'])} at worst",
-        ),
+        ("price", f"${priced['price_per_1000_usd']} per 1,000 credits{package}"),
+        ("time", f"{took(priced['expected_seconds'])} expected, {took(priced['worst_seconds'])} at worst"),
         ("bound by", BINDS.get(priced["binds"], priced["binds"])),
         ("based on", basis),
     ]

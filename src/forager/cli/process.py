@@ -117,5 +117,5 @@ async def _running(settings: "Settings") -> AsyncIterator[tuple["App", StopReque
 
 
 async def _until_idle(app: "App") -> None:
-    while app.worker.in_flight or await app.ledger.has_open_work():
+    while app.worker.in_flight or await app.ledger.has_open_work():  # noqa: ASYNC110 - the ledger has no such event
         await asyncio.sleep(LOOK_FOR_WORK_EVERY)

@@ -1,9 +1,12 @@
 """Values as people read them. Every function here is pure but `show_…`, which write to standard output."""
 
 import math
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,6 +87,15 @@ def plain(value: Any) -> Any:
     return Text("".join(char if char.isprintable() else "·" for char in str(value)))
 
 
+def indented(value: Any) -> Any:
+    """Text below the line it belongs to."""
+    from rich.padding import Padding
+
+    said = plain(value)
+    said.stylize("dim")
+    return Padding(said, (0, 0, 0, 2))
+
+
 def state(name: str) -> Any:
     from rich.text import Text
 
@@ -124,6 +136,20 @@ def when(value: Any) -> datetime | None:
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value / 1000, UTC)
     return datetime.fromisoformat(str(value))
+
+
+def near(path: Path) -> str:
+    """A path as short as it can be written from here."""
+    shorter = os.path.relpath(path)
+    return shorter if len(shorter) < len(str(path)) else str(path)
+
+
+def program() -> str:
+    """How this program is called from here: its name, or the path of one that is not on the PATH."""
+    if shutil.which("forager"):
+        return "forager"
+    beside = Path(sys.executable).parent / "forager"
+    return near(beside) if beside.exists() else "python -m forager"
 
 
 def brief(params: Mapping[str, Any]) -> str:

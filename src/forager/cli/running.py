@@ -18,10 +18,9 @@ def with_api(context: typer.Context, work: "Callable[[Reached], Awaitable[T]]") 
     from forager.cli.connect import reach
 
     settings = invocation(context).settings()
-    quiet_log(debug=invocation(context).debug)
 
     async def inside() -> T:
-        async with reach(settings) as reached:
+        async with reach(settings, debug=invocation(context).debug) as reached:
             return await work(reached)
 
     return run_loop(inside())
@@ -31,10 +30,3 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
     import uvloop
 
     return uvloop.run(main)
-
-
-def quiet_log(*, debug: bool) -> None:
-    """A command speaks for itself. What the rooms below log is for a process that runs on; here only with --debug."""
-    from forager.logs import configure_logs
-
-    configure_logs("DEBUG" if debug else "CRITICAL")

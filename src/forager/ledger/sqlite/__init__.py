@@ -1,5 +1,17 @@
 """The embedded ledger: one process, one writer thread, WAL, `synchronous=FULL`, group commit."""
 
-from forager.ledger.sqlite.store import SqliteLedger
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forager.ledger.sqlite.store import SqliteLedger
 
 __all__ = ["SqliteLedger"]
+
+
+def __getattr__(name: str) -> Any:
+    """The store comes when it is asked for: a command that only looks who owns it (`lock`) must not wait for that."""
+    if name != "SqliteLedger":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from forager.ledger.sqlite.store import SqliteLedger
+
+    return SqliteLedger
