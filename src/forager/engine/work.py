@@ -83,8 +83,6 @@ class Worker:
         self._stopping = False
         self._out_of_grace = False
         self._look_for_lanes = True
-        self._unsure_of_lanes = False
-        """A lane may have been taken or given without our hearing of it: only a new session knows what it owns."""
         self._suspects_from: float | None = None
         self._no_suspects_before = 0.0
         self._deadline = 0.0
@@ -156,19 +154,21 @@ class Worker:
         if self._look_for_lanes and not self._stopping:
             await self._take_lanes(session)
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
-        wants = [] if self._stopping or suspects or self._unsure_of_lanes else self._wants()
+        wants = [] if self._stopping or suspects else self._wants()
         finished, self._finished = self._finished, []
         if finished or wants:
             turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
             for lease in turn.leases:
                 self._start(lease)
-        if suspects and not self._running and not self._stopping and not self._unsure_of_lanes:
+        if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
         await self._give_back_idle(session)
 
     async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
         left = list(finished)
+        for want in wants:  # before the turn, so that whatever happens during it makes its lane hungry again
+            self._lanes[want.lane].hungry = False
         try:
             try:
                 return await self._ledger.turn(session, finished, wants)
@@ -181,6 +181,8 @@ class Worker:
                 return Turn(fenced=await settle_apart(self._ledger, session, left))
         except BaseException:
             self._finished = left + self._finished
+            for want in wants:
+                self._lanes[want.lane].hungry = True
             raise
 
     def _wants(self) -> list[Want]:
@@ -206,14 +208,14 @@ class Worker:
         now = self._clock.monotonic()
         got = {lease.lane for lease in turn.leases}
         for want in wants:
+            lane = self._lanes[want.lane]
             if want.lane not in turn.next_due:
-                continue
-            if want.lane in got:  # some, not all: a job's batch size may have cut it short, so ask again at once
+                lane.hungry = True
+            elif want.lane in got:  # some, not all: a job's batch size may have cut it short, so ask again at once
+                lane.hungry = True
                 self._wake.set()
-                continue
-            lane, due = self._lanes[want.lane], turn.next_due[want.lane]
-            lane.hungry = False
-            lane.due = None if due is None else now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
+            elif (due := turn.next_due[want.lane]) is not None:
+                lane.due = now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
         if turn.suspects and self._suspects_from is None:
             self._suspects_from = max(now, self._no_suspects_before)
 
@@ -255,9 +257,8 @@ class Worker:
     # ── lanes ──
 
     async def _take_lanes(self, session: Session) -> None:
-        self._unsure_of_lanes, unsure = True, self._unsure_of_lanes
         taken = await self._ledger.take_lanes(session, MOST_LANES - len(self._lanes))
-        self._unsure_of_lanes, self._look_for_lanes = unsure, False
+        self._look_for_lanes = False
         for owned in taken:
             self._lanes[owned.id] = LaneRun(owned, self._lane_for(owned.name), self._clock)
 
@@ -310,14 +311,9 @@ class Worker:
         before = self._clock.monotonic()
         session = await self._ledger.begin(self._name)
         self._beaten(session, before)
-        self._unsure_of_lanes = False
         return session
 
     async def _keep_alive(self, session: Session) -> Session:
-        if self._unsure_of_lanes and not self._running and not self._finished:
-            await self._ledger.end(session)
-            await self._abandon()
-            return await self._begin()
         now = self._clock.monotonic()
         if now < self._next_beat:
             return session

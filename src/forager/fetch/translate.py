@@ -41,7 +41,7 @@ class map_errors:  # noqa: N801  (reads as a word in a with statement, as contex
 
 
 def translated(error: Exception, place: str) -> ForagerError:
-    """Which of our errors a foreign one means."""
+    """Which of our errors a foreign one means. Once connected, the call may have been carried out, and charged."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return Transient(f"{place}: no connection in time; nothing was sent.")
@@ -56,13 +56,13 @@ def translated(error: Exception, place: str) -> ForagerError:
         case aiohttp.ClientResponseError() if _caused_by(error, LineTooLong):
             return Refused(f"{place}: a line of its headers is too long, and was stopped.")
         case aiohttp.ClientResponseError():
-            return Transient(f"{place}: the answer is not valid HTTP.")
+            return Transient(f"{place}: the answer is not valid HTTP.", maybe_done=True)
         case aiohttp.ClientPayloadError() | asyncio.IncompleteReadError():
-            return Transient(f"{place}: the answer broke off.")
+            return Transient(f"{place}: the answer broke off.", maybe_done=True)
         case aiohttp.InvalidURL() | ValueError() | TypeError():
             return Permanent(f"{place}: the request cannot be written as HTTP (its URL or a header is malformed).")
         case _:
-            return Transient(f"{place}: the connection was lost ({_reason(error)}).")
+            return Transient(f"{place}: the connection was lost ({_reason(error)}).", maybe_done=True)
 
 
 def shown(url: str | URL) -> str:

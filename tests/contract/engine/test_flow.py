@@ -1,0 +1,104 @@
+"""Continuous flow: lanes at their limit, jobs that share them, limits as the upstream sees them."""
+
+import asyncio
+import time
+
+from forager.core.pipeline import Lane
+from forager.core.task import Plan
+from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import QUICK, Act, acts, many
+from tests.support.engine import most_in_flight, serper, silence, until
+
+FULL = {"density": FULL_DENSITY, "rate_limit": None}
+
+
+async def test_a_small_job_behind_a_big_one_sends_its_first_query_within_a_second__PL_7(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(latency_ms=50, **FULL)) as sandbox:
+        rig = await open_rig(serper(sandbox.url, rate=200, concurrency=50))
+        await rig.submit_places(2_000, pages=10, keyword="bars")
+        worker = rig.worker(sandbox.url)
+        async with rig.working(worker):
+            await sandbox.log.arrived(50)
+            small = await rig.submit_places(10, pages=1, keyword="cafes")
+            submitted = time.monotonic()
+            await until(lambda: any(e.keyword == "cafes" for e in sandbox.log))
+            first = next(e.at for e in sandbox.log if e.keyword == "cafes")
+            assert first - submitted < 1.0
+            await until(lambda: rig.job(small)["state"] == "completed")
+
+
+async def test_requests_in_flight_stay_at_the_limit_while_work_remains__PL_7(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(latency_ms=300, **FULL)) as sandbox:
+        rig = await open_rig(serper(sandbox.url, concurrency=40))
+        job = await rig.submit_places(600, pages=1, batch_size=10)
+        async with rig.working(rig.worker(sandbox.url)):
+            await sandbox.log.arrived(400)
+        assert await most_in_flight(sandbox) == 40
+        entries = [e for e in sandbox.log if e.done is not None][50:350]
+        busy = sum(e.done - e.at for e in entries if e.done is not None)
+        average = busy / (max(e.at for e in entries) - min(e.at for e in entries))
+        assert average >= 40 * 0.7, f"on average {average:.1f} of 40 in flight"
+        assert rig.job(job)["total"] == 600
+
+
+async def test_a_jobs_own_concurrency_holds_at_the_upstream__PL_1(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(latency_ms=20, **FULL)) as sandbox:
+        rig = await open_rig(serper(sandbox.url))
+        await rig.submit_places(60, pages=1, concurrency=3)
+        await rig.run(sandbox.url)
+        assert await most_in_flight(sandbox) == 3
+        assert len(sandbox.log) == 60
+
+
+async def test_no_window_of_a_second_has_more_starts_than_the_rate__PL_8(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
+        rig = await open_rig(serper(sandbox.url, rate=40, burst=10))
+        await rig.submit_places(100, pages=1)
+        await rig.run(sandbox.url)
+        stats = sandbox.stats()
+        assert stats["requests"] == 100
+        assert 20 <= stats["max_starts_per_second_undisturbed"] <= 40
+
+
+async def test_a_new_owner_of_a_lane_does_not_break_the_window_of_the_last__PL_8(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
+        rig = await open_rig(serper(sandbox.url, rate=40, burst=10))
+        job = await rig.submit_places(120, pages=1)
+        for _ in range(2):
+            seen = len(sandbox.log)
+            async with rig.working(rig.worker(sandbox.url)):
+                await sandbox.log.arrived(seen + 30)
+        await rig.run(sandbox.url)
+        assert sandbox.stats()["max_starts_per_second_undisturbed"] <= 40
+        assert rig.job(job)["state"] == "completed"
+
+
+async def test_an_upstream_that_never_answers_slows_no_other_lane(open_rig: OpenRig) -> None:
+    """The dead lane could fill every place of the process: it must leave some to the others."""
+    async with silence() as dead, SerperSandbox(SerperConfig(rate_limit=None)) as sandbox:
+        lanes = [Lane("dead", rate=None, retry=QUICK), *(Lane(f"live{n}", rate=None, retry=QUICK) for n in range(4))]
+        rig = await open_rig(acts(*lanes, timeout=60.0))
+        await rig.submit(many(500, prefix="d", where="dead", url=f"{dead}/"))
+        worker = rig.worker(dead, sandbox.url, capacity=40)
+        async with rig.working(worker):
+            await until(lambda: worker.in_flight >= 30)
+            plans = [Plan(Act(name=f"l{n}", where=f"live{n % 4}", url=f"{sandbox.url}/x")) for n in range(400)]
+            began = time.monotonic()
+            live = await rig.submit(plans)
+            await until(lambda: rig.job(live)["state"] == "completed")
+            assert time.monotonic() - began < 4.5, "before the first of the dead requests could have timed out"
+            assert worker.in_flight >= 30
+
+
+async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
+        rig = await open_rig(serper(sandbox.url))
+        async with rig.working(rig.worker(sandbox.url)):
+            for n in range(3):
+                began = time.monotonic()
+                job = await rig.submit_places(1, pages=1, keyword=f"bars {n}")
+                await sandbox.log.arrived(n + 1)
+                assert time.monotonic() - began < 0.9, "it did not wait for the next look round"
+                await until(lambda: rig.job(job)["state"] == "completed")  # noqa: B023
+                await asyncio.sleep(0)

@@ -1,0 +1,264 @@
+"""When the ground gives way: a lost session, a full disk, a step that overruns, a stop under load, two workers."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.core.clock import SystemClock
+from forager.core.errors import StoreUnavailable
+from forager.core.ledger import Session, Settlement, Turn, Want
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from forager.engine.sweep import sweep_interval
+from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from forager.sandbox.audit import audit
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import Act, acts, many
+from tests.support.engine import EngineRig, open_sqlite, serper, until
+
+
+class LateClock(SystemClock):
+    """A monotonic clock that a test can put forward: this process was stopped for so long and does not know."""
+
+    late = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.late
+
+
+async def test_a_late_session_sends_nothing_more_by_its_own_clock(open_rig: OpenRig) -> None:
+    """The process is stopped for longer than its lease while a turn is under way: what that gave it is not sent."""
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY)) as sandbox:
+        clock = LateClock()
+        rig = await open_rig(serper(sandbox.url, rate=100), lease=30.0)
+        job = await rig.submit_places(30, pages=1)
+        worker = rig.worker(sandbox.url, clock=clock)
+        beats = _hold(rig, "beat")
+        _stop_during_the_first_lease(rig, clock)
+        async with rig.working(worker, sweep=False):
+            await until(lambda: clock.late and worker.stats.started > 0 and worker.in_flight == 0)
+            assert not worker.alive
+            assert len(sandbox.log) == 0
+            beats.set()
+            await until(lambda: rig.job(job)["state"] == "completed")
+        assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "what was not sent burned nothing"
+        assert audit(sandbox.log).repeats == 0
+
+
+async def test_a_lost_session_begins_anew_and_its_late_commits_are_not_made__PL_6(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts(), lease=30.0)
+    job = await rig.submit(many(20, seconds=0.3))
+    worker = rig.worker(clock=(clock := LateClock()))
+    async with rig.working(worker):
+        await until(lambda: worker.in_flight == 20)
+        await _end_sessions(rig)
+        clock.late = 11.0  # the next heartbeat is due, and finds the session gone
+        await until(lambda: rig.job(job)["state"] == "completed")
+    assert rig.job(job)["completed"] == 20
+    rig.check()
+
+
+async def test_the_fence_alone_refuses_a_late_commit__PL_6(open_rig: OpenRig) -> None:
+    """With the heartbeat deaf, nothing but the claim stands between a lost task and a second effect."""
+    rig = await open_rig(acts(), lease=30.0)
+    job = await rig.submit(many(20, seconds=0.3))
+    worker = rig.worker()
+    async with rig.working(worker):
+        await until(lambda: worker.in_flight == 20)
+        await _end_sessions(rig)
+        other = rig.worker(name="other")
+        async with rig.working(other):
+            await until(lambda: worker.stats.fenced == 20)
+            await until(lambda: rig.job(job)["state"] == "completed")
+    assert other.stats.ended["completed"] == 20
+    assert rig.job(job)["completed"] == 20
+    (told,) = rig.tables.read("SELECT count(*) AS n FROM changes WHERE kind = 'deed'")
+    assert told["n"] == 20
+    rig.check()
+
+
+async def test_a_step_that_overruns_its_lease_is_fenced_and_done_again(open_rig: OpenRig, tmp_path: Path) -> None:
+    rig = await open_rig(acts(), lease=0.6)
+    flag = tmp_path / "overran"
+    job = await rig.submit([Plan(Act(name="slow", how="overrun", flag=str(flag))), *many(10)])
+    async with rig.working(rig.worker()):
+        await until(lambda: rig.job(job)["state"] == "completed")
+    assert flag.exists()
+    assert rig.job(job)["completed"] == 11
+    rig.check()
+
+
+async def test_an_answer_that_the_store_lost_leaves_nothing_behind(open_rig: OpenRig) -> None:
+    """A turn is committed, its answer is not heard: what it leased is given back, what it settled stays settled."""
+    rig = await open_rig(acts())
+    job = await rig.submit(many(300, seconds=0.01), batch_size=20)
+    lost = _lose_every(rig, 5)
+    await rig.run()
+    assert lost() >= 3
+    assert rig.job(job)["completed"] == 300
+    assert {t["attempt"] for t in rig.tasks(job).values()} == {1}
+
+
+async def test_a_stop_under_load_ends_within_its_grace_and_burns_nothing__R7(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None, latency_ms=30_000)) as sandbox:
+        rig = await open_rig(serper(sandbox.url, timeout=60.0))
+        job = await rig.submit_places(50, pages=2)
+        worker = rig.worker(sandbox.url)
+        task = asyncio.create_task(worker.run())
+        await sandbox.log.arrived(50)
+        async with asyncio.timeout(5):
+            await worker.drain(0.2)
+            await task
+        row = rig.job(job)
+        assert (row["queued"], row["running"], row["reserved"]) == (100, 0, 0)
+        assert {t["attempt"] for t in rig.tasks(job).values()} == {0}
+        assert rig.tables.read("SELECT id FROM sessions") == []
+        assert row["spent"] == 50, "what was in flight may have been charged"
+
+
+async def test_two_workers_share_the_lanes_and_do_everything_once__PL_6(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(rate_limit=None)) as sandbox:
+        rig = await open_rig(serper(sandbox.url))
+        job = await rig.submit_places(200, pages=2)
+        one, two = rig.worker(sandbox.url, name="one"), rig.worker(sandbox.url, name="two")
+        async with rig.working(one), rig.working(two):
+            await until(lambda: rig.job(job)["state"] == "completed")
+        assert audit(sandbox.log).repeats == 0
+        assert rig.job(job)["completed"] + rig.job(job)["skipped"] == 400
+
+
+async def test_a_full_disk_stops_leasing_and_heals_by_itself__R10(tmp_path: Path) -> None:
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
+        rig = await open_sqlite(tmp_path, [serper(sandbox.url)])
+        job = await rig.submit_places(400, pages=2, concurrency=20)
+        worker = rig.worker(sandbox.url)
+        async with rig.working(worker):
+            await until(lambda: rig.job(job)["completed"] >= 20)
+            await rig.ledger.database.write(f"PRAGMA max_page_count = {_pages(tmp_path) + 2}")
+            await until(lambda: worker.stats.trouble is not None)
+            assert "full" in (worker.stats.trouble or "")
+            known = rig.job(job)["completed"]
+            await until(lambda: worker.in_flight == 0)
+            sent = len(sandbox.log)
+            turns = worker.stats.turns
+            with pytest.raises(TimeoutError):
+                await until(lambda: len(sandbox.log) > sent or worker.stats.turns > turns, patience=1.0)
+            assert rig.job(job)["completed"] == known, "what was acknowledged is there, and nothing else"
+            rig.check()
+            await rig.ledger.database.write("PRAGMA max_page_count = 1073741823")
+            await until(lambda: rig.job(job)["state"] == "completed")
+            await until(lambda: worker.stats.trouble is None)
+        told = audit(sandbox.log)
+        assert told.repeats == 0, "no answer that was paid for was thrown away"
+        assert rig.job(job)["completed"] == 800
+        rig.check()
+        await rig.close()
+
+
+async def test_a_stop_while_the_store_is_away_still_ends(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts())
+    await rig.submit(many(20, seconds=0.1))
+    worker = rig.worker()
+    task = asyncio.create_task(worker.run())
+    await until(lambda: worker.in_flight > 0)
+    back = _break(rig)
+    async with asyncio.timeout(10):
+        await worker.drain(0.3)
+        await task
+    back()
+    await _end_sessions(rig)
+    await rig.run()
+    rig.check()
+
+
+async def test_a_dead_session_is_rescued_within_its_lease_and_five_seconds__R4(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts(), lease=1.0)
+    job = await rig.submit(many(10))
+    dead = await rig.ledger.begin("dead")
+    lanes = await rig.ledger.take_lanes(dead, 10)
+    turn = await rig.ledger.turn(dead, [], [Want(lane.id, 10) for lane in lanes])
+    assert len(turn.leases) == 10
+    assert sweep_interval(1.0) <= 1.0
+    began = asyncio.get_running_loop().time()
+    async with rig.working(rig.worker()):
+        await until(lambda: rig.job(job)["state"] == "completed")
+    assert asyncio.get_running_loop().time() - began <= 6.0
+    late = await rig.ledger.turn(dead, [Settlement(turn.leases[0], TaskState.FAILED)], [])
+    assert list(late.fenced) == [turn.leases[0].task_id]
+    assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "the innocent burn nothing"
+
+
+def _hold(rig: EngineRig, verb: str) -> asyncio.Event:
+    """The store takes no call of this verb until the event is set."""
+    free, real = asyncio.Event(), getattr(rig.ledger, verb)
+
+    async def held(*arguments: Any) -> Any:
+        await free.wait()
+        return await real(*arguments)
+
+    setattr(rig.ledger, verb, held)
+    return free
+
+
+def _stop_during_the_first_lease(rig: EngineRig, clock: LateClock) -> None:
+    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+
+    async def turn(*arguments: Any) -> Turn:
+        answer = await real(*arguments)
+        if answer.leases and not clock.late:
+            clock.late = 31.0
+        return answer
+
+    rig.ledger.turn = turn
+
+
+def _lose_every(rig: EngineRig, nth: int) -> Callable[[], int]:
+    """Every `nth` answer to a turn that leased something is lost on its way."""
+    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+    count = lost = 0
+
+    async def turn(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        nonlocal count, lost
+        answer = await real(session, settlements, wants)
+        if answer.leases:
+            count += 1
+            if count % nth == 0:
+                lost += 1
+                raise StoreUnavailable("The answer was lost.")
+        return answer
+
+    rig.ledger.turn = turn
+    return lambda: lost
+
+
+def _break(rig: EngineRig) -> Callable[[], None]:
+    """The store is away until the returned function is called."""
+    verbs = ("turn", "beat", "end", "held", "take_lanes", "give_lanes")
+    real: Mapping[str, Any] = {verb: getattr(rig.ledger, verb) for verb in verbs}
+
+    async def away(*_: Any) -> Any:
+        raise StoreUnavailable("The store is away.")
+
+    for verb in verbs:
+        setattr(rig.ledger, verb, away)
+
+    def back() -> None:
+        for verb, function in real.items():
+            setattr(rig.ledger, verb, function)
+
+    return back
+
+
+async def _end_sessions(rig: EngineRig) -> None:
+    """As if every lease had passed: the sweep finds the sessions dead."""
+    await rig.ledger.database.write("UPDATE sessions SET lease_until = 0")
+    await rig.ledger.sweep()
+
+
+def _pages(folder: Path) -> int:
+    with sqlite3.connect(f"file:{folder / 'ledger.db'}?mode=ro", uri=True) as db:
+        return int(db.execute("PRAGMA page_count").fetchone()[0])

@@ -1,0 +1,188 @@
+"""The real engine on a real ledger: what a test needs to submit, work, look at the rows, and audit them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from forager.core.clock import Clock, SystemClock
+from forager.core.ledger import NewJob, Submitted
+from forager.core.pipeline import JobLimits, Pipeline, Retry
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from forager.engine.sweep import sweep_forever, sweep_interval
+from forager.engine.work import Worker
+from forager.fetch import EgressGuard, HttpFetcher
+from forager.ledger.catalog import Catalog
+from forager.ledger.migrate import create_postgres, create_sqlite
+from forager.ledger.sqlite import SqliteLedger
+from forager.pipelines import places
+from forager.sandbox import SerperSandbox
+from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
+
+QUICK = Retry(3, first=0.05)
+PATIENCE = 30.0
+TICK = 0.01
+
+
+def serper(url: str, *, timeout: float = 5.0, **lane: Any) -> Pipeline:
+    """Places on a sandbox; unless told otherwise with quick retries and no limit on the rate."""
+    policy = replace(places.places.lanes[0], **{"rate": None, "retry": QUICK, **lane})
+    return places.build(places.Serper(base_url=url, timeout=timeout), lane=policy)
+
+
+def zip_codes(count: int) -> tuple[str, ...]:
+    table = places.shipped_zips()
+    known = [z.zip for state in ("AZ", "CA", "NY", "TX", "FL", "PA") for z in table.of_state(state)]
+    assert len(known) >= count
+    return tuple(known[:count])
+
+
+@dataclass
+class EngineRig:
+    """One store, and as many workers on it as a test starts (on SQLite they share the one process)."""
+
+    ledger: Any
+    tables: Tables
+    pipelines: Sequence[Pipeline]
+    clock: Clock
+    lease: float
+    key: str = "sandbox-key"
+    fetchers: list[HttpFetcher] = field(default_factory=list)
+
+    def worker(self, *endpoints: str, **more: Any) -> Worker:
+        guard = EgressGuard([urlsplit(e).netloc or e for e in endpoints])
+        capacity = more.setdefault("capacity", 400)
+        fetcher = HttpFetcher(guard, self.clock, lambda _: self.key, limit=capacity)
+        self.fetchers.append(fetcher)
+        return Worker(self.ledger, self.pipelines, fetcher, more.pop("clock", self.clock), **more)
+
+    async def submit(self, plans: Iterable[Plan], pipeline: str = "acts", **limits: Any) -> UUID:
+        submitted: Submitted = await self.ledger.submit(NewJob(pipeline, {}, JobLimits(**limits)), plans)
+        return submitted.job
+
+    async def submit_places(self, zips: int | Sequence[str], *, keyword: str = "bars", **more: Any) -> UUID:
+        codes = zip_codes(zips) if isinstance(zips, int) else tuple(zips)
+        job = places.PlacesJob(keyword=keyword, zips=codes, **more)
+        new = NewJob("places", job.model_dump(mode="json"), places.places.limits(job))
+        submitted: Submitted = await self.ledger.submit(new, places.plan(job, places.shipped_zips()))
+        return submitted.job
+
+    async def run(self, *endpoints: str, **more: Any) -> Worker:
+        """Work until nothing is left to do, then audit."""
+        worker = self.worker(*endpoints, **more)
+        async with asyncio.timeout(PATIENCE):
+            await worker.run(until_idle=True)
+        self.check()
+        return worker
+
+    @asynccontextmanager
+    async def working(self, worker: Worker, *, sweep: bool = True) -> AsyncIterator[asyncio.Task[None]]:
+        """The engine at work beside the test, as `up` runs it; stopped at the end."""
+        task = asyncio.create_task(worker.run())
+        sweeper = asyncio.create_task(sweep_forever(self.ledger, self.clock, sweep_interval(self.lease)))
+        if not sweep:
+            sweeper.cancel()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield task
+        finally:
+            sweeper.cancel()
+            await worker.drain(0.5)
+            await asyncio.wait_for(task, PATIENCE)
+
+    def check(self) -> None:
+        broken = audit(self.tables, [r for p in self.pipelines for r in p.records])
+        assert not broken, broken
+
+    def job(self, job: UUID) -> Row:
+        (row,) = self.tables.read(f"SELECT * FROM jobs WHERE public_id = '{job}'")
+        return row
+
+    def tasks(self, job: UUID) -> dict[str, Row]:
+        rows = self.tables.read(
+            f"SELECT t.* FROM {self.tables.tasks} t JOIN jobs j ON j.id = t.job_id WHERE j.public_id = '{job}'"
+        )
+        return {row["key"]: row for row in rows}
+
+    def states(self, job: UUID) -> dict[str, str]:
+        return {key: TaskState(row["state"]).name.lower() for key, row in sorted(self.tasks(job).items())}
+
+    def evidence(self, task: int) -> bytes:
+        rows = self.tables.read(f"SELECT body FROM evidence WHERE task_id = {task}")
+        return bytes(rows[0]["body"]) if rows else b""
+
+    async def close(self) -> None:
+        for fetcher in self.fetchers:
+            await fetcher.close()
+        await self.ledger.close()
+        self.tables.close()
+
+
+async def open_sqlite(
+    folder: Path, pipelines: Sequence[Pipeline], *, lease: float = 30.0, clock: Clock | None = None, **more: Any
+) -> EngineRig:
+    catalog, path, clock = Catalog(pipelines), folder / "ledger.db", clock or SystemClock()
+    if not path.exists():
+        create_sqlite(path, catalog)
+    ledger = await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=lease, **more)
+    return EngineRig(ledger, SqliteTables(path), pipelines, clock, lease)
+
+
+async def open_postgres(
+    url: str,
+    pipelines: Sequence[Pipeline],
+    *,
+    lease: float = 30.0,
+    clock: Clock | None = None,
+    create: bool = True,
+    **more: Any,
+) -> EngineRig:
+    from forager.ledger.postgres import PostgresLedger
+
+    catalog = Catalog(pipelines)
+    if create:
+        await asyncio.to_thread(create_postgres, url, catalog)
+    ledger = await PostgresLedger.open(url, catalog, lease_seconds=lease, **more)
+    return EngineRig(ledger, PostgresTables(url), pipelines, clock or SystemClock(), lease)
+
+
+async def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:
+    """Look again and again until something holds: for what has no event of its own to wait for."""
+    async with asyncio.timeout(patience):
+        while not holds():
+            await asyncio.sleep(TICK)
+
+
+@asynccontextmanager
+async def silence() -> AsyncIterator[str]:
+    """An upstream that accepts every connection and never answers."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            await reader.read()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+
+
+async def most_in_flight(sandbox: SerperSandbox) -> int:
+    """The most requests that the sandbox held at once, from its log."""
+    moments = sorted(m for e in sandbox.log for m in ((e.at, 1), (e.done if e.done is not None else e.at, -1)))
+    most = now = 0
+    for _, step in sorted(moments, key=lambda m: (m[0], m[1])):
+        now += step
+        most = max(most, now)
+    return most
