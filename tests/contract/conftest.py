@@ -1,14 +1,17 @@
 """One ledger contract, two stores: every test that asks for `rig` runs over SQLite and over PostgreSQL."""
 
+import contextlib
 import importlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from forager.core.ledger import Ledger
-from tests.support.rig import Rig, Worker, create_store, postgres_rig, sqlite_rig
+from tests.support.postgres import Postgres
+from tests.support.rig import Rig, Worker, catalog, create_store, postgres_rig, sqlite_rig
 
 
 def _require_postgres_ledger() -> None:
@@ -25,16 +28,31 @@ def _require_postgres_ledger() -> None:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """A fresh ledger with the rig's pipeline; the auditor has the last word on it."""
-    if request.param == "sqlite":
-        create_store(tmp_path / "ledger.db")
-        made = await sqlite_rig(tmp_path / "ledger.db")
-    else:
-        _require_postgres_ledger()
-        made = await postgres_rig(request.getfixturevalue("postgres_url"))
-    yield made
-    made.check()
-    await made.ledger.close()
-    made.tables.close()
+    with contextlib.ExitStack() as after:
+        if request.param == "sqlite":
+            create_store(tmp_path / "ledger.db")
+            made = await sqlite_rig(tmp_path / "ledger.db")
+        else:
+            _require_postgres_ledger()
+            postgres: Postgres = request.getfixturevalue("postgres")
+            url = postgres.create_database(request.getfixturevalue("postgres_template"))
+            after.callback(postgres.drop_database, url)
+            made = await postgres_rig(url, create=False)
+        yield made
+        made.check()
+        await made.ledger.close()
+        made.tables.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Postgres) -> Iterator[str]:
+    """The name of a database with the rig's schema: a copy takes a moment, making it anew takes many."""
+    from forager.ledger.migrate import create_postgres
+
+    url = postgres.create_database()
+    create_postgres(url, catalog())
+    yield urlsplit(url).path[1:]
+    postgres.drop_database(url)
 
 
 @pytest.fixture
