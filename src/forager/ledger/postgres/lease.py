@@ -263,13 +263,13 @@ _PRICES = """
 SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_id = $2 AND state = 0
   ORDER BY rank, task_id LIMIT $3) q JOIN tasks t ON t.id = q.task_id ORDER BY q.rank, q.task_id
 """
-# `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. The rows are not
-# locked before they are updated: the lane is this session's, and the few that a skip or a drain holds are asked again.
+# `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that another
+# turn, a skip or a drain holds are passed over: a lease never waits.
 _TAKE = f"""
 WITH pick AS MATERIALIZED (
   SELECT y.task_id FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)
   CROSS JOIN LATERAL (SELECT q.task_id FROM queue q WHERE q.lane_id = a.lane_id AND q.job_id = a.job_id AND q.state = 0
-    ORDER BY q.rank, q.task_id LIMIT a.n) y),
+    ORDER BY q.rank, q.task_id LIMIT a.n FOR UPDATE SKIP LOCKED) y),
 q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $4, claim = $5, claimed_at = $6
   WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) AND q.state = 0 RETURNING q.*)
 SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.lane_id, q.rank, q.task_id
