@@ -1,0 +1,89 @@
+"""PostgreSQL dies in the middle of a job: our errors say so, nothing is lost, and work goes on by itself."""
+
+import asyncio
+import random
+
+import pytest
+
+from forager.core.errors import StoreUnavailable
+from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Want
+from forager.core.states import TaskState
+from forager.ledger.migrate import create_postgres
+from forager.ledger.postgres import PostgresLedger
+from tests.support.auditor import PostgresTables
+from tests.support.postgres import PostgresServer
+from tests.support.rig import calls, catalog
+
+KILLS = 4
+SEED = 8
+
+
+async def _hold_on(ledger: Ledger, session: Session, done: list[Settlement], wants: list[Want]) -> list[Lease]:
+    """A turn that is tried again until the database is back; what a lost answer gave is asked for."""
+    lost = False
+    while True:
+        try:
+            turn = await ledger.turn(session, done, [] if lost else wants)
+            if not lost:
+                return list(turn.leases)
+            if leases := await ledger.held(session):
+                return list(leases)
+            lost, done = False, []
+        except StoreUnavailable:
+            lost = True
+            await ledger.work_arrived(0.05)
+
+
+@pytest.mark.timeout(240)
+async def test_a_killed_server_loses_nothing_and_work_goes_on_when_it_is_back__R8(
+    postgres_server: PostgresServer,
+) -> None:
+    url = postgres_server.create_database()
+    create_postgres(url, catalog())
+    ledger = await PostgresLedger.open(url, catalog(), lease_seconds=600)
+    chance = random.Random(SEED)
+    job = await ledger.submit(NewJob("rig", {}), calls(400))
+    session = await ledger.begin("worker")
+    (lane,) = await ledger.take_lanes(session, 1)
+    kills, wants, done = 0, [Want(lane.id, 10)], []  # type: ignore[var-annotated]
+    while leases := await _hold_on(ledger, session, done, wants):
+        done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
+        if kills < KILLS and chance.random() < 0.2:
+            kills += 1
+            turning = asyncio.create_task(_hold_on(ledger, session, done, wants))
+            for _ in range(chance.randrange(60)):  # somewhere in the middle of the turn
+                await asyncio.sleep(0)
+            await asyncio.to_thread(postgres_server.kill)
+            await asyncio.to_thread(postgres_server.start)
+            leases = await asyncio.wait_for(turning, 30)
+            done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
+
+    tables = PostgresTables(url)
+    (row,) = tables.read(f"SELECT * FROM jobs WHERE public_id = '{job.job}'")
+    assert kills == KILLS
+    assert (row["state"], row["completed"], row["running"], row["reserved"]) == ("completed", 400, 0, 0)
+    assert row["spent"] == 400
+    await ledger.close()
+    tables.close()
+
+
+async def test_a_server_that_is_down_is_named_and_the_listener_comes_back(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database()
+    create_postgres(url, catalog())
+    ledger, other = [await PostgresLedger.open(url, catalog()) for _ in range(2)]
+    await ledger.work_arrived(5)
+
+    await asyncio.to_thread(postgres_server.stop)
+    for attempt in (ledger.begin("worker"), ledger.now(), ledger.sweep()):
+        with pytest.raises(StoreUnavailable):
+            await attempt
+    with pytest.raises(StoreUnavailable):
+        await PostgresLedger.open(url, catalog())
+    await asyncio.to_thread(postgres_server.start)
+
+    await ledger.work_arrived(30)  # it listens again, and says so once
+    waiting = asyncio.create_task(ledger.work_arrived(60))
+    await other.submit(NewJob("rig", {}), calls(1))
+    await asyncio.wait_for(waiting, 30)
+    for each in (ledger, other):
+        await each.close()
