@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from forager import __version__
+from forager.cli.render import near
 from forager.core.errors import ForagerError, Rejected
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def _folder(settings: "Settings") -> Iterator[Finding]:
             "Change its owner, or set FORAGER_HOME to another folder.",
         )
     elif home.exists():
-        yield Finding("data folder", "ok", str(home))
+        yield Finding("data folder", "ok", near(home))
     else:
-        yield Finding("data folder", "ok", f"{home} (made on the first start)")
+        yield Finding("data folder", "ok", f"{near(home)} (made on the first start)")
 
 
 def _disk(settings: "Settings") -> Iterator[Finding]:
@@ -99,7 +100,7 @@ def _keys(settings: "Settings") -> Iterator[Finding]:
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding(path.name, "problem", f"others can read it (mode {mode:o})", f"Run: chmod 600 {path}")
+            yield Finding(path.name, "problem", f"others can read it (mode {mode:o})", f"Run: chmod 600 {near(path)}")
         else:
             yield Finding(path.name, "ok", f"for its owner alone (mode {mode:o})")
 
@@ -145,12 +146,12 @@ def _store(settings: "Settings") -> Iterator[Finding]:
     path = settings.home / "ledger.db"
     embedded = settings.database_url is None
     if embedded and not path.exists():
-        yield Finding("store", "ok", f"{path} (made on the first start)")
+        yield Finding("store", "ok", f"{near(path)} (made on the first start)")
         return
     if embedded and read_owner(settings.home / "lock") is not None:
-        yield Finding("store", "ok", f"{path}, {_size(path)}; its owner checked the schema when it started")
+        yield Finding("store", "ok", f"{near(path)}, {_size(path)}; its owner checked the schema when it started")
         return
-    where = f"{path}, {_size(path)}" if embedded else "PostgreSQL answers"
+    where = f"{near(path)}, {_size(path)}" if embedded else "PostgreSQL answers"
     try:
         migrate.check(settings.database_url or path, Catalog(build_pipelines(settings)))
         stands = ", ".join(migrate.current(settings.database_url or path))

@@ -9,6 +9,7 @@ import typer
 from forager.cli import progress, render
 from forager.cli.exit_codes import ExitCode
 from forager.cli.jobs import ended
+from forager.cli.places import plan_figures
 from forager.cli.stopping import StopRequest, stop_on_signals
 from forager.core.errors import Rejected
 
@@ -33,6 +34,9 @@ async def run_job(
         check_upstream(settings)
     created = await at.api.post("/places/jobs", job, idempotency_key=idempotency_key)
     job_id = created["job_id"]
+    if job.get("dry_run"):
+        _show_plan(created, as_json=as_json)
+        return
     if not as_json:
         render.notes().print(f"Job {job_id}: {render.count(created['total_queries'])} queries", markup=False)
     view = progress.choose_view(render.notes(), quiet=as_json)
@@ -75,6 +79,13 @@ def check_upstream(settings: "Settings") -> None:
             "SERPER_API_KEY is not set, so Serper would refuse every query. Set it (environment or .env),"
             " or try without a key: `forager demo`, or `forager sandbox` for an upstream of your own."
         )
+
+
+def _show_plan(created: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        render.show_json(created)
+        return
+    render.out().print(render.facts([("job", created["job_id"]), *plan_figures(created["plan"])]))
 
 
 async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:

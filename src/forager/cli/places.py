@@ -1,5 +1,6 @@
 """`forager places …`: price a job, and run it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +90,7 @@ def run(
     with_api(context, work)
 
 
-def plan_figures(priced: dict[str, Any]) -> list[tuple[str, Any]]:
+def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
     from forager.cli import render
 
     n, took = render.count, render.duration

@@ -1,0 +1,292 @@
+"""The commands on a store of their own, without a running Forager: what they print, and how they exit."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.cli import connect
+from forager.cli.main import run
+from forager.ledger.sqlite.lock import StoreLock
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+Forager = Callable[..., Ran]
+
+
+@pytest.fixture
+def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str) -> Ran:
+        capfd.readouterr()
+        code = run(arguments)
+        said = capfd.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call
+
+
+def dry_job(forager: Forager, *more: str) -> str:
+    return str(forager("places", "run", "-k", "bars", "-s", "RI", "--dry-run", "--json", *more).data["job_id"])
+
+
+def test_the_version_is_printed(forager: Forager) -> None:
+    assert forager("--version") == Ran(0, "forager 0.1.0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["jobs", "show", "not-an-id"], "See `forager jobs show --help`."),
+        (["places", "plan"], "Missing option '--keyword'"),
+        (["export", "cats"], "Invalid value for"),
+        (["schedules", "add", "x", "--every", "soon"], "write 90s, 30m, 6h or 1d"),
+        (["schedules", "add", "x", "--every", "1h", "-p", "keyword"], "is not NAME=VALUE"),
+        (["sandbox", "--fault", "http500"], "NAME=SHARE"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_one_line_and_exit_2(
+    forager: Forager, arguments: list[str], said: str
+) -> None:
+    ran = forager(*arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+
+
+def test_a_group_without_a_command_shows_its_help(forager: Forager) -> None:
+    ran = forager("jobs")
+
+    assert ran.code == 2
+    assert "cancel" in ran.out + ran.err
+
+
+def test_plan_prices_a_job_and_spends_nothing__PL_5(forager: Forager) -> None:
+    priced = forager("places", "plan", "-k", "bars", "-s", "RI", "--json").data
+    shown = forager("places", "plan", "-k", "bars", "-s", "RI")
+
+    assert priced["queries"] == priced["zips"] * 3 == priced["worst_credits"]
+    assert f"{priced['expected_credits']} expected" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert forager("jobs", "list", "--json").data == []
+
+
+def test_a_dry_run_is_stored_with_its_price__PL_5(forager: Forager) -> None:
+    job = dry_job(forager)
+
+    shown = forager("jobs", "show", job, "--json").data
+    assert (shown["state"], shown["total"]) == ("completed", 0)
+    assert shown["estimate"]["worst_credits"] > 0
+    assert "expected" in forager("places", "run", "-k", "bars", "-s", "RI", "--dry-run").out
+
+
+def test_the_same_idempotency_key_is_the_same_job_and_another_body_exits_5__PL_3(forager: Forager) -> None:
+    first, second = (dry_job(forager, "--idempotency-key", "once") for _ in range(2))
+
+    assert first == second
+    other = forager("places", "run", "-k", "cafes", "-s", "RI", "--dry-run", "--idempotency-key", "once")
+    assert other.code == 5
+
+
+def test_bad_input_names_the_field_and_the_remedy__PL_1(forager: Forager) -> None:
+    swapped = forager("places", "plan", "-k", "bars", "-s", "ZA")
+    both = forager("places", "plan", "-k", " ", "-s", "RI", "-p", "11")
+
+    assert (swapped.code, both.code) == (2, 2)
+    assert "did you mean AZ?" in swapped.err
+    assert [line.split(":")[0].strip() for line in both.err.splitlines()] == ["forager", "keyword", "pages"]
+
+
+def test_with_json_an_error_is_one_json_line(forager: Forager) -> None:
+    ran = forager("places", "plan", "-k", "bars", "-s", "ZA", "--json")
+
+    error = json.loads(ran.err)["error"]
+    assert (ran.code, ran.out, error["code"], error["exit_code"]) == (2, "", "usage", 2)
+    assert error["fields"][0]["field"] == "state"
+
+
+def test_without_a_key_nothing_is_stored_and_the_ways_out_are_named(forager: Forager) -> None:
+    ran = forager("places", "run", "-k", "bars", "-s", "RI")
+
+    assert ran.code == 2
+    assert "SERPER_API_KEY" in ran.err
+    assert "forager demo" in ran.err
+    assert forager("jobs", "list", "--json").data == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["jobs", verb, NOBODY] for verb in ("show", "watch", "pause", "resume", "cancel", "retry")),
+        *(["dead", verb, NOBODY] for verb in ("show", "retry", "discard")),
+        *(["schedules", verb, "nightly"] for verb in ("remove", "pause", "resume", "run")),
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_there_exits_4(forager: Forager, arguments: list[str]) -> None:
+    ran = forager(*arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
+
+
+def test_what_contradicts_a_job_s_state_exits_5(forager: Forager) -> None:
+    job = dry_job(forager)
+
+    assert [forager("jobs", verb, job).code for verb in ("pause", "resume", "cancel")] == [5, 5, 5]
+
+
+def test_a_store_that_another_process_has_exits_3_and_says_who(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "WAIT_FOR_OWNER", 0.1)
+    lock = StoreLock(tmp_path / ".forager" / "lock")
+    lock.take()
+    try:
+        ran = forager("jobs", "list")
+    finally:
+        lock.release()
+
+    assert ran.code == 3
+    assert f"process {os.getpid()} has it" in ran.err
+
+
+def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:
+    added = forager(
+        "schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "-p", "pages=2"
+    )
+    assert added.code == 0, added.err
+
+    kept = forager("schedules", "list", "--json").data
+    assert [(s["name"], s["every"], s["params"]["pages"]) for s in kept] == [("bars", 21600.0, 2)]
+    assert "every 6 h" in forager("schedules", "list").out
+    assert forager("schedules", "pause", "bars", "--json").data["paused"] is True
+    assert forager("schedules", "resume", "bars", "--json").data["paused"] is False
+    job = forager("schedules", "run", "bars", "--json").data["job_id"]
+    assert forager("jobs", "show", job, "--json").data["schedule"] == "bars"
+    assert forager("schedules", "remove", "bars").code == 0
+    assert forager("schedules", "list", "--json").data == []
+
+
+def test_a_schedule_whose_job_is_wrong_is_refused_now(forager: Forager) -> None:
+    ran = forager("schedules", "add", "bars", "--cron", "0 6 * * *", "-p", "keyword=bars", "-p", "state=ZA")
+
+    assert ran.code == 2
+    assert "did you mean AZ?" in ran.err
+
+
+def test_a_job_that_nobody_works_on_is_not_watched_for_ever(forager: Forager) -> None:
+    forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI")
+    job = forager("schedules", "run", "bars", "--json").data["job_id"]
+
+    ran = forager("jobs", "watch", job)
+
+    assert ran.code == 1
+    assert "forager worker --until-idle" in ran.err
+
+
+def test_export_of_nothing_is_an_empty_file(forager: Forager, tmp_path: Path) -> None:
+    ran = forager("export", "places", "-f", "csv", "-o", "out.csv", "--json")
+
+    assert ran.data == {"kind": "places", "rows": 0, "output": "out.csv"}
+    assert (tmp_path / "out.csv").read_bytes() == b""
+    assert forager("export", "sightings") == Ran(0, "", "")
+
+
+def test_export_to_where_nothing_can_be_written_says_so(forager: Forager) -> None:
+    ran = forager("export", "places", "-o", "no/such/folder/out.csv")
+
+    assert ran.code == 2
+    assert "--output" in ran.err
+
+
+def test_the_schema_goes_down_and_up_again(forager: Forager) -> None:
+    assert forager("db", "current", "--json").data == {"revisions": []}
+
+    newest = forager("db", "upgrade", "--json").data["revisions"]
+    assert len(newest) >= 2
+    assert forager("db", "downgrade", "base", "--yes", "--json").data == {"revisions": []}
+    assert forager("db", "upgrade", "--json").data["revisions"] == newest
+    assert forager("jobs", "list", "--json").data == []
+
+
+def test_doctor_is_content_with_a_fresh_machine(forager: Forager, tmp_path: Path) -> None:
+    ran = forager("doctor")
+
+    assert ran.code == 0, ran.out
+    assert "SERPER_API_KEY" in ran.out
+    assert not (tmp_path / ".forager").exists()
+
+
+def test_doctor_names_what_is_wrong_and_what_to_do(forager: Forager, tmp_path: Path) -> None:
+    forager("jobs", "list")
+    key = tmp_path / ".forager" / "service.key"
+    key.write_text("x" * 40)
+    key.chmod(0o644)
+
+    ran = forager("doctor")
+    told = forager("doctor", "--json")
+
+    assert (ran.code, told.code) == (1, 1)
+    assert "chmod 600 .forager/service.key" in ran.out
+    wrong = [check["check"] for check in told.data["checks"] if check["state"] == "problem"]
+    assert (wrong, told.data["ok"]) == (["service.key"], False)
+
+
+def test_doctor_reports_a_setting_that_is_wrong_instead_of_failing(
+    forager: Forager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORAGER_PORT", "many")
+
+    ran = forager("doctor")
+
+    assert ran.code == 1
+    assert "FORAGER_PORT" in ran.out
+
+
+def test_a_wrong_setting_stops_every_command_with_its_name(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORAGER_PORT", "many")
+
+    ran = forager("jobs", "list")
+
+    assert ran.code == 2
+    assert "FORAGER_PORT" in ran.err
+
+
+def test_a_bind_beyond_this_machine_is_refused_without_a_strong_key(
+    forager: Forager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORAGER_SERVICE_KEY", "password")
+
+    ran = forager("up", "--host", "0.0.0.0")
+
+    assert ran.code == 2
+    assert "strong service key" in ran.err
+    assert "password" not in ran.err
+
+
+def test_debug_shows_where_an_error_came_from_and_nothing_else_does(forager: Forager) -> None:
+    plain, debug = forager("jobs", "show", NOBODY), forager("--debug", "jobs", "show", NOBODY)
+
+    assert "Traceback" not in plain.err
+    assert "Traceback" in debug.err
+    assert (plain.code, debug.code) == (4, 4)

@@ -1,0 +1,45 @@
+"""Every command, option and exit code is documented, and the page says what the program does."""
+
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from forager.cli.exit_codes import ExitCode
+from forager.cli.root import app
+from scripts import cli_doc
+
+COMMANDS = list(cli_doc.commands(get_command(app)))
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    up_to_date = cli_doc.PAGE.read_text("utf-8") == cli_doc.render()
+
+    assert up_to_date, "docs/cli.md is stale: run `python -m scripts.cli_doc`"
+
+
+def test_the_issue_s_commands_are_all_there() -> None:
+    wanted = {
+        *("demo", "up", "worker", "sandbox", "export", "doctor", "places plan", "places run"),
+        *(f"jobs {verb}" for verb in ("list", "show", "watch", "pause", "resume", "cancel", "retry")),
+        *(f"dead {verb}" for verb in ("list", "show", "retry", "discard")),
+        *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),
+        *(f"db {verb}" for verb in ("upgrade", "downgrade", "current")),
+    }
+
+    assert {path for path, _ in COMMANDS} == wanted
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
+def test_every_command_and_option_has_a_sentence_and_json(path: str, command: Any) -> None:
+    mute = [each.name for each in cli_doc.parameters(command) if not each.help]
+
+    assert command.help, path
+    assert mute == []
+    assert "as_json" in [each.name for each in command.params]
+
+
+def test_every_exit_code_is_on_the_page_with_its_meaning() -> None:
+    page = cli_doc.PAGE.read_text("utf-8")
+
+    assert [code for code in ExitCode if f"| {int(code)} | {code.about} |" not in page] == []

@@ -1,0 +1,304 @@
+"""The parts under the commands: calling the API, following a job, stopping, auditing a crash."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from forager.cli import client, demo_setup, progress, render, stopping
+from forager.cli.asgi import Receive, Scope, Send, call
+from forager.cli.client import Answer, Api
+from forager.cli.demo_audit import audit_crash, expected_places
+from forager.cli.errors import ApiUnreachable, KeyRefused, ServerFault
+from forager.cli.exit_codes import ExitCode, exit_code_for
+from forager.cli.schedules import read_params, seconds
+from forager.core.errors import Conflict, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
+from forager.sandbox import Entry
+
+# ── calling the API ──
+
+
+class Canned:
+    """Answers in turn, and remembers what was asked."""
+
+    where = "a test"
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        self.asked.append((method, target))
+        status, said = self._answers.pop(0)
+        return Answer(status, {}, said if isinstance(said, bytes) else orjson.dumps(said))
+
+
+def refused(status: int, **about: Any) -> tuple[int, Any]:
+    return status, {"success": False, "data": None, "error": "It is so.", "meta": about}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (401, KeyRefused, ExitCode.KEY_REFUSED),
+        (404, NotFound, ExitCode.NOT_FOUND),
+        (409, Conflict, ExitCode.CONFLICT),
+        (422, Rejected, ExitCode.USAGE),
+        (413, Rejected, ExitCode.USAGE),
+        (503, StoreUnavailable, ExitCode.UNAVAILABLE),
+        (500, ServerFault, ExitCode.INTERNAL),
+    ],
+)
+async def test_a_refusal_of_the_api_is_the_error_it_stands_for(
+    status: int, kind: type[ForagerError], code: ExitCode
+) -> None:
+    with pytest.raises(kind) as raised:
+        await Api(Canned(refused(status)), "key").get("/jobs")
+
+    assert exit_code_for(raised.value) is code
+
+
+async def test_field_errors_come_through_the_api() -> None:
+    wrong = refused(422, fields=[{"field": "state", "message": "two letters"}])
+
+    with pytest.raises(Rejected) as raised:
+        await Api(Canned(wrong), "key").post("/places/plan", {})
+
+    assert [(each.field, each.message) for each in raised.value.fields] == [("state", "two letters")]
+
+
+async def test_an_answer_of_another_program_is_called_so() -> None:
+    with pytest.raises(ServerFault, match="not Forager's"):
+        await Api(Canned((200, b"<html>hello")), "key").get("/jobs")
+
+
+async def test_pages_follow_the_cursor_to_the_last_even_over_an_empty_one() -> None:
+    def page(rows: list[int], following: str | None) -> tuple[int, Any]:
+        return 200, {"success": True, "data": rows, "error": None, "meta": {"next_cursor": following}}
+
+    canned = Canned(page([1, 2], "a"), page([], "b"), page([3], None))
+
+    rows = [row async for rows in Api(canned, "key").pages("/records/place", job=None) for row in rows]
+
+    assert rows == [1, 2, 3]
+    assert [target.partition("cursor=")[2] for _, target in canned.asked] == ["", "a", "b"]
+
+
+async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
+    monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    from forager.cli.connect import over_http
+
+    monkeypatch.setattr(client, "PATIENCE", 0.3)
+    asked = []
+
+    def find() -> str:
+        asked.append(1)
+        return f"http://127.0.0.1:{unused_tcp_port}"
+
+    with pytest.raises(ApiUnreachable, match="forager doctor") as raised:
+        async with over_http(find, "key") as api:
+            await api.get("/jobs")
+
+    assert len(asked) > 2
+    assert exit_code_for(raised.value) is ExitCode.UNAVAILABLE
+
+
+async def test_an_application_that_streams_is_heard_to_its_end() -> None:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        heard = await receive()
+        gone = asyncio.create_task(receive())
+        await asyncio.sleep(0)
+        assert not gone.done(), "the client seems to have left before its answer"
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"X-One", b"1")]})
+        await send({"type": "http.response.body", "body": heard["body"], "more_body": True})
+        await send({"type": "http.response.body", "body": scope["query_string"], "more_body": False})
+        assert (await gone)["type"] == "http.disconnect"
+
+    assert await call(application, "POST", "/a%20b?x=1", {}, b"hello ") == (201, {"x-one": "1"}, b"hello x=1")
+
+
+def test_a_locked_store_is_not_taken_for_any_other_trouble_of_a_store() -> None:
+    assert exit_code_for(StoreLocked()) is ExitCode.STORE_LOCKED
+    assert exit_code_for(ValueError()) is ExitCode.INTERNAL
+
+
+# ── following a job ──
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    counters = dict.fromkeys(
+        ("queued", "running", "completed", "failed", "skipped", "cancelled", "retries", "spent"), 0
+    )
+    return {"state": "running", "total": 100, "max_cost": None, "params": {"keyword": "bars"}, **counters, **changes}
+
+
+def test_the_pace_is_that_of_the_last_seconds_and_gives_the_time_left() -> None:
+    pace = progress.Pace()
+    for second in range(10):
+        pace.note(job(completed=5 * second, skipped=5 * second), float(second))
+
+    assert pace.calls == pytest.approx(5.0)
+    assert pace.left(job(completed=45, skipped=45)) == pytest.approx(1.0)
+    assert progress.Pace().left(job()) is None
+
+
+def test_only_early_exit_counts_as_saved() -> None:
+    assert progress.saved(job(skipped=7)) == 7
+    assert progress.saved(job(skipped=7, failed=1)) is None
+    assert progress.saved(job(skipped=7, max_cost=10)) is None
+
+
+def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:
+    assert not progress.has_stopped(job(state="paused", running=1))
+    assert progress.has_stopped(job(state="paused"))
+    assert progress.has_stopped(job(state="cancelled"))
+
+
+async def test_a_job_is_followed_until_it_has_ended() -> None:
+    seen = []
+
+    class Noting(progress.NoView):
+        def update(self, job: Mapping[str, Any]) -> None:
+            seen.append(job["state"])
+
+    states = [(200, {"success": True, "data": job(state=state)}) for state in ("queued", "running", "completed")]
+    ended = await progress.follow(Api(Canned(*states), "key"), "x", Noting(), every=0)
+
+    assert (seen, ended["state"]) == (["queued", "running", "completed"], "completed")
+
+
+# ── words ──
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [(None, "-"), (float("inf"), "-"), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min"), (3_725, "1 h 2 min")],
+)
+def test_durations_are_short_and_readable(given: float | None, shown: str) -> None:
+    assert render.duration(given) == shown
+
+
+def test_scraped_text_can_neither_colour_nor_move_the_terminal() -> None:
+    assert render.plain("\x1b[31m[red]Bar\r\n").plain == "·[31m[red]Bar··"
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30m", 1_800), ("6h", 21_600), ("1.5d", 129_600)])
+def test_lengths_of_time_have_units(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+def test_parameters_are_json_or_else_text() -> None:
+    given = ["pages=2", "state=AZ", 'zips=["02139"]', "keyword=a=b", "zip=02139"]
+
+    assert read_params(given) == {"pages": 2, "state": "AZ", "zips": ["02139"], "keyword": "a=b", "zip": "02139"}
+
+
+# ── stopping ──
+
+
+async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    request = stopping.StopRequest()
+
+    request.ask(signal.SIGINT)
+    request.ask(signal.SIGINT)
+    assert request.is_asked
+    hurried = asyncio.create_task(request.wait_for_hurry())
+    await asyncio.sleep(0)
+    assert not hurried.done()
+
+    now += stopping.ECHO + 0.1
+    request.ask(signal.SIGTERM)
+    await asyncio.wait_for(hurried, 1)
+    assert request.by is signal.SIGINT
+
+
+# ── the demo ──
+
+
+def test_a_folder_that_is_not_of_a_demo_is_left_alone(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    home.mkdir()
+    (home / "precious").touch()
+
+    with pytest.raises(Conflict, match="left alone"):
+        demo_setup.fresh_folder(home)
+    assert (home / "precious").exists()
+
+
+def test_what_an_earlier_demo_left_is_removed(tmp_path: Path) -> None:
+    home = demo_setup.fresh_folder(tmp_path / "demo")
+    (home / "ledger.db").touch()
+
+    demo_setup.fresh_folder(home)
+
+    assert not (home / "ledger.db").exists()
+
+
+ZIP = "85001"
+ENDED = job(state="completed", total=3, completed=1, skipped=2, spent=2)
+
+
+def asked(n: int, page: int = 1, **changes: Any) -> Entry:
+    entry = Entry(n=n, at=float(n), wall=0.0, endpoint="places", zip=ZIP, keyword="bars", page=page)
+    for name, value in {"status": 200, "credits": 1, "places": 10, "delivered": True, **changes}.items():
+        setattr(entry, name, value)
+    return entry
+
+
+def written(tmp_path: Path, *entries: Entry) -> Path:
+    log = tmp_path / "requests.jsonl"
+    log.write_bytes(b"".join(entry.json() + b"\n" for entry in entries))
+    return log
+
+
+def test_a_request_that_was_in_flight_at_the_kill_is_counted_and_passes(tmp_path: Path) -> None:
+    entries = asked(1, status=0, delivered=False), asked(2)
+    places = sorted(expected_places(entries))
+
+    found = audit_crash(written(tmp_path, *entries), ENDED, places)
+
+    assert places
+    assert found.passed, found.failures
+    assert found.sentence() == "0 lost, 0 duplicate records; 1 request in flight was sent again (1 credit)"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda places: places[1:], "1 places are lost"),
+        (lambda places: [*places, places[0]], "1 records are double"),
+        (lambda places: [*places, "invented"], "1 places were never answered"),
+    ],
+)
+def test_the_audit_fails_when_the_ledger_is_wrong(tmp_path: Path, damage: Any, said: str) -> None:
+    entries = [asked(1), asked(2)]
+
+    found = audit_crash(written(tmp_path, *entries), ENDED, damage(sorted(expected_places(entries))))
+
+    assert found.failures == (said,)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"state": "partially_completed"}, {"skipped": 1}, {"spent": 1}], ids=["state", "open", "credits"]
+)
+def test_the_audit_fails_when_the_job_does_not_add_up(tmp_path: Path, changes: dict[str, Any]) -> None:
+    entries = [asked(1), asked(2)]
+
+    found = audit_crash(written(tmp_path, *entries), {**ENDED, **changes}, sorted(expected_places(entries)))
+
+    assert len(found.failures) == 1
+
+
+def test_the_audit_fails_when_a_page_after_a_short_one_was_paid__PL_10(tmp_path: Path) -> None:
+    entries = [asked(1, places=7), asked(2, page=2)]
+
+    found = audit_crash(written(tmp_path, *entries), ENDED, sorted(expected_places(entries)))
+
+    assert found.failures == ("1 pages were paid for after a short one",)
