@@ -1,11 +1,12 @@
 """Sessions and lanes: one heartbeat, exclusive ownership, rescue of what the dead held, the guilty found alone."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
-from forager.core.ledger import Lease, NewJob, Want
+from forager.core.ledger import Lease, NewJob, Settlement, Turn, Want
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Worker, calls, chain
+from tests.support.rig import Rig, Seen, Worker, calls, chain
 
 
 async def _crash(rig: Rig) -> None:
@@ -187,6 +188,33 @@ async def test_suspects_keep_to_the_concurrency_of_their_job__PL_1(rig: Rig, wor
     leases = await rig.ledger.lease_suspects(worker.session)
     assert len(leases) == 4
     rig.check()
+
+
+async def test_a_rescue_that_races_a_completion_never_undoes_it__R5(rig: Rig) -> None:
+    """Either the settlement was first and stays, or it is fenced and the task runs again: 200 races, each way."""
+    job = (await rig.submit(calls(200))).job
+    accepted: set[int] = set()
+    for race in range(20):
+        worker = await rig.worker(f"w{race}")
+        leases = await worker.lease(10)
+        rig.pass_time(31)
+        settling: list[Coroutine[Any, Any, Turn | None]] = [
+            rig.ledger.turn(worker.session, [Settlement(lease, TaskState.COMPLETED, records=[Seen(uid=lease.key)])], [])
+            for lease in leases
+        ]
+        settling.insert(race % 11, _swept(rig))
+        turns = [turn for turn in await asyncio.gather(*settling) if turn is not None]
+        fenced = {number for turn in turns for number in turn.fenced}
+        accepted |= {lease.task_id for lease in leases} - fenced
+        rig.check()
+    completed = {row["id"] for row in rig.tasks(job).values() if row["state"] == TaskState.COMPLETED}
+    assert completed == accepted
+    assert 0 < len(completed) < 200, "both must have been first at times"
+    assert len(rig.rows(Seen)) == len(completed)
+
+
+async def _swept(rig: Rig) -> None:
+    await rig.ledger.sweep()
 
 
 async def test_a_lane_has_one_owner(rig: Rig) -> None:
