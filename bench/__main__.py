@@ -1,7 +1,7 @@
-"""Runs the benchmarks, all or those named: `python -m bench [NAME…]`. It must never measure anything itself.
+"""Runs the benchmarks, all or those named: `python -m bench [NAME…] [--quick]`. It must never measure anything itself.
 
 Each benchmark is a file beside this one and runs in a process of its own. Its last line is one JSON object,
-`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held.
+`{"name": …, "ok": …, figures…}`; `ok` says whether its own targets held. Options are passed on to each.
 """
 
 import json
@@ -13,21 +13,23 @@ HERE = Path(__file__).resolve().parent
 ALL = sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    options = [argument for argument in arguments if argument.startswith("-")]
+    names = [argument for argument in arguments if not argument.startswith("-")]
     unknown = set(names) - set(ALL)
     if unknown:
         print(f"no benchmark is called {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}", file=sys.stderr)
         return 2
-    verdicts = {name: run(name) for name in names or ALL}
+    verdicts = {name: run(name, options) for name in names or ALL}
     if len(verdicts) > 1:
         print("\nall benchmarks:", *(f"  {name:12} {verdict}" for name, verdict in verdicts.items()), sep="\n")
     return 0 if set(verdicts.values()) <= {"ok"} else 1
 
 
-def run(name: str) -> str:
+def run(name: str, options: list[str]) -> str:
     """Run one benchmark, passing on what it prints as it comes; return `ok` or what is wrong."""
     last = ""
-    command = [sys.executable, "-m", f"bench.{name}"]
+    command = [sys.executable, "-m", f"bench.{name}", *options]
     with subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdout is not None
         for line in process.stdout:

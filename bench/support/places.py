@@ -10,6 +10,7 @@ from bench.support.stores import Store
 from bench.support.upstream import KEY, Upstream
 from forager.app import App, open_app
 from forager.ledger.reports.models import JobReport
+from forager.logs import configure_logs
 from forager.pipelines.places import shipped_zips
 from forager.settings import load_settings
 
@@ -27,10 +28,12 @@ def zip_codes(count: int) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def places_app(store: Store, upstream: Upstream | None = None, **settings: Any) -> AsyncIterator[App]:
-    overrides: dict[str, Any] = {"home": store.home, "database_url": store.url, **settings}
+    overrides: dict[str, Any] = {"home": store.home, "database_url": store.url, "log_level": "WARNING", **settings}
     if upstream is not None:
         overrides |= {"serper_base_url": upstream.url, "egress_allow": [upstream.netloc], "serper_api_key": KEY}
-    async with open_app(load_settings(overrides, env={}, cwd=store.home)) as app:
+    loaded = load_settings(overrides, env={}, cwd=store.home)
+    configure_logs(loaded.log_level, loaded.log_format, loaded.secrets())  # to standard error, as every process does
+    async with open_app(loaded) as app:
         await app.reference("zips")
         yield app
 
