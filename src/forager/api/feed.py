@@ -23,7 +23,7 @@ from forager.ledger.reports import Reports
 log = structlog.get_logger("forager.api")
 
 LOOK_EVERY = 0.25
-PAGE = 200
+PAGE = 50
 TAIL = 1_000
 
 

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from forager.api.create import create_api
 from forager.app import App
 from forager.core.errors import Rejected
+from forager.keys import check_bind
 
 BACKLOG = 2_048
 KEEP_ALIVE = 30
@@ -25,21 +26,32 @@ CLOSING_SECONDS = 5.0
 
 @asynccontextmanager
 async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[str]:
-    """Answer while the block runs; gives the URL. Port 0 takes a free one. Ends streams and finishes requests after."""
-    with contextlib.closing(_bound(host, port)) as listening:
-        api = create_api(app, key=key)
-        url = _url(host, listening.getsockname()[1])
-        server = _Server(api)
-        running = asyncio.create_task(server.serve(sockets=[listening]))
+    """Answer while the block runs; gives the URL. Port 0 takes a free one.
+
+    Refuses an address that others can reach unless the key is strong.
+    """
+    check_bind(host, key)
+    async with running(create_api(app, key=key), host=host, port=port) as url:
+        _announce(app, url)
         try:
-            await server.until_started(running)
-            _announce(app, url)
             yield url
         finally:
             _announce(app, None)
+
+
+@asynccontextmanager
+async def running(api: FastAPI, *, host: str, port: int) -> AsyncIterator[str]:
+    """An API that was made by `create_api`, on a port. At the end its streams are closed and its requests finished."""
+    with contextlib.closing(_bound(host, port)) as listening:
+        server = _Server(api)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await server.until_started(serving)
+            yield _url(host, listening.getsockname()[1])
+        finally:
             api.state.feeds.closing.set()
             server.should_exit = True
-            await running
+            await serving
 
 
 class _Server(uvicorn.Server):
@@ -63,10 +75,10 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def until_started(self, running: asyncio.Task[None]) -> None:
+    async def until_started(self, serving: asyncio.Task[None]) -> None:
         while not self.started:
-            if running.done():
-                running.result()
+            if serving.done():
+                serving.result()
                 raise Rejected("The API could not be started; the log says why.")
             await asyncio.sleep(0)
 

@@ -36,12 +36,12 @@ async def test_the_same_key_returns_the_same_job_and_another_body_is_a_conflict_
     assert len(await front.data("/api/v1/jobs")) == 1
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "two words", "schedule/nightly/1", "caf\u00e9"])
-async def test_a_key_that_cannot_be_kept_is_refused(simple: Front, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode("latin-1")}
-    refused = await simple.client.post("/api/v1/places/jobs", json=JOB, headers=headers)  # type: ignore[arg-type]
-    assert refused.status_code == 422
-    assert refused.json()["meta"]["fields"][0]["field"] == "idempotency-key"
+async def test_a_key_that_cannot_be_kept_is_refused(simple: Front) -> None:
+    for key in (b"", b"x" * 256, b"two words", b"schedule/nightly/1", b"caf\xe9"):
+        headers = [(b"Idempotency-Key", key)]
+        refused = await simple.client.post("/api/v1/places/jobs", json=JOB, headers=headers)
+        assert refused.status_code == 422, key
+        assert refused.json()["meta"]["fields"][0]["field"] == "idempotency-key"
     assert await simple.data("/api/v1/jobs") == []
 
 
@@ -114,10 +114,10 @@ async def test_a_job_is_paused_with_a_reason_resumed_and_cancelled(front: Front)
         assert (refused.status_code, refused.json()["meta"]["code"]) == (409, "conflict"), verb
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "retry"])
-async def test_nothing_is_done_to_a_job_that_is_not_there(simple: Front, verb: str) -> None:
-    missing = await simple.client.post(f"/api/v1/jobs/{uuid4()}/{verb}")
-    assert (missing.status_code, missing.json()["meta"]["code"]) == (404, "not_found")
+async def test_nothing_is_done_to_a_job_that_is_not_there(simple: Front) -> None:
+    for verb in ("pause", "resume", "cancel", "retry"):
+        missing = await simple.client.post(f"/api/v1/jobs/{uuid4()}/{verb}")
+        assert (missing.status_code, missing.json()["meta"]["code"]) == (404, "not_found"), verb
 
 
 async def test_a_dead_letter_is_shown_with_its_evidence_and_retried__PL_12(front: Front) -> None:

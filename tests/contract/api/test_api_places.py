@@ -45,47 +45,47 @@ async def test_a_place_is_shown_with_its_history__PL_13(front: Front) -> None:
         assert (await front.client.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"zpi": "85001"},
-        {"limit": "0"},
-        {"limit": "1001"},
-        {"limit": "many"},
-        {"limit": "9" * 40},
-        {"cursor": "not a cursor!"},
-        {"cursor": "WzFd"},
-        {"cursor": "WzE4NDQ2NzQ0MDczNzA5NTUxNjE1XQ"},
-        {"min_rating": "nan"},
-        {"min_rating": "6"},
-        {"job": "12"},
-    ],
+WRONG_QUESTIONS = (
+    {"zpi": "85001"},
+    {"limit": "0"},
+    {"limit": "1001"},
+    {"limit": "many"},
+    {"limit": "9" * 40},
+    {"cursor": "not a cursor!"},
+    {"cursor": "WzFd"},
+    {"cursor": "WzE4NDQ2NzQ0MDczNzA5NTUxNjE1XQ"},
+    {"min_rating": "nan"},
+    {"min_rating": "6"},
+    {"job": "12"},
 )
-async def test_a_wrong_question_is_answered_with_the_field(front: Front, query: dict[str, str]) -> None:
-    refused = await front.client.get("/api/v1/places", params=query)
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["meta"]["fields"][0]["field"] == next(iter(query))
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"state": "AZ"}, "keyword"),
-        ({**JOB, "state": "ZA"}, "state"),
-        ({**JOB, "pages": 11}, "pages"),
-        ({**JOB, "pages": "3"}, "pages"),
-        ({**JOB, "pages": 10**30}, "pages"),
-        ({**JOB, "keyword": "a\x01b"}, "keyword"),
-        ({**JOB, "colour": "red"}, "colour"),
-        ({"keyword": "bars", "zips": ["99999"]}, "zips"),
-        ({"keyword": "bars", "zips": []}, "zips"),
-    ],
+async def test_a_wrong_question_is_answered_with_the_field(front: Front) -> None:
+    for query in WRONG_QUESTIONS:
+        refused = await front.client.get("/api/v1/places", params=query)
+        assert refused.status_code == 422, (query, refused.text)
+        assert refused.json()["meta"]["fields"][0]["field"] == next(iter(query))
+
+
+BAD_JOBS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"state": "AZ"}, "keyword"),
+    ({**JOB, "state": "ZA"}, "state"),
+    ({**JOB, "pages": 11}, "pages"),
+    ({**JOB, "pages": "3"}, "pages"),
+    ({**JOB, "pages": 10**30}, "pages"),
+    ({**JOB, "keyword": "a\x01b"}, "keyword"),
+    ({**JOB, "colour": "red"}, "colour"),
+    ({"keyword": "bars", "zips": ["99999"]}, "zips"),
+    ({"keyword": "bars", "zips": []}, "zips"),
 )
-async def test_bad_input_gets_an_error_per_field__PL_1(simple: Front, body: dict[str, Any], field: str) -> None:
-    for path in ("/api/v1/places/jobs", "/api/v1/places/plan"):
-        refused = await simple.client.post(path, json=body)
-        assert refused.status_code == 422, refused.text
-        assert field in [wrong["field"] for wrong in refused.json()["meta"]["fields"]]
+
+
+async def test_bad_input_gets_an_error_per_field__PL_1(simple: Front) -> None:
+    for body, field in BAD_JOBS:
+        for path in ("/api/v1/places/jobs", "/api/v1/places/plan"):
+            refused = await simple.client.post(path, json=body)
+            assert refused.status_code == 422, (body, refused.text)
+            assert field in [wrong["field"] for wrong in refused.json()["meta"]["fields"]]
     assert await simple.data("/api/v1/jobs") == []
 
 

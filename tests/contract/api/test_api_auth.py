@@ -1,0 +1,130 @@
+"""Who may call: every route without the key, keys that are nearly right, and what is open on purpose."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import Route
+
+import forager.api.auth
+from forager.api import serve
+from forager.core.errors import Rejected
+from tests.support.api import KEY, Front, client_of
+
+OPEN = {"/health", "/readiness", "/metrics"}
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
+
+
+def _routes(api: FastAPI) -> Iterator[tuple[str, str]]:
+    """(method, path) of everything that the router can reach, documents included."""
+    for route in _walk(api.router.routes):
+        for method in sorted(route.methods or ()):
+            yield method, route.path.format(**dict.fromkeys(route.param_convertors, "x"))
+
+
+def _walk(routes: list[object]) -> Iterator[Route | APIRoute]:
+    for route in routes:
+        if isinstance(route, Route):
+            yield route
+        else:
+            inner = getattr(route, "routes", None) or getattr(getattr(route, "original_router", None), "routes", [])
+            assert inner, f"{route!r} is a kind of route that this test cannot look into"
+            yield from _walk(inner)
+
+
+async def test_every_route_without_the_key_is_refused_but_three__S11(simple: Front) -> None:
+    found = list(_routes(simple.api))
+    assert len({path for _, path in found}) > 25
+    assert {path for _, path in found} >= {"/docs", "/openapi.json", "/api/v1/places/jobs", *OPEN}
+    async with client_of(simple.api, key=None) as stranger:
+        for method, path in found:
+            answer = await stranger.request(method, path)
+            if path in OPEN:
+                assert answer.status_code in (200, 503), path
+            else:
+                assert answer.status_code == 401, f"{method} {path} is open"
+
+
+async def test_the_list_of_routes_in_the_document_is_the_list_that_was_checked__S11(simple: Front) -> None:
+    document = (await simple.client.get("/openapi.json")).json()
+    checked = {path for _, path in _routes(simple.api)}
+    for path in document["paths"]:
+        assert any(_same(path, known) for known in checked), path
+
+
+def _same(template: str, path: str) -> bool:
+    parts, others = template.split("/"), path.split("/")
+    return len(parts) == len(others) and all(p == o or p.startswith("{") for p, o in zip(parts, others, strict=True))
+
+
+async def test_a_refusal_tells_nothing_but_what_to_do__S11(simple: Front) -> None:
+    async with client_of(simple.api, key=None) as stranger:
+        there = await stranger.get("/api/v1/jobs")
+        nowhere = await stranger.get("/api/v1/nowhere")
+    for answer in (there, nowhere):
+        said = answer.json()
+        assert (said["success"], said["data"], said["meta"]["code"]) == (False, None, "unauthorized")
+        assert "X-Service-Key" in said["error"]
+        assert KEY not in answer.text
+    assert there.json()["error"] == nowhere.json()["error"], "a stranger must not learn which routes there are"
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/", "/Health", "//health", "/health/../api/v1/jobs", "/metrics/x", "/health;x"]
+)
+async def test_nothing_but_the_exact_address_is_open__S11(simple: Front, path: str) -> None:
+    async with client_of(simple.api, key=None) as stranger:
+        assert (await stranger.get(path)).status_code == 401
+
+
+async def test_only_the_whole_key_opens__S12(simple: Front) -> None:
+    wrong = ["", " ", KEY[:-1], KEY + "x", KEY.swapcase(), KEY[::-1], f"{KEY},{KEY}", f"Bearer {KEY}", "\xff" * 8]
+    async with client_of(simple.api, key=None) as stranger:
+        for key in wrong:
+            answer = await stranger.get("/api/v1/jobs", headers=[(b"X-Service-Key", key.encode("latin-1"))])
+            assert answer.status_code == 401, key
+        twice = await stranger.get("/api/v1/jobs", headers=[("X-Service-Key", KEY), ("X-Service-Key", "other")])
+        assert twice.status_code == 401
+        assert (await stranger.get("/api/v1/jobs", params={"X-Service-Key": KEY})).status_code == 401
+        assert (await stranger.get("/api/v1/jobs", headers={"x-service-key": KEY})).status_code == 200
+
+
+async def test_a_replaced_key_is_refused_from_then_on(simple: Front) -> None:
+    simple.api.state.service_key.replace("another-key")
+    assert (await simple.client.get("/api/v1/jobs")).status_code == 401
+    with pytest.raises(ValueError, match="empty"):
+        simple.api.state.service_key.replace("")
+
+
+def test_keys_are_compared_in_constant_time_only__S12() -> None:
+    """By the source: a comparison by `==` would pass every test of behaviour."""
+    tree = ast.parse(Path(forager.api.auth.__file__).read_text())
+    accepts = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "accepts")
+    called = {ast.unparse(node.func) for node in ast.walk(accepts) if isinstance(node, ast.Call)}
+    compared = [ast.unparse(node) for node in ast.walk(accepts) if isinstance(node, ast.Compare)]
+    assert "hmac.compare_digest" in called
+    assert not [text for text in compared if "_key" in text or "sent[" in text]
+
+
+async def test_others_can_connect_only_with_a_strong_key__S12(simple: Front) -> None:
+    for key in ("short", "changeme" * 5, "a" * 64):
+        with pytest.raises(Rejected, match="strong service key"):
+            async with serve(simple.app, host="0.0.0.0", port=0, key=key):
+                pass
+
+
+async def test_a_websocket_is_refused(simple: Front) -> None:
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/health", "raw_path": b"/health", "query_string": b"", "headers": []}
+    await simple.api(scope, receive, send)  # type: ignore[arg-type]
+    assert sent[0]["type"] == "websocket.close"

@@ -1,0 +1,243 @@
+"""Streams of events over a real server: order, resuming, ends, and readers that misbehave."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import orjson
+import pytest
+
+from forager.api import events, feed
+from forager.api.serve import running
+from tests.support.api import KEY, PATIENCE, Front
+
+
+@dataclass(frozen=True)
+class Event:
+    name: str
+    data: Any
+    id: int | None
+
+
+@asynccontextmanager
+async def served(front: Front) -> AsyncIterator[httpx.AsyncClient]:
+    """The same API on a port: a stream needs a server that sends as it goes."""
+    async with (
+        running(front.api, host="127.0.0.1", port=0) as url,
+        httpx.AsyncClient(base_url=url, headers={"X-Service-Key": KEY}, timeout=PATIENCE) as client,
+    ):
+        yield client
+
+
+async def stream(client: httpx.AsyncClient, job: str, **more: Any) -> AsyncIterator[Event]:
+    async with asyncio.timeout(PATIENCE), client.stream("GET", f"/api/v1/jobs/{job}/events", **more) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        async for line in answer.aiter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "event" in fields:
+                number = int(fields["id"]) if "id" in fields else None
+                yield Event(fields["event"], orjson.loads(fields["data"]), number)
+                fields = {}
+            else:
+                fields = {}
+
+
+async def test_a_stream_tells_every_change_in_order_and_ends_with_the_job(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85001", "85002"], pages=2)
+    async with served(front) as client:
+        told = []
+        working: asyncio.Task[None] | None = None
+        async for event in stream(client, job):
+            working = working or asyncio.create_task(front.work())
+            told.append(event)
+        assert working is not None
+        await working
+    changes = [event for event in told if event.name == "change"]
+    numbers = [event.id for event in changes]
+    assert numbers == sorted(set(numbers))  # type: ignore[type-var]
+    recorded = await front.app.ledger.changes(0, 1_000)
+    assert numbers == [change.id for change in recorded]
+    assert (changes[0].data["kind"], changes[0].data["op"]) == ("job", "created")
+    assert (changes[-1].data["kind"], changes[-1].data["op"]) == ("job", "ended")
+    assert all(event.data["id"] == event.id and event.data["job"] == job for event in changes)
+    progress = [event for event in told if event.name == "progress"]
+    assert all(event.id is None for event in progress)
+    assert (progress[-1].data["state"], progress[-1].data["completed"]) == ("completed", 4)
+    assert told[-1].name == "end"
+    assert told[-1].id == numbers[-1]
+    assert told[-1].data["state"] == "completed"
+
+
+async def test_a_stream_resumes_behind_the_last_number_by_header_or_query(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85001"], pages=2)
+    await front.work()
+    async with served(front) as client:
+        whole = [event.id async for event in stream(client, job) if event.name == "change"]
+        middle = whole[len(whole) // 2]
+        for more in ({"headers": {"Last-Event-ID": str(middle)}}, {"params": {"after": middle}}):
+            rest = [event.id async for event in stream(client, job, **more) if event.name == "change"]
+            assert rest == whole[len(whole) // 2 + 1 :]
+        both = {"headers": {"Last-Event-ID": str(whole[-2])}, "params": {"after": 0}}
+        assert [event.id async for event in stream(client, job, **both) if event.name == "change"] == whole[-1:]
+        jobs_only = [event async for event in stream(client, job, params={"kind": "job"}) if event.name == "change"]
+        assert {event.data["kind"] for event in jobs_only} == {"job"}
+        done = await client.get(f"/api/v1/jobs/{job}/events", headers={"Last-Event-ID": str(whole[-1])})
+        assert done.status_code == 204, "an EventSource stops asking"
+
+
+async def test_a_long_history_comes_in_pages_without_a_gap(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PAGE", 4)
+    monkeypatch.setattr(events, "PAGE", 4)
+    monkeypatch.setattr(feed, "TAIL", 5)
+    job = await simple.create(keyword="bars", zips=["85001"], pages=2)
+    async with served(simple) as client:
+        told: list[int] = []
+        late: list[int] = []
+        working: asyncio.Task[None] | None = None
+        async for event in stream(client, job):
+            if event.name == "change":
+                told.append(event.id or 0)
+            if working is None:
+                working = asyncio.create_task(simple.work())
+        assert working is not None
+        await working
+        late = [event.id or 0 async for event in stream(client, job) if event.name == "change"]
+    assert told == late == [change.id for change in await simple.app.ledger.changes(0, 1_000)]
+    assert len(told) > 20
+
+
+async def test_two_readers_of_one_job_see_the_same(simple: Front) -> None:
+    job = await simple.create(keyword="bars", zips=["85001", "85002"], pages=2)
+    async with served(simple) as client:
+
+        async def read() -> list[int | None]:
+            return [event.id async for event in stream(client, job) if event.name == "change"]
+
+        readers = [asyncio.create_task(read()) for _ in range(20)]
+        async with asyncio.timeout(PATIENCE):
+            while simple.api.state.feeds.streams < 20:
+                await asyncio.sleep(0)
+        await simple.work()
+        told = await asyncio.gather(*readers)
+    assert all(numbers == told[0] for numbers in told)
+    assert simple.api.state.feeds.streams == 0
+    assert simple.api.state.feeds._open == {}, "nobody looks at a job that nobody watches"
+
+
+async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    job = await simple.create()
+    async with (
+        served(simple) as client,
+        asyncio.timeout(PATIENCE),
+        client.stream("GET", f"/api/v1/jobs/{job}/events") as answer,
+    ):
+        beats = 0
+        async for line in answer.aiter_lines():
+            beats += line == ": still here"
+            if beats == 2:
+                break
+
+
+async def test_a_stream_closes_when_its_key_is_revoked__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert events.HEARTBEAT <= 30
+    monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    job = await simple.create()
+    async with served(simple) as client:
+        async for event in stream(client, job):
+            assert event.name != "end"
+            simple.api.state.service_key.replace("another-key-from-now-on")
+
+
+async def test_a_stream_closes_when_the_server_does(simple: Front) -> None:
+    job = await simple.create()
+    begun = asyncio.Event()
+    async with httpx.AsyncClient(headers={"X-Service-Key": KEY}, timeout=PATIENCE) as client:
+        async with running(simple.api, host="127.0.0.1", port=0) as url:
+
+            async def read() -> None:
+                async with client.stream("GET", f"{url}/api/v1/jobs/{job}/events") as answer:
+                    async for _ in answer.aiter_lines():
+                        begun.set()
+
+            reading = asyncio.create_task(read())
+            async with asyncio.timeout(PATIENCE):
+                await begun.wait()
+        async with asyncio.timeout(PATIENCE):
+            await reading
+
+
+async def test_a_foreign_page_is_refused_and_our_own_is_not__S13(simple: Front) -> None:
+    job = await simple.create()
+    await simple.work()
+    async with served(simple) as client:
+        for origin in ("https://evil.example", "null", f"https://{client.base_url.host}", "http://localhost:1"):
+            refused = await client.get(f"/api/v1/jobs/{job}/events", headers={"Origin": origin})
+            assert (refused.status_code, refused.json()["meta"]["code"]) == (403, "foreign_origin"), origin
+        ours = f"http://{client.base_url.host}:{client.base_url.port}"
+        assert [event async for event in stream(client, job, headers={"Origin": ours})]
+
+
+async def test_a_reader_that_takes_nothing_is_let_go_and_costs_one_page__S13(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PATIENCE", 0.05)
+    job = await simple.create(keyword="bars", zips=["85001"], pages=2)
+    await simple.work()
+    taken: list[Any] = []
+    stuck = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        taken.append(message)
+        if message["type"] == "http.response.body":
+            await stuck.wait()
+
+    async def receive() -> Any:
+        await stuck.wait()
+
+    path = f"/api/v1/jobs/{job}/events"
+    headers = [(b"x-service-key", KEY.encode())]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+    async with asyncio.timeout(PATIENCE):
+        await simple.api(scope, receive, send)
+    assert len(taken) == 2, "the start, and one part that was never taken"
+    assert simple.api.state.feeds.streams == 0
+
+
+async def test_streams_are_limited(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_STREAMS", 0)
+    job = await simple.create()
+    refused = await simple.client.get(f"/api/v1/jobs/{job}/events")
+    assert (refused.status_code, refused.json()["meta"]["code"]) == (503, "busy")
+
+
+async def test_a_wrong_place_to_resume_from_is_an_error(simple: Front) -> None:
+    job = await simple.create()
+    path = f"/api/v1/jobs/{job}/events"
+    for number in ("x", "-1", str(2**63), "1.5", ""):
+        assert (await simple.client.get(path, headers={"Last-Event-ID": number})).status_code == 422, number
+        assert (await simple.client.get(path, params={"after": number})).status_code == 422, number
+    assert (await simple.client.get(f"/api/v1/jobs/{uuid4()}/events")).status_code == 404
+    assert (await simple.client.get("/api/v1/jobs/12/events")).status_code == 422
+
+
+async def test_a_job_without_tasks_is_told_and_ends(simple: Front) -> None:
+    job = await simple.create(keyword="bars", zips=["85001"], dry_run=True)
+    async with served(simple) as client:
+        told = [event.name async for event in stream(client, job)]
+    assert told == ["change", "progress", "end"]

@@ -1,0 +1,154 @@
+"""Everything that OpenAPI allows, and much that it does not: no answer is a defect, and each is as described (S10)."""
+
+import asyncio
+import copy
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from forager.api.serve import running
+from forager.sandbox import Fault, Rule
+from tests.support.api import KEY, ONE_QUERY, Front, open_front
+
+EXAMPLES = int(os.environ.get("FORAGER_FUZZ_EXAMPLES", "10"))
+"""Per operation and mode."""
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+PATIENCE = 60.0
+
+
+class Served(threading.Thread):
+    """The API in a loop of its own: the fuzzer is not asynchronous."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(daemon=True)
+        self.url = ""
+        self.document: dict[str, Any] = {}
+        self._home = home
+        self._up = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._finish = asyncio.Event()
+
+    def run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    def __enter__(self) -> "Served":
+        self.start()
+        assert self._up.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._finish.set)
+        self.join(PATIENCE)
+
+    async def _serve(self) -> None:
+        """With an engine, so that health is green; on a sandbox, so that jobs may run."""
+        async with (
+            open_front(self._home, script=(Rule(Fault.MALFORMED, zip="85003", times=3),)) as front,
+            front.app.engine(),
+            running(front.api, host="127.0.0.1", port=0) as self.url,
+        ):
+            self.document = _fuzzable(front.api.openapi(), await self._fill(front))
+            self._up.set()
+            await self._finish.wait()
+
+    @staticmethod
+    async def _fill(front: Front) -> dict[str, list[str]]:
+        """Something of everything, and what it is called: by the names of the path parameters."""
+        jobs = [await front.create(keyword="bars", zips=["85001", "85003"], pages=2) for _ in range(3)]
+        schedule = {"pipeline": "places", "params": ONE_QUERY, "every": 86_400}
+        assert (await front.client.put("/api/v1/schedules/daily", json=schedule)).status_code == 200
+        async with asyncio.timeout(PATIENCE):
+            while (await front.data("/api/v1/jobs", state="running")) or await front.data(
+                "/api/v1/jobs", state="queued"
+            ):
+                await asyncio.sleep(0.01)
+        tasks = [task["id"] for task in await front.data(f"/api/v1/jobs/{jobs[0]}/tasks")]
+        dead = [task["id"] for task in await front.data("/api/v1/dead")]
+        places = [place["place_uid"] for place in await front.data("/api/v1/places", limit=2)]
+        assert dead
+        assert places
+        kinds = ["place", "sighting"]
+        return {"job_id": jobs, "task_id": dead + tasks, "place_uid": places, "name": ["daily"], "kind": kinds}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("fuzzed")) as up:
+        yield up
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_no_answer_is_a_defect_and_each_is_as_described__S10(served: Served, mode: GenerationMode) -> None:
+    answered: Counter[int] = Counter()
+    operations = 0
+    for found in schemathesis.openapi.from_dict(served.document).get_all_operations():
+        operations += 1
+        _fuzz(found.ok(), mode, served.url, answered)
+    sys.stdout.write(f"{mode.value}: {operations} operations, answers {dict(sorted(answered.items()))}\n")
+    assert operations > 25
+    assert sum(answered.values()) > operations
+    assert not [status for status in answered if status >= 500 or status == 401]
+    if mode is GenerationMode.NEGATIVE:
+        assert answered[422] > 0, "the fuzzer never sent anything wrong"
+    else:
+        assert answered[200] > 25, "the fuzzer never got behind the front door"
+
+
+def _fuzzable(document: dict[str, Any], known: dict[str, list[str]]) -> dict[str, Any]:
+    """Without the key, else half of what is sent is a wrong key, which hides the routes (S11 and S12 look at that);
+    and with ids that are there, which nobody would guess. Only streams keep theirs: they stay open on a paused job."""
+    plain: dict[str, Any] = copy.deepcopy(document)
+    del plain["components"]["securitySchemes"]
+    for path, operations in plain["paths"].items():
+        for operation in operations.values():
+            del operation["security"]
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] in known and parameter["in"] == "path" and not path.endswith("/events"):
+                    parameter["schema"] = {"type": "string", "enum": [*known[parameter["name"]], str(UUID(int=7))]}
+    return plain
+
+
+def _fuzz(operation: Any, mode: GenerationMode, url: str, answered: Counter[int]) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: schemathesis.Case) -> None:
+        answer = case.call(base_url=url, headers={"X-Service-Key": KEY}, timeout=PATIENCE)
+        answered[answer.status_code] += 1
+        case.validate_response(answer, checks=CHECKS)
+
+    try:
+        ask()
+    except Unsatisfiable:
+        assert mode is GenerationMode.NEGATIVE, f"nothing could be made for {operation.label}"

@@ -1,0 +1,187 @@
+"""What operators look at: health, readiness, metrics, the document, and the server itself."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from forager.api import serve, vital
+from forager.core.errors import Rejected, StoreFull, StoreUnavailable
+from forager.ledger.sqlite.lock import read_owner
+from tests.support.api import KEY, PATIENCE, Front, client_of, open_front
+
+SECRET = "canary-77c1"
+
+
+async def test_health_is_ok_while_the_worker_lives_and_red_when_it_does_not(front: Front) -> None:
+    job = await front.create()
+    await front.client.post(f"/api/v1/jobs/{job}/pause")
+    async with client_of(front.api, key=None) as stranger:
+        red = await stranger.get("/health")
+        assert (red.status_code, red.json()["success"]) == (503, False)
+        assert (red.json()["data"]["store"], red.json()["data"]["worker"]) == ("ok", "stopped")
+        async with front.app.engine():
+            async with asyncio.timeout(PATIENCE):
+                while not front.app.worker.alive:
+                    await asyncio.sleep(0)
+            ok = await stranger.get("/health")
+        assert (ok.status_code, ok.json()["data"]["status"]) == (200, "ok")
+        assert ok.json()["data"]["open_jobs"] == {"paused": 1}
+        assert ok.json()["data"]["queue_depth"] == 1
+
+
+async def test_trouble_turns_health_red_and_its_reason_is_for_callers_with_the_key__S8(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise StoreFull(f"The disk of {SECRET} is full.")
+
+    monkeypatch.setattr(simple.app.ledger, "take_lanes", full)
+    async with simple.app.engine():
+        async with asyncio.timeout(PATIENCE):
+            while simple.app.worker.stats.trouble is None:
+                await asyncio.sleep(0)
+        known = await simple.client.get("/health")
+        async with client_of(simple.api, key=None) as stranger:
+            unknown = await stranger.get("/health")
+    assert (known.status_code, unknown.status_code) == (503, 503)
+    assert known.json()["data"]["worker"] == "alive"
+    assert SECRET in known.text
+    assert SECRET not in unknown.text
+    assert unknown.json()["data"]["trouble"]
+
+
+async def test_a_store_that_does_not_answer_turns_everything_red_and_heals(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails() -> None:
+        raise StoreUnavailable(f"no answer from {SECRET}")
+
+    monkeypatch.setattr(vital, "FRESH", 0.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(simple.app.reports, "health", fails)
+        for path in ("/health", "/readiness"):
+            red = await simple.client.get(path)
+            assert red.status_code == 503
+            assert SECRET not in red.text
+        figures = await simple.client.get("/metrics")
+        assert figures.status_code == 200
+        assert "forager_store_up 0.0" in figures.text
+    assert (await simple.client.get("/readiness")).json()["data"] == {"ready": True, "reason": None}
+
+
+async def test_open_routes_ask_the_store_once_a_second_at_most(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    really = simple.app.reports.health
+
+    async def counted() -> object:
+        nonlocal asked
+        asked += 1
+        return await really()
+
+    monkeypatch.setattr(vital, "FRESH", 3_600.0)
+    monkeypatch.setattr(simple.app.reports, "health", counted)
+    await asyncio.gather(*(simple.client.get(path) for path in ("/health", "/readiness", "/metrics") * 10))
+    assert asked == 1
+
+
+async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: Front) -> None:
+    job = await front.create(keyword="bars", zips=["85001", "85003"], pages=1)
+    await front.work()
+    await front.data(f"/api/v1/jobs/{job}")
+    await front.client.request("BREW", "/nowhere")
+    text = (await front.client.get("/metrics")).text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["forager_tasks_ended_total", "completed"] == 1
+    assert found["forager_tasks_ended_total", "failed"] == 1
+    assert found["forager_tasks_in_flight",] == 0
+    assert found["forager_dead_letters",] == 1
+    assert found["forager_http_requests_total", "POST", "/api/v1/places/jobs", "202"] == 1
+    assert found["forager_http_requests_total", "GET", "/api/v1/jobs/{job_id}", "200"] == 1
+    assert found["forager_http_requests_total", "other", "unmatched", "404"] == 1
+    assert found["forager_http_request_seconds_count", "/api/v1/jobs/{job_id}"] == 1
+    for secret in (job, KEY, front.sandbox.config.key):
+        assert secret not in text
+
+
+async def test_the_document_describes_every_operation_with_an_example(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    assert document["components"]["securitySchemes"]["ServiceKey"]["name"] == "X-Service-Key"
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            assert operation["summary"], where
+            assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}, where
+            is_open = path in ("/health", "/readiness", "/metrics")
+            assert operation["security"] == ([] if is_open else [{"ServiceKey": []}]), where
+            assert is_open or {"401", "422", "503"} <= set(operation["responses"]), where
+            good = next(response for status, response in operation["responses"].items() if status.startswith("2"))
+            assert all("example" in content for content in good["content"].values()), where
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                assert "examples" in content or _has_examples(document, content["schema"]), where
+    text = (await client.get("/openapi.json")).text
+    assert "HTTPValidationError" not in text, "errors are described as they are: in the envelope"
+
+
+def _has_examples(document: dict[str, object], schema: dict[str, object]) -> bool:
+    found = [schema, *schema.get("anyOf", [])]  # type: ignore[misc, list-item]
+    parts = [document["components"]["schemas"][s["$ref"].rpartition("/")[2]] for s in found if "$ref" in s]  # type: ignore[index]
+    return any("examples" in part for part in parts)
+
+
+async def test_every_example_of_a_request_is_accepted(tmp_path: Path) -> None:
+    async with open_front(tmp_path) as front:
+        document = (await front.client.get("/openapi.json")).json()
+        examples = document["components"]["schemas"]["PlacesJob"]["examples"]
+        for body in examples:
+            assert (await front.client.post("/api/v1/places/jobs", json=body)).status_code == 202, body
+        for body in document["components"]["schemas"]["NewJobBody"]["examples"]:
+            assert (await front.client.post("/api/v1/jobs", json=body)).status_code == 202, body
+        for body in document["components"]["schemas"]["ScheduleBody"]["examples"]:
+            assert (await front.client.put("/api/v1/schedules/x", json=body)).status_code == 200, body
+
+
+async def test_the_server_takes_a_free_port_announces_it_and_leaves_no_trace(simple: Front) -> None:
+    lock = Path(simple.app.settings.home) / "lock"
+    async with serve(simple.app, host="127.0.0.1", port=0, key=KEY) as url:
+        owner = read_owner(lock)
+        assert owner is not None
+        assert owner.url == url
+        async with httpx.AsyncClient(base_url=url) as stranger:
+            assert (await stranger.get("/readiness")).status_code == 200
+            assert (await stranger.get("/api/v1/jobs")).status_code == 401
+            assert "server" not in (await stranger.get("/readiness")).headers
+    after = read_owner(lock)
+    assert after is not None
+    assert after.url is None
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=1)
+
+
+async def test_a_port_in_use_is_an_error_that_says_what_to_do(simple: Front) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Rejected, match=f"port {port}.*FORAGER_PORT"):
+            async with serve(simple.app, host="127.0.0.1", port=port, key=KEY):
+                pass
+
+
+async def test_api_and_engine_share_one_process(simple: Front) -> None:
+    async with (
+        simple.app.engine(),
+        serve(simple.app, host="127.0.0.1", port=0, key=KEY) as url,
+        httpx.AsyncClient(base_url=url, headers={"X-Service-Key": KEY}, timeout=PATIENCE) as client,
+    ):
+        job = (await client.post("/api/v1/places/jobs", json={"keyword": "bars", "zips": ["85001"]})).json()["data"]
+        async with asyncio.timeout(PATIENCE), client.stream("GET", f"/api/v1/jobs/{job['job_id']}/events") as told:
+            lines = [line async for line in told.aiter_lines()]
+        assert "event: end" in lines
+        report = (await client.get(f"/api/v1/jobs/{job['job_id']}")).json()["data"]
+    assert (report["state"], report["completed"]) == ("completed", 3)

@@ -1,0 +1,61 @@
+"""Schedules through the API: kept, moved, fired, and refused before their first night."""
+
+from datetime import datetime
+from typing import Any
+
+from tests.support.api import ONE_QUERY, Front
+
+NIGHTLY: dict[str, Any] = {"pipeline": "places", "params": ONE_QUERY, "cron": "0 3 * * *"}
+PATH = "/api/v1/schedules"
+
+
+async def test_a_schedule_is_put_listed_shown_replaced_and_removed(front: Front) -> None:
+    made = (await front.client.put(f"{PATH}/nightly", json=NIGHTLY)).json()["data"]
+    assert (made["name"], made["cron"], made["every"], made["paused"]) == ("nightly", "0 3 * * *", None, False)
+    following = datetime.fromisoformat(made["next_at"])
+    assert (following.hour, following.minute, following.utcoffset()) == (3, 0, following.utcoffset())
+    assert made["params"] == ONE_QUERY
+    assert await front.data(PATH) == [made]
+    assert await front.data(f"{PATH}/nightly") == made
+    hourly = {"pipeline": "places", "params": ONE_QUERY, "every": 3600}
+    replaced = (await front.client.put(f"{PATH}/nightly", json=hourly)).json()["data"]
+    assert (replaced["cron"], replaced["every"]) == (None, 3600)
+    assert (await front.client.delete(f"{PATH}/nightly")).json()["data"] == {"removed": "nightly"}
+    assert await front.data(PATH) == []
+
+
+async def test_a_schedule_is_paused_resumed_and_run_by_hand(front: Front) -> None:
+    await front.client.put(f"{PATH}/nightly", json=NIGHTLY)
+    assert (await front.client.post(f"{PATH}/nightly/pause")).json()["data"]["paused"] is True
+    assert (await front.client.post(f"{PATH}/nightly/resume")).json()["data"]["paused"] is False
+    fired = await front.client.post(f"{PATH}/nightly/run")
+    assert fired.status_code == 202
+    job = await front.data(f"/api/v1/jobs/{fired.json()['data']['job_id']}")
+    assert (job["schedule"], job["total"]) == ("nightly", 1)
+
+
+async def test_a_schedule_that_could_never_work_is_refused(simple: Front) -> None:
+    bad: tuple[tuple[dict[str, Any], str], ...] = (
+        ({**NIGHTLY, "cron": "every day"}, "cron"),
+        ({**NIGHTLY, "cron": "0 0 30 2 *"}, "cron"),
+        ({**NIGHTLY, "every": 60}, "cron"),
+        ({**NIGHTLY, "cron": None}, "cron"),
+        ({**NIGHTLY, "cron": None, "every": 0.5}, "every"),
+        ({**NIGHTLY, "cron": None, "every": 1e300}, "every"),
+        ({**NIGHTLY, "params": {"state": "AZ"}}, "keyword"),
+        ({**NIGHTLY, "colour": "red"}, "colour"),
+    )
+    for body, field in bad:
+        refused = await simple.client.put(f"{PATH}/nightly", json=body)
+        assert refused.status_code == 422, (body, refused.text)
+        assert refused.json()["meta"]["fields"][0]["field"] == field, refused.text
+    unknown = await simple.client.put(f"{PATH}/nightly", json={**NIGHTLY, "pipeline": "pets"})
+    assert unknown.status_code == 404
+    assert (await simple.client.put(f"{PATH}/two words", json=NIGHTLY)).status_code == 422
+    assert await simple.data(PATH) == []
+
+
+async def test_a_schedule_that_is_not_there_is_a_404(simple: Front) -> None:
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run")):
+        missing = await simple.client.request(method, f"{PATH}/nightly{path}")
+        assert missing.status_code == 404, (method, path)
