@@ -51,7 +51,9 @@ def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int) -> float
     async def run() -> float:
         async with open_ledger(store, noop_catalog()) as ledger:
             timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each)
-        parts = f"submit {timing.submit:.2f} s, lease + settle {timing.work:.2f} s"
+        parts = (
+            f"submit {timing.submit:.2f} s, lease + settle {timing.work:.2f} s; our CPU {timing.cpu_us:.1f} µs a task"
+        )
         print(f"  round {number}: {kind:13} {timing.per_s:9,.0f}/s  ({parts})", flush=True)
         return timing.per_s
 

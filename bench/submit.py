@@ -38,7 +38,7 @@ def main(options: Options) -> None:
     seconds: list[float] = []
     rates: dict[str, list[float]] = defaultdict(list)
     with Stores(options.stores) as stores, contextlib.ExitStack() as stack:
-        urls = {kind: stack.enter_context(api(stores.new(kind))) for kind in stores.kinds}
+        urls: dict[str, str] = {kind: stack.enter_context(api(stores.new(kind))) for kind in stores.kinds}
         urls[WITHOUT] = stack.enter_context(api(stores.new("sqlite"), with_store=False))
         for number in range(1, options.rounds + 1):
             machine.sample()

@@ -5,6 +5,9 @@ asyncpg connection for the worker, and a batch far above the default of 10, beca
 two cores, batches of 250 to 1,000 are equal and a second worker in the process gains nothing.
 """
 
+# mypy: ignore-errors
+# (what it imports is installed in an environment of its own, not here)
+
 import json
 import logging
 import sys

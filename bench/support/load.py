@@ -81,7 +81,8 @@ async def main(url: str, key: str, clients: int, count: int) -> None:
     )
     request = "\r\n".join((*lines, f"Content-Length: {len(JOB)}", "", "")).encode() + JOB
     loop = asyncio.get_running_loop()
-    made = [await loop.create_connection(lambda: Client(request), where.hostname, where.port) for _ in range(clients)]
+    host, port = where.netloc.split(":")
+    made = [await loop.create_connection(lambda: Client(request), host, int(port)) for _ in range(clients)]
     await press(made, clients * 5)  # every connection warm, every code path seen
     started, used = time.perf_counter(), time.process_time()
     await press(made, count)

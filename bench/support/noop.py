@@ -56,10 +56,16 @@ class Timing:
     tasks: int
     submit: float
     work: float
+    cpu: float
+    """Seconds of this process, all threads; a database server's own are not in it."""
 
     @property
     def per_s(self) -> float:
         return self.tasks / (self.submit + self.work)
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu * 1e6 / self.tasks
 
 
 def noop_catalog() -> Catalog:
@@ -69,13 +75,14 @@ def noop_catalog() -> Catalog:
 async def push(ledger: Ledger, *, jobs: int, tasks_each: int) -> Timing:
     """Create the jobs, then do all their tasks in one session."""
     gc.collect()
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     for number in range(jobs):
         job = NoopJob(number=number, tasks=tasks_each)
         await ledger.submit(NewJob(PIPELINE.name, job.model_dump(mode="json")), plan(job))
     submitted = time.perf_counter()
     await work_off(ledger, jobs * tasks_each)
-    return Timing(jobs * tasks_each, submitted - started, time.perf_counter() - submitted)
+    ended, used = time.perf_counter(), time.process_time() - used
+    return Timing(jobs * tasks_each, submitted - started, ended - submitted, used)
 
 
 async def work_off(ledger: Ledger, tasks: int) -> None:
