@@ -99,7 +99,7 @@ class LaneRun:
 
     def _restore(self, owned: OwnedLane) -> None:
         now = self._clock.monotonic()
-        if owned.epoch > 1:
+        if owned.epoch > 1 and self.policy.rate is not None:
             # What the last owner sent in its last window is not known here: wait until it has passed.
             self._limiter.hold_until(now + self.policy.per)
         slow_until = owned.state.get("slow_until")

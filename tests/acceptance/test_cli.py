@@ -1,0 +1,220 @@
+"""The `forager` command as people run it: real processes, the real store, the sandbox as upstream."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psutil
+import pytest
+
+from forager.cli.main import run
+from forager.ledger.sqlite.lock import Owner, read_owner
+
+pytestmark = pytest.mark.acceptance
+
+FORAGER = [sys.executable, "-m", "forager"]
+PATIENCE = 60.0
+
+
+class Machine:
+    """A fresh machine: an empty folder, a clean environment, and an upstream that costs nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / ".forager"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORAGER_", "SERPER_"))}
+        self.environment = {**kept, "COLUMNS": "80", "FORAGER_PORT": "0", "FORAGER_RETRY_DELAY_SECONDS": "0.1"}
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*FORAGER, *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def data(self, *arguments: str) -> Any:
+        """What a command prints. Run in this process: the test has imported already what a new one would have to."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = run([*arguments, "--json"])
+        assert code == 0, err.getvalue()
+        return json.loads(out.getvalue())
+
+    @contextlib.contextmanager
+    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+        """A command that stays, ended with the block. Its output goes to files, so that no pipe can fill."""
+        with (
+            (self.folder / "out").open("w") as out,
+            (self.folder / "err").open("w") as err,
+            subprocess.Popen(
+                [*FORAGER, *arguments], env=self.environment, cwd=self.folder, stdout=out, stderr=err, text=True
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                process.terminate()
+                process.wait(PATIENCE)
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "out").read_text() + (self.folder / "err").read_text()
+
+    def owner(self) -> Owner | None:
+        return read_owner(self.home / "lock")
+
+    def until_up(self) -> Owner:
+        return until(lambda: (owner := self.owner()) and owner.url and owner, lambda: self.said)
+
+
+def until(happened: Callable[[], Any], said: Callable[[], str] = str) -> Any:
+    """The event itself is waited for; the time limit is only there to end a test that has failed."""
+    give_up = time.monotonic() + PATIENCE
+    while not (found := happened()):
+        assert time.monotonic() < give_up, said()
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def upstream(machine: Machine) -> Iterator[Path]:
+    """The sandbox as `forager sandbox` starts it; gives its log of requests."""
+    log = machine.folder / "requests.jsonl"
+    command = [*FORAGER, "sandbox", "--json", "--latency-ms", "150", "--log-path", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=machine.environment) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        machine.environment |= {
+            "FORAGER_SERPER_BASE_URL": ready["url"],
+            "SERPER_API_KEY": ready["key"],
+            "FORAGER_EGRESS_ALLOW": ready["url"].removeprefix("http://"),
+        }
+        yield log
+        process.terminate()
+
+
+def test_the_demo_needs_nothing_shows_places_and_ends_by_itself(machine: Machine) -> None:
+    ran = machine.run("demo")
+
+    assert ran.returncode == 0, ran.stderr
+    assert "saved by early exit (worst case 915)" in ran.stdout
+    assert len([line for line in ran.stdout.splitlines() if ") 555-" in line]) > 2
+    assert max(len(line.rstrip()) for line in ran.stdout.split("Next")[0].splitlines()) <= 80
+    assert (machine.home / "demo" / "ledger.db").exists()
+    assert not (machine.home / "ledger.db").exists(), "a demo must not touch what is not its own"
+    exported = machine.data("--home", ".forager/demo", "export", "places", "-o", "places.csv", "-f", "csv")
+    assert exported["rows"] > 1_000
+
+
+def test_the_crash_demo_loses_nothing_and_counts_what_was_sent_again__R2(machine: Machine) -> None:
+    ran = machine.run("demo", "--crash", "--json")
+
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    audit = told["audit"]
+    assert (audit["passed"], audit["lost"], audit["duplicates"]) == (True, 0, 0)
+    assert 0 < audit["resent"] == audit["resent_credits"] <= told["killed"]["in_flight"] + 100
+    assert told["sentence"].startswith("0 lost, 0 duplicate records; ")
+
+
+def test_run_does_the_work_itself_and_reports_it(machine: Machine, upstream: Path) -> None:
+    ran = machine.run("places", "run", "-k", "bars", "-s", "DE", "--pages", "2")
+
+    assert ran.returncode == 0, ran.stderr
+    assert "completed" in ran.stdout
+    assert "credits" in ran.stderr
+    job = machine.data("jobs", "list")[0]
+    assert job["spent"] == sum(json.loads(line)["credits"] for line in upstream.read_text().splitlines())
+
+
+def test_ctrl_c_drains_and_the_job_goes_on_later_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
+    with machine.started("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "5") as process:
+        until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    assert "forager worker --until-idle" in machine.said
+
+    went_on = machine.run("worker", "--until-idle")
+
+    assert went_on.returncode == 0, went_on.stderr
+    job = machine.data("jobs", "list")[0]
+    sent = [json.loads(line) for line in upstream.read_text().splitlines()]
+    assert job["state"] == "completed"
+    assert len({(entry["zip"], entry["page"]) for entry in sent}) == len(sent) == job["spent"]
+
+
+def test_commands_beside_up_go_through_its_api_and_a_worker_is_told_who_has_the_store(
+    machine: Machine, upstream: Path
+) -> None:
+    with machine.started("up") as process:
+        owner = machine.until_up()
+        key = (machine.home / "service.key").read_text().strip()
+        assert machine.said.count(key) == 1
+
+        followed = machine.data("places", "run", "-k", "bars", "-z", "19801", "-z", "19802", "--watch")
+        assert followed["state"] == "completed"
+        assert [job["id"] for job in machine.data("jobs", "list")] == [followed["id"]]
+        assert machine.owner() == owner
+
+        for command in ("worker", "up"):
+            refused = machine.run(command)
+            assert refused.returncode == 3
+            assert f"process {owner.pid}" in refused.stderr
+
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    assert not psutil.pid_exists(owner.pid)
+
+    with machine.started("up"):
+        machine.until_up()
+        assert key not in machine.said, "the key is shown on the first start only"
+
+
+def test_sigterm_drains_an_up_at_work_and_nothing_is_paid_twice__R7(machine: Machine, upstream: Path) -> None:
+    with machine.started("up") as process:
+        machine.until_up()
+        machine.data("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "10")
+        until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+    job = machine.data("jobs", "list")[0]
+    sent = [json.loads(line) for line in upstream.read_text().splitlines()]
+    assert (job["state"], job["running"], job["retries"]) == ("running", 0, 0)
+    assert job["completed"] == len(sent) == job["spent"]
+
+
+def test_a_killed_up_is_started_again_and_its_job_ends__R4(machine: Machine, upstream: Path) -> None:
+    with machine.started("up"):
+        first = machine.until_up()
+        job = machine.data("places", "run", "-k", "bars", "-s", "DE")["job_id"]
+        until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
+        os.kill(first.pid, signal.SIGKILL)
+
+        ended = machine.data("jobs", "watch", job)
+
+        assert (ended["state"], ended["completed"] + ended["skipped"]) == ("completed", ended["total"])
+        assert machine.until_up().pid != first.pid

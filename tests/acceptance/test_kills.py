@@ -1,0 +1,121 @@
+"""kill -9, again and again, and SIGSTOP past the lease (R2): nothing is lost, nothing happens twice."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from forager.core.states import TaskState
+from forager.sandbox import SerperConfig, SerperSandbox
+from tests.support.auditor import Tables
+from tests.support.chaos import DENSITY, Dice, Verdict, gone, judge, requests, running, submit, tables_of
+from tests.support.engine_process import Options, start
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
+
+CONFIG = SerperConfig(density=DENSITY, rate_limit=None, latency_ms=25, latency_sigma=0.5)
+COMPLETED = int(TaskState.COMPLETED)
+LEASE = 0.8
+
+
+async def kill_loop(options: Options, sandbox: SerperSandbox, *, kills: int, tasks: int) -> tuple[int, Verdict]:
+    """Kill the one worker after so many requests, at a moment of chance; returns the kills that hit work in flight."""
+    await submit(options, tasks)
+    dice, hits, mean = Dice(), 0, tasks * 8 // 10 // kills
+    for _ in range(kills):
+        process = start(options)
+        assert await requests(sandbox, dice.between(max(2, mean // 4), mean), process), "the work ended too early"
+        await asyncio.sleep(dice.seconds(0.03))
+        process.kill()
+        await gone(process, 10)
+        hits += running(options.store) > 0
+    assert await gone(start(options), 300) == 0
+    return hits, judge(options.store, sandbox, tasks)
+
+
+async def on_sqlite(folder: Path, *, kills: int, tasks: int) -> None:
+    async with SerperSandbox(CONFIG) as sandbox:
+        hits, verdict = await kill_loop(Options(str(folder), sandbox.url), sandbox, kills=kills, tasks=tasks)
+        sys.stdout.write(f"{kills} kills, {hits} hit work in flight; {verdict}\n")
+        assert verdict.is_clean, verdict
+        assert verdict.states == {COMPLETED: tasks}
+        assert hits >= kills * 2 // 3
+        assert verdict.attempts == {1}, "a kill burns no attempt"
+        assert 0 < verdict.repeats <= kills * 33
+
+
+async def test_a_job_survives_thirty_kills_and_nothing_is_lost_or_doubled__R2(tmp_path: Path) -> None:
+    await on_sqlite(tmp_path, kills=30, tasks=2_000)
+
+
+@pytest.mark.chaos
+async def test_a_job_survives_two_hundred_kills__R2(tmp_path: Path) -> None:
+    await on_sqlite(tmp_path, kills=200, tasks=10_000)
+
+
+async def test_the_auditor_finds_a_build_that_stores_what_it_found_too_late__R2(tmp_path: Path) -> None:
+    """The negative control: state and records in two transactions, and only five kills."""
+    async with SerperSandbox(CONFIG) as sandbox:
+        options = Options(str(tmp_path), sandbox.url, broken=True)
+        hits, verdict = await kill_loop(options, sandbox, kills=5, tasks=300)
+        sys.stdout.write(f"{hits} of 5 kills hit work in flight; {verdict}\n")
+        assert hits > 0
+        assert verdict.missing > 0
+        assert not verdict.is_clean
+
+
+async def on_postgres(url: str, *, kills: int, stops: int, tasks: int, lease: float, log: Path) -> None:
+    """Two workers. The one that owns the lane is killed or stopped past its lease; the other takes over."""
+    async with SerperSandbox(CONFIG) as sandbox:
+        options = Options(url, sandbox.url, lease=lease, deaf=True, fenced_log=str(log), until_idle=False)
+        await submit(options, tasks)
+        tables, dice, hits = tables_of(url), Dice(), 0
+        workers = {p.pid: p for p in (start(options), start(options))}
+        mean = tasks * 8 // 10 // (kills + stops)
+        deeds = ["kill"] * kills + ["stop"] * stops
+        for _ in range(kills + stops):
+            deed = deeds.pop(dice.between(0, len(deeds) - 1))
+            await requests(sandbox, dice.between(max(2, mean // 4), mean), next(iter(workers.values())), 60)
+            owners = tables.read("SELECT s.name FROM lanes l JOIN sessions s ON s.id = l.owner")
+            pid = int(owners[0]["name"].partition(":")[2]) if owners else next(iter(workers))
+            hits += running(url) > 0
+            if deed == "stop":
+                os.kill(pid, signal.SIGSTOP)
+                await asyncio.sleep(lease * 1.6 + 0.5)  # past its lease and a sweep, by the one clock that counts here
+                os.kill(pid, signal.SIGCONT)
+            else:
+                victim = workers.pop(pid)
+                victim.kill()
+                await gone(victim, 10)
+                fresh = start(options)
+                workers[fresh.pid] = fresh
+        await _finished(tables, 300)
+        for process in workers.values():
+            process.terminate()
+        assert [await gone(process, 30) for process in workers.values()] == [0, 0]
+        tables.close()
+        verdict = judge(url, sandbox, tasks)
+        fenced = len(log.read_text().split()) if log.exists() else 0
+        sys.stdout.write(f"{kills} kills, {stops} stops, {hits} hit work; {fenced} stale commits fenced; {verdict}\n")
+        assert verdict.is_clean, verdict
+        assert verdict.states == {COMPLETED: tasks}
+        assert hits >= (kills + stops) // 2
+        assert fenced >= (25 if stops >= 4 else 1)
+
+
+async def test_two_workers_survive_thirty_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
+    await on_postgres(postgres_url, kills=24, stops=6, tasks=2_000, lease=LEASE, log=tmp_path / "fenced")
+
+
+@pytest.mark.chaos
+async def test_two_workers_survive_two_hundred_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
+    await on_postgres(postgres_url, kills=160, stops=40, tasks=10_000, lease=2.0, log=tmp_path / "fenced")
+
+
+async def _finished(tables: Tables, patience: float) -> None:
+    async with asyncio.timeout(patience):
+        while tables.read("SELECT 1 AS one FROM jobs WHERE finished_at IS NULL"):
+            await asyncio.sleep(0.05)

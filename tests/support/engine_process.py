@@ -1,0 +1,174 @@
+"""The engine in a process of its own, to be killed: `python -m tests.support.engine_process '<options as JSON>'`.
+
+It is put together from the same parts as `forager worker`, with what a chaos test needs beside them: a wrong wall
+clock, a heartbeat that is deaf once, and one deliberately broken build, which an auditor must find out.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from forager.core.clock import SystemClock
+from forager.core.ledger import Session, Settlement, Turn, Want
+from forager.core.pipeline import Lane, Pipeline
+from forager.core.record import Record
+from forager.core.states import TaskState
+from forager.supervise import beat_to_supervisor
+from tests.support.acts import QUICK, acts
+from tests.support.engine import EngineRig, open_postgres, open_sqlite, serper
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Options:
+    store: str
+    """A folder for the embedded store, or the URL of a PostgreSQL database."""
+    upstream: str = ""
+    """The sandbox; without one the tasks are acts."""
+    lease: float = 30.0
+    concurrency: int = 32
+    grace: float = 5.0
+    wall_offset: float = 0.0
+    """How many seconds this process's wall clock is wrong."""
+    deaf: bool = False
+    """The heartbeat does not hear at first that its session was lost, so that the fence is all there is."""
+    broken: bool = False
+    """Negative control: what a task found is stored in a later transaction than that it is done."""
+    until_idle: bool = True
+    fenced_log: str = ""
+    """A file that gets a line for every settlement that was refused."""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.support.engine_process", json.dumps(asdict(self))]
+
+
+class WrongClock(SystemClock):
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        self._offset = timedelta(seconds=offset)
+
+    def now(self) -> datetime:
+        return super().now() + self._offset
+
+
+class ChaosLedger:
+    """The real ledger, with the faults that the options ask for."""
+
+    def __init__(self, real: Any, options: Options) -> None:
+        self._real = real
+        self._options = options
+        self._pretended: set[int] = set()
+        self._owed: dict[int, list[Record]] = {}
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._real, verb)
+
+    async def beat(self, session: Session, states: Any) -> bool:
+        if await self._real.beat(session, states):
+            return True
+        deaf = self._options.deaf and session.id not in self._pretended
+        self._pretended.add(session.id)
+        return deaf
+
+    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        if self._options.broken:
+            settlements = [self._owing(s) for s in settlements]
+        turn: Turn = await self._real.turn(session, settlements, wants)
+        if turn.fenced and self._options.fenced_log:
+            with open(self._options.fenced_log, "a") as log:  # noqa: PTH123
+                log.write("".join(f"{task}\n" for task in turn.fenced))
+        return turn
+
+    def _owing(self, settlement: Settlement) -> Settlement:
+        """Give it the records of the task before it, and keep its own for the next."""
+        if settlement.state is not TaskState.COMPLETED:
+            return settlement
+        job = settlement.lease.job_id
+        owed, self._owed[job] = self._owed.get(job, []), list(settlement.records)
+        settlement.records = owed
+        return settlement
+
+
+def pipelines(options: Options) -> list[Pipeline]:
+    if options.upstream:
+        return [serper(options.upstream, concurrency=options.concurrency)]
+    return [acts(Lane("acts", rate=None, concurrency=options.concurrency, retry=QUICK))]
+
+
+async def open_store(options: Options) -> EngineRig:
+    clock = WrongClock(options.wall_offset)
+    if "://" in options.store:
+        return await open_postgres(options.store, pipelines(options), lease=options.lease, clock=clock, create=False)
+    return await open_sqlite(Path(options.store), pipelines(options), lease=options.lease, clock=clock)
+
+
+async def work(options: Options) -> None:
+    """As `forager worker` does: work and sweep until idle or told to stop, then drain."""
+    rig = await open_store(options)
+    rig.ledger = ChaosLedger(rig.ledger, options)
+    worker = rig.worker(options.upstream or "127.0.0.1:1", name=f"chaos:{os.getpid()}")
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    beats = asyncio.create_task(beat_to_supervisor())
+    async with _swept(rig):
+        run = asyncio.create_task(worker.run(until_idle=options.until_idle))
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait([run, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        await worker.drain(options.grace)
+        await run
+    beats.cancel()
+    await rig.close()
+
+
+@contextlib.asynccontextmanager
+async def _swept(rig: EngineRig) -> Any:
+    from forager.engine.sweep import sweep_forever, sweep_interval
+
+    sweeper = asyncio.create_task(sweep_forever(rig.ledger, rig.clock, sweep_interval(rig.lease)))
+    try:
+        yield
+    finally:
+        sweeper.cancel()
+
+
+# ── started from a test ──
+
+
+def _child(options: Options) -> None:
+    asyncio.run(work(options))
+
+
+def start(options: Options) -> ForkServerProcess:
+    """A fresh process, forked from one that has loaded everything already: kills cost no second of importing."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_child, args=(options,), daemon=True)
+    process.start()
+    return process
+
+
+@contextlib.contextmanager
+def started(options: Options) -> Iterator[ForkServerProcess]:
+    process = start(options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(Options(**json.loads(sys.argv[1]))))
