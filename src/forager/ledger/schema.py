@@ -150,10 +150,9 @@ tasks = Table(
     Column("facts", JSON),
     Column("body", LargeBinary, nullable=False),
     UniqueConstraint("job_id", "kind", "key", name="uq_tasks_job_kind_key"),
-    # Followers of a task, while they wait for it.
-    Index("ix_tasks_held", "after", sqlite_where=text("state = 2"), postgresql_where=text("state = 2")),
-    # Dead letters, newest first.
-    Index("ix_tasks_failed", "ended_at", sqlite_where=text("state = 5"), postgresql_where=text("state = 5")),
+    # Followers of a task. On PostgreSQL no index may look at what a settlement changes (`state`, `ended_at`): only then
+    # is its update of the row cheap (HOT), which halves the cost of a settlement.
+    Index("ix_tasks_held", "after", sqlite_where=text("state = 2"), postgresql_where=text('"after" IS NOT NULL')),
     postgresql_with={"fillfactor": "70"},
 )
 
@@ -164,6 +163,8 @@ SQLITE_QUEUE_INDEXES = (
     "CREATE INDEX ix_tasks_waiting ON tasks (lane_id, due) WHERE state = 1",
     "CREATE INDEX ix_tasks_running ON tasks (session_id) WHERE state = 3",
     "CREATE INDEX ix_tasks_suspect ON tasks (together, id) WHERE state = 8",
+    # Dead letters, newest first.
+    "CREATE INDEX ix_tasks_failed ON tasks (ended_at) WHERE state = 5",
 )
 
 evidence = Table(
@@ -265,6 +266,15 @@ queue = Table(
     Index("ix_queue_running", "session_id", postgresql_where=text("state = 3")),
     Index("ix_queue_suspect", "lane_id", "task_id", postgresql_where=text("state = 8")),
     postgresql_with={"fillfactor": "50"},
+)
+
+# Dead letters, newest first.
+dead = Table(
+    "dead",
+    queue_metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Index("ix_dead_ended_at", "ended_at", "task_id"),
 )
 
 flows = Table(

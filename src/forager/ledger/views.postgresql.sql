@@ -8,3 +8,9 @@ SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS s
        q.session_id, t."after", q.due, t.price, t.cost, t.guessed, t.crashes, t.hidden, t.ended_at, t.error, t.facts,
        t.body
 FROM tasks t LEFT JOIN queue q ON q.task_id = t.id;
+
+-- Dead letters, found by an index of their own.
+CREATE VIEW dead_letters AS
+SELECT d.task_id AS id, t.job_id, t.lane_id, t.kind, t.key, t.state, t.attempt, t.claim, t.claimed_at,
+       CAST(NULL AS bigint) AS due, t."after", t.cost, t.guessed, t.error, t.facts, d.ended_at, t.hidden, t.body
+FROM dead d JOIN tasks t ON t.id = d.task_id;

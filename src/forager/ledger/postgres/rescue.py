@@ -18,7 +18,7 @@ from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.listen import tell
-from forager.ledger.postgres.settle import Effect
+from forager.ledger.postgres.settle import Effect, bury
 
 PAGE = 5_000
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
@@ -101,6 +101,7 @@ async def _put_back(
     for group, end, error in ((cancelled, TaskState.CANCELLED, CANCELLED), (dead, TaskState.FAILED, CRASHED)):
         if group:
             await db.execute(_END, *_columns(group), int(end), error, effect.now, session)
+    await bury(db, [r["task_id"] for r in dead], effect.now)
     for row in rows:
         price = row["price"]
         effect.deltas.add(row["job_id"], running=-1, reserved=-price, spent=price, guessed=price)

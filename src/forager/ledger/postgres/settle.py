@@ -132,12 +132,21 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
             effect.now,
         )
     )
+    await bury(
+        db, [s.lease.task_id for s in ends if s.state is TaskState.FAILED and s.lease.task_id in passed], effect.now
+    )
     for s, state in zip(ends, states, strict=True):
         if s.lease.task_id in passed:
             _count(effect.deltas, s, COUNTER_OF[state])
             if s.state not in COUNTER_OF and s.burned:
                 effect.deltas.add(s.lease.job_id, retries=1)
     return passed
+
+
+async def bury(db: Db, tasks: Sequence[int], now: int) -> None:
+    """Note dead letters where they are found again."""
+    if tasks:
+        await db.execute("INSERT INTO dead (task_id, ended_at) SELECT unnest($1::bigint[]), $2", tasks, now)
 
 
 async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int, bool]:

@@ -86,7 +86,7 @@ async def one_task(db: Database, task: UUID) -> TaskDetail:
 async def list_dead(
     db: Database, *, job: UUID | None, pipeline: str | None, cursor: str | None, limit: int
 ) -> Page[DeadLetter]:
-    """Newest first, over all jobs. `state = 5` is a literal, so that ix_tasks_failed fits."""
+    """Newest first, over all jobs."""
     only, values = ["NOT w.hidden"], dict[str, Any]()
     if job is not None:
         only.append("w.job_id = :job")
@@ -95,9 +95,9 @@ async def list_dead(
         only.append("j.pipeline = :pipeline")
         values["pipeline"] = pipeline
     plan = Walk(
-        f"{_TASK} tasks",
+        f"{_TASK} dead_letters",
         ("ended_at", "id"),
-        ("state = 5",),
+        (),
         descending=True,
         columns=_NAMED,
         joins=_NAMES,

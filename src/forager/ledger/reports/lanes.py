@@ -62,7 +62,7 @@ async def health(db: Database) -> Health:
         queued += int(row["queued"])
         running += int(row["running"])
     dead = await db.fetch(
-        f"SELECT count(*) AS n FROM (SELECT 1 AS one FROM tasks WHERE state = 5 AND NOT hidden LIMIT {COUNTED_TO}) w"
+        f"SELECT count(*) AS n FROM (SELECT 1 AS one FROM dead_letters WHERE NOT hidden LIMIT {COUNTED_TO}) w"
     )
     sessions = await db.fetch("SELECT count(*) AS n FROM sessions")
     last = await last_change(db)

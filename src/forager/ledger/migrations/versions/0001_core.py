@@ -17,6 +17,7 @@ SQLITE_QUEUE_INDEXES = (
     "CREATE INDEX ix_tasks_waiting ON tasks (lane_id, due) WHERE state = 1",
     "CREATE INDEX ix_tasks_running ON tasks (session_id) WHERE state = 3",
     "CREATE INDEX ix_tasks_suspect ON tasks (together, id) WHERE state = 8",
+    "CREATE INDEX ix_tasks_failed ON tasks (ended_at) WHERE state = 5",
 )
 
 
@@ -244,14 +245,11 @@ def _create_tables() -> None:
         postgresql_with={"fillfactor": "70"},
     )
     op.create_index(
-        "ix_tasks_failed",
+        "ix_tasks_held",
         "tasks",
-        ["ended_at"],
-        sqlite_where=sa.text("state = 5"),
-        postgresql_where=sa.text("state = 5"),
-    )
-    op.create_index(
-        "ix_tasks_held", "tasks", ["after"], sqlite_where=sa.text("state = 2"), postgresql_where=sa.text("state = 2")
+        ["after"],
+        sqlite_where=sa.text("state = 2"),
+        postgresql_where=sa.text('"after" IS NOT NULL'),
     )
     op.create_table(
         "idempotency",
@@ -279,6 +277,13 @@ def _create_tables() -> None:
 
 
 def _create_queue() -> None:
+    op.create_table(
+        "dead",
+        sa.Column("task_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ended_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", name="pk_dead"),
+    )
+    op.create_index("ix_dead_ended_at", "dead", ["ended_at", "task_id"])
     op.create_table(
         "flows",
         sa.Column("lane_id", sa.BigInteger(), nullable=False),
@@ -317,3 +322,4 @@ def _create_queue() -> None:
 def _drop_queue() -> None:
     op.drop_table("queue")
     op.drop_table("flows")
+    op.drop_table("dead")
