@@ -49,9 +49,11 @@ class Front:
 
 
 @asynccontextmanager
-async def open_front(home: Path, database_url: str | None = None, **serper: Any) -> AsyncIterator[Front]:
+async def open_front(
+    home: Path, database_url: str | None = None, *, table: str = ZIPS, **serper: Any
+) -> AsyncIterator[Front]:
     zips = home / "zips.csv"
-    zips.write_text(ZIPS)
+    zips.write_text(table)
     config = SerperConfig(**{"density": FULL_DENSITY, "rate_limit": None, **serper})
     async with SerperSandbox(config) as sandbox:
         settings = Settings(

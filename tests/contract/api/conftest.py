@@ -17,12 +17,17 @@ SCRIPT = (Rule(Fault.MALFORMED, zip=BAD_ZIP, page=1, times=1),)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def front(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
-    url = None
-    if request.param == "postgres":
-        _require_postgres_ledger()
-        url = request.getfixturevalue("postgres_url")
-    async with open_front(tmp_path, url, script=SCRIPT) as opened:
+def store(request: pytest.FixtureRequest) -> str | None:
+    """The URL of a fresh PostgreSQL database; None is SQLite."""
+    if request.param == "sqlite":
+        return None
+    _require_postgres_ledger()
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def front(store: str | None, tmp_path: Path) -> AsyncIterator[Front]:
+    async with open_front(tmp_path, store, script=SCRIPT) as opened:
         yield opened
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import httpx
 import orjson
+import psutil
 import pytest
 
 from forager.api import events, feed
@@ -186,37 +187,54 @@ async def test_a_foreign_page_is_refused_and_our_own_is_not__S13(simple: Front) 
         assert [event async for event in stream(client, job, headers={"Origin": ours})]
 
 
-async def test_a_reader_that_takes_nothing_is_let_go_and_costs_one_page__S13(
-    simple: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def _stuck_reader(front: Front, job: str, taken: list[Any], free: asyncio.Event) -> None:
+    """Opens a stream, takes its greeting, and then nothing more until it is free."""
+    greeted = False
+
+    async def send(message: Any) -> None:
+        nonlocal greeted
+        if message["type"] == "http.response.body" and greeted:
+            taken.append(len(message["body"]))
+            await free.wait()
+        greeted = message["type"] == "http.response.body"
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    path = f"/api/v1/jobs/{job}/events"
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+    await front.api({**scope, "headers": [(b"x-service-key", KEY.encode())]}, receive, send)
+
+
+async def test_a_reader_that_takes_nothing_is_let_go__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "PATIENCE", 0.05)
     job = await simple.create(keyword="bars", zips=["85001"], pages=2)
     await simple.work()
     taken: list[Any] = []
-    stuck = asyncio.Event()
-
-    async def send(message: Any) -> None:
-        taken.append(message)
-        if message["type"] == "http.response.body":
-            await stuck.wait()
-
-    async def receive() -> Any:
-        await stuck.wait()
-
-    path = f"/api/v1/jobs/{job}/events"
-    headers = [(b"x-service-key", KEY.encode())]
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": headers,
-    }
     async with asyncio.timeout(PATIENCE):
-        await simple.api(scope, receive, send)
-    assert len(taken) == 2, "the start, and one part that was never taken"
+        await _stuck_reader(simple, job, taken, asyncio.Event())
+    assert len(taken) == 1, "one page, and no more before that was taken"
     assert simple.api.state.feeds.streams == 0
+
+
+async def test_a_thousand_slow_readers_take_little_memory_and_hold_up_nobody__S13(simple: Front) -> None:
+    job = await simple.create(keyword="bars", zips=["85001", "85002"], pages=10)
+    await simple.work()
+    free = asyncio.Event()
+    taken: list[Any] = []
+    before = psutil.Process().memory_info().rss
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as readers:
+        for _ in range(1_000):
+            readers.create_task(_stuck_reader(simple, job, taken, free))
+        while len(taken) < 1_000:
+            await asyncio.sleep(0.01)
+        grown = psutil.Process().memory_info().rss - before
+        assert simple.api.state.feeds.streams == 1_000
+        assert grown < 128 * 1024 * 1024, f"{sum(taken):,} bytes were waiting to be taken"
+        async with served(simple) as client:
+            quick = [event async for event in stream(client, job)]
+        assert quick[-1].name == "end"
+        free.set()
 
 
 async def test_streams_are_limited(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 """Jobs, tasks and dead letters through the API, on a real engine and a sandbox."""
 
+import time
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
-from tests.support.api import JOB, ONE_QUERY, Front
+from tests.support.api import JOB, ONE_QUERY, Front, open_front
 
 
 async def test_a_places_job_is_created_in_the_seeds_words__PL_2(front: Front) -> None:
@@ -18,6 +20,18 @@ async def test_a_places_job_is_created_in_the_seeds_words__PL_2(front: Front) ->
     job = await front.data(f"/api/v1/jobs/{UUID(said['data']['job_id'])}")
     assert (job["state"], job["total"], job["queued"]) == ("queued", 6, 6)
     assert len(front.sandbox.log) == 0, "creation must not wait for the upstream"
+
+
+async def test_a_job_of_2000_queries_is_created_in_half_a_second__PL_2(store: str | None, tmp_path: Path) -> None:
+    table = "zip,state\n" + "".join(f"{number},TX\n" for number in range(75_000, 75_200))
+    took = []
+    async with open_front(tmp_path, store, table=table) as front:
+        for _ in range(20):
+            started = time.perf_counter()
+            made = await front.client.post("/api/v1/places/jobs", json={"keyword": "bars", "state": "TX", "pages": 10})
+            took.append(time.perf_counter() - started)
+            assert made.json()["data"]["total_queries"] == 2_000
+    assert sorted(took)[18] <= (0.5 if store is None else 1.0), sorted(took)
 
 
 async def test_the_same_key_returns_the_same_job_and_another_body_is_a_conflict__PL_3(front: Front) -> None:
