@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from forager.cli.client import REQUEST_SECONDS, Api, HttpTransport, LocalTransport
 from forager.cli.invocation import quiet_log
+from forager.cli.supervisor_lock import is_looked_after, locked_by_up
 from forager.core.errors import StoreLocked
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from forager.settings import Settings
 
 WAIT_FOR_OWNER = 3.0
-"""A short command beside this one has the store for a moment; an `up` that is starting has no address yet."""
+"""A short command beside this one has the store for a moment."""
+WAIT_FOR_START = 30.0
+"""An `up` that is starting, or being started again, has no address yet."""
 LOOK_AGAIN_EVERY = 0.05
 LOCAL_KEY = "in-process-call"
 """Nobody outside can call the application of this process; it wants a key all the same."""
@@ -80,14 +83,19 @@ async def in_process(settings: "Settings", *, debug: bool = False) -> AsyncItera
 
 
 async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool) -> Reached:
-    give_up = time.monotonic() + WAIT_FOR_OWNER
+    began = time.monotonic()
     while True:
         if find_running(settings) is not None:
             api = over_http(lambda: find_running(settings), service_key_for(settings))
             return Reached(await stack.enter_async_context(api), None)
-        try:
-            return await stack.enter_async_context(in_process(settings, debug=debug))
-        except StoreLocked:
-            if time.monotonic() > give_up:
-                raise
+        waited = time.monotonic() - began
+        if settings.database_url is None and is_looked_after(settings.home):
+            if waited > WAIT_FOR_START:
+                raise locked_by_up(settings.home)
+        else:
+            try:
+                return await stack.enter_async_context(in_process(settings, debug=debug))
+            except StoreLocked:
+                if waited > WAIT_FOR_OWNER:
+                    raise
         await asyncio.sleep(LOOK_AGAIN_EVERY)

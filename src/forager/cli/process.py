@@ -6,14 +6,17 @@ The supervising parent (`supervise.py`) restarts it when it dies and ends it whe
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from forager.cli.exit_codes import ExitCode
 from forager.cli.stopping import StopRequest, stop_on_signals
+from forager.core.errors import StoreLocked
+from forager.ledger.sqlite.lock import read_owner
 from forager.supervise import Supervisor, beat_to_supervisor, supervised_command
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ STUCK_AFTER = 30.0
 SWITCH_INTERVAL = 0.001
 """The writer's thread must get the interpreter often, or every commit waits for the loop's whole turn."""
 LOOK_FOR_WORK_EVERY = 0.2
+WAIT_FOR_STORE = 5.0
+LOOK_FOR_STORE_EVERY = 0.05
 
 
 def supervise(arguments: Sequence[str], settings: "Settings") -> int:
@@ -109,11 +114,24 @@ def _die(failure: BaseException) -> None:
 
 @asynccontextmanager
 async def _running(settings: "Settings") -> AsyncIterator[tuple["App", StopRequest]]:
+    with stop_on_signals() as stop:
+        async with AsyncExitStack() as stack:
+            yield await _opened(settings, stack), stop
+
+
+async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
+    """A command may have the store for a moment; a process with an API has it for good."""
     from forager.app import open_app
 
-    with stop_on_signals() as stop:
-        async with open_app(settings) as app:
-            yield app, stop
+    give_up = time.monotonic() + WAIT_FOR_STORE
+    while True:
+        try:
+            return await stack.enter_async_context(open_app(settings))
+        except StoreLocked:
+            owner = read_owner(settings.home / "lock")
+            if (owner is not None and owner.url is not None) or time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(LOOK_FOR_STORE_EVERY)
 
 
 async def _until_idle(app: "App") -> None:

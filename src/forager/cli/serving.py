@@ -1,5 +1,6 @@
 """`forager up`, `forager worker`, `forager sandbox`: the commands that stay."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ def up(
     Prints its URL, and on the very first start the service key. Ctrl-C or SIGTERM lets what is in flight end.
     """
     from forager.cli import process
+    from forager.cli.supervisor_lock import looking_after
     from forager.keys import check_bind, service_key
     from forager.supervise import is_supervised
 
@@ -30,9 +32,10 @@ def up(
     check_bind(settings.host, key)
     if is_supervised():
         return process.run_process(settings, process.up(settings, key, lambda url: _show_url(url, as_json=as_json)))
-    if is_new:
-        _show_key(key, settings.home / "service.key", as_json=as_json)
-    return process.supervise(invocation(context).arguments, settings)
+    with looking_after(settings.home) if settings.database_url is None else nullcontext():
+        if is_new:
+            _show_key(key, settings.home / "service.key", as_json=as_json)
+        return process.supervise(invocation(context).arguments, settings)
 
 
 def worker(
