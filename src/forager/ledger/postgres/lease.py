@@ -65,13 +65,22 @@ async def lease(
         open_lanes = set(round_.left)
         while open_lanes:
             open_lanes = await _serve(db, round_, open_lanes)
-    for lease_ in round_.leases:
-        effect.deltas.add(lease_.job_id, queued=-1, running=1, reserved=lease_.price)
+    count_leases(effect, round_.leases)
     hungry = sorted(lane for lane, left in round_.left.items() if left > 0)
     if hungry:
         short |= dict.fromkeys(hungry)
         short |= pairs(await db.fetch(_NEXT_DUE, hungry))
     return round_.leases, short
+
+
+def count_leases(effect: Effect, leases: Sequence[Lease]) -> None:
+    counts: defaultdict[int, int] = defaultdict(int)
+    prices: defaultdict[int, int] = defaultdict(int)
+    for lease_ in leases:
+        counts[lease_.job_id] += 1
+        prices[lease_.job_id] += lease_.price
+    for job, count in counts.items():
+        effect.deltas.add(job, queued=-count, running=count, reserved=prices[job])
 
 
 async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:

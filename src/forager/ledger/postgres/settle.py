@@ -5,7 +5,7 @@ not pass leaves no trace at all. Locks are taken in the order tasks → children
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -135,11 +135,11 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     await bury(
         db, [s.lease.task_id for s in ends if s.state is TaskState.FAILED and s.lease.task_id in passed], effect.now
     )
-    for s, state in zip(ends, states, strict=True):
-        if s.lease.task_id in passed:
-            _count(effect.deltas, s, COUNTER_OF[state])
-            if s.state not in COUNTER_OF and s.burned:
-                effect.deltas.add(s.lease.job_id, retries=1)
+    live = [(s, COUNTER_OF[state]) for s, state in zip(ends, states, strict=True) if s.lease.task_id in passed]
+    _count(effect.deltas, live)
+    for s, _ in live:
+        if s.state not in COUNTER_OF and s.burned:
+            effect.deltas.add(s.lease.job_id, retries=1)
     return passed
 
 
@@ -172,7 +172,7 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
         lease = s.lease
         if lease.task_id not in passed:
             continue
-        _count(effect.deltas, s, "queued")
+        _count(effect.deltas, [(s, "queued")])
         effect.deltas.add(lease.job_id, retries=int(s.burned))
         if s.halt is not None:
             effect.halted.setdefault(lease.job_id, s.halt)
@@ -183,9 +183,20 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
     return passed
 
 
-def _count(deltas: Deltas, s: Settlement, counter: str) -> None:
-    lease = s.lease
-    deltas.add(lease.job_id, running=-1, reserved=-lease.price, spent=s.cost, guessed=s.guessed, **{counter: 1})
+def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
+    """Summed here first: a group has hundreds of settlements but few jobs."""
+    sums: dict[tuple[int, str], list[int]] = {}
+    for s, counter in settled:
+        lease = s.lease
+        found = sums.get((lease.job_id, counter))
+        if found is None:
+            found = sums[lease.job_id, counter] = [0, 0, 0, 0]
+        found[0] += 1
+        found[1] += lease.price
+        found[2] += s.cost
+        found[3] += s.guessed
+    for (job, counter), (count, price, cost, guessed) in sums.items():
+        deltas.add(job, running=-count, reserved=-price, spent=cost, guessed=guessed, **{counter: count})
 
 
 async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:

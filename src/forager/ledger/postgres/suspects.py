@@ -8,7 +8,7 @@ from forager.core.ledger import Lease, Session
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import end_for_budget, lock_jobs
-from forager.ledger.postgres.lease import LEASE_COLUMNS, decode_lease, next_claim
+from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases, decode_lease, next_claim
 from forager.ledger.postgres.settle import Effect
 
 MOST_SUSPECTS = 4_096
@@ -44,8 +44,7 @@ async def lease_suspects(db: Db, catalog: Catalog, session: Session, effect: Eff
         return []
     taken = await db.fetch(_TAKE_THESE, chosen, session.id, await next_claim(db), effect.now)
     leases = [decode_lease(catalog, row) for row in taken]
-    for lease in leases:
-        effect.deltas.add(lease.job_id, queued=-1, running=1, reserved=lease.price)
+    count_leases(effect, leases)
     return leases
 
 
