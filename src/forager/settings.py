@@ -64,6 +64,9 @@ class Settings(BaseSettings):
         "Key that callers send as X-Service-Key; without it, one is made in the data folder.",
         seed="SCRAPER_SERVICE_KEY",
     )
+    api_url: WebUrl | None = _api(
+        None, "Forager that commands go to, such as http://host:8001; without it, the one of the data folder."
+    )
 
     log_level: Level = _logs(
         "INFO", "Least level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL.", seed="SCRAPER_LOG_LEVEL"

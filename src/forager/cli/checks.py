@@ -106,6 +106,8 @@ def _keys(settings: "Settings") -> Iterator[Finding]:
 
 
 def _owner(settings: "Settings") -> Iterator[Finding]:
+    if settings.api_url is not None:
+        yield _answers("the Forager that commands go to", settings.api_url)
     if settings.database_url is not None:
         return
     from forager.ledger.sqlite.lock import read_owner
@@ -121,20 +123,20 @@ def _owner(settings: "Settings") -> Iterator[Finding]:
             "Use `forager up` instead of `forager worker` to work beside it.",
         )
     else:
-        yield _answers(owner.pid, owner.url)
+        yield _answers(f"process {owner.pid}", owner.url)
 
 
-def _answers(pid: int, url: str) -> Finding:
+def _answers(who: str, url: str) -> Finding:
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
     try:
         with urlopen(f"{url}/readiness", timeout=5):  # noqa: S310 - the URL is that of our own lock file
-            return Finding("running", "ok", f"process {pid} answers at {url}")
+            return Finding("running", "ok", f"{who} answers at {url}")
     except HTTPError as error:
         return Finding("running", "problem", f"{url} is not ready ({error.code})", "Its log says why.")
     except (URLError, OSError) as error:
-        return Finding("running", "problem", f"{url} does not answer ({error})", f"Look at the log of process {pid}.")
+        return Finding("running", "problem", f"{url} does not answer ({error})", f"Start {who}, or look at its log.")
 
 
 def _store(settings: "Settings") -> Iterator[Finding]:

@@ -44,9 +44,11 @@ async def reach(settings: "Settings", *, debug: bool = False) -> AsyncIterator[R
 
 
 def find_running(settings: "Settings") -> str | None:
-    """Where the owner of this store answers, if there is one and it has an API."""
+    """Where to ask: as the settings say, else where the owner of this store answers, if it has an API."""
     from forager.ledger.sqlite.lock import read_owner
 
+    if settings.api_url is not None:
+        return settings.api_url
     if settings.database_url is not None:
         return None  # PostgreSQL takes many processes: this one can be one more
     owner = read_owner(settings.home / "lock")
