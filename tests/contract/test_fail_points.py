@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import orjson
 import pytest
 
 from tests.support.doomed import BROKEN, POINTS, TASKS
+from tests.support.postgres import Postgres
 
 KILLS = 4
 FULL_KILLS = 20
@@ -33,6 +35,17 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Findings]:
     return _doomed(tmp_path_factory.mktemp("doomed"), KILLS, *POINTS, BROKEN)
 
 
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, postgres_template: str
+) -> Iterator[dict[str, Findings]]:
+    """The same over PostgreSQL, a database for each point."""
+    urls = {point: postgres.create_database(postgres_template) for point in POINTS}
+    yield _doomed(tmp_path_factory.mktemp("doomed"), KILLS, *(f"{point}={url}" for point, url in urls.items()))
+    for url in urls.values():
+        postgres.drop_database(url)
+
+
 def _check(found: Findings, kills: int) -> None:
     sys.stdout.write(f"FORAGER_TEST_SEED={found['seed']}, faults fired: {found['fired']}\n")
     assert found["fired"] == kills, "every fault must fire, or nothing was tested"
@@ -43,6 +56,13 @@ def _check(found: Findings, kills: int) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_commit_boundary_loses_and_doubles_nothing__R3(point: str, findings: dict[str, Findings]) -> None:
     _check(findings[point], KILLS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_a_commit_boundary_of_postgres_loses_and_doubles_nothing__R3(
+    point: str, served: dict[str, Findings]
+) -> None:
+    _check(served[point], KILLS)
 
 
 @pytest.mark.chaos

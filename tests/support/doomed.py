@@ -1,11 +1,14 @@
-"""A process that is killed at fail points, again and again, over one embedded store, and what an auditor finds after.
+"""A process that is killed at fail points, again and again, over one store, and what an auditor finds after.
 
-`python -m tests.support.doomed FOLDER TIMES SEED POINT…` makes a store for each point, forks one worker per kill, reads
+`python -m tests.support.doomed FOLDER TIMES SEED POINT[=URL]…` takes a store for each point (an embedded one that it
+makes, or the empty PostgreSQL schema at the URL), forks one worker per kill, reads
 the raw tables after each death, lets a last worker finish in peace, and prints its findings as JSON, by point.
 The point `broken` is the negative control. It never uses threads itself, so that it can fork.
 """
 
 import asyncio
+import importlib
+import importlib.util
 import os
 import random
 import signal
@@ -13,16 +16,17 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from forager.core.clock import SystemClock
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import Lease, NewJob, Settlement, Want
+from forager.core.ledger import Lease, Ledger, NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.sqlite import SqliteLedger, records, settle, store
-from tests.support.auditor import SqliteTables, audit
+from forager.ledger.sqlite import SqliteLedger, records, settle
+from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.rig import RECORDS, Call, Seen, Thing, calls, catalog, chain, create_store
 
 POINTS = ("job-written", "chunk-written", "settled", "leased", "before-commit", "after-commit")
@@ -76,9 +80,47 @@ class Acknowledged:
         return [line.split() for line in self.path.read_text().splitlines()]
 
 
-async def work(path: Path, faults: Faults, said: Acknowledged, life: int) -> None:
+class Embedded:
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "ledger.db"
+        create_store(self._path)
+
+    async def open(self, faults: Faults) -> Ledger:
+        return await SqliteLedger.open(self._path, catalog(), clock=SystemClock(), faults=faults)
+
+    def tables(self) -> Tables:
+        return SqliteTables(self._path)
+
+    def bury(self) -> None:
+        """Nothing to do: the lock proves the death."""
+
+
+class Served:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def open(self, faults: Faults) -> Ledger:
+        from forager.ledger.postgres import PostgresLedger
+
+        return await PostgresLedger.open(self._url, catalog(), faults=faults)
+
+    def tables(self) -> PostgresTables:
+        return PostgresTables(self._url)
+
+    def bury(self) -> None:
+        """Let the leases of the dead, on tasks and on a half-written job, end now instead of in a minute."""
+        tables = self.tables()
+        tables.read("UPDATE sessions SET lease_until = 0")
+        tables.read("UPDATE jobs SET planning_until = 0 WHERE planning_until IS NOT NULL")
+        tables.close()
+
+
+Place = Embedded | Served
+
+
+async def work(place: Place, faults: Faults, said: Acknowledged, life: int) -> None:
     """Submit this life's jobs and, as a client would, those of former lives again; then do all there is to do."""
-    ledger = await SqliteLedger.open(path, catalog(), clock=SystemClock(), faults=faults)
+    ledger = await place.open(faults)
     session = await ledger.begin("doomed")
     lanes: dict[int, None] = {}
     done: list[Settlement] = []
@@ -106,23 +148,27 @@ def _done(lease: Lease) -> Settlement:
     return Settlement(lease, TaskState.COMPLETED, cost=1, records=found, tasks=children)
 
 
-async def retry_the_accused(path: Path) -> None:
-    """Three deaths in company of nobody else make a dead letter, also of the innocent: here the killer is outside."""
-    ledger = await SqliteLedger.open(path, catalog(), clock=SystemClock())
-    for row in await ledger.database.fetch("SELECT public_id FROM jobs WHERE failed > 0"):
-        await ledger.retry(row["public_id"])
+async def mend(place: Place) -> None:
+    """What a sweep does after a death. Three deaths alone make a dead letter, also of the innocent: the killer is not
+    among the tasks here, so that those are tried again."""
+    ledger = await place.open(NoFaults())
     while (await ledger.sweep()).more:
         pass
+    tables = place.tables()
+    accused = [row["public_id"] for row in tables.read("SELECT public_id FROM jobs WHERE failed > 0")]
+    tables.close()
+    for job in accused:
+        await ledger.retry(UUID(job))
     await ledger.close()
 
 
-def live_and_die(path: Path, faults: Faults, said: Acknowledged, life: int) -> bool:
+def live_and_die(place: Place, faults: Faults, said: Acknowledged, life: int) -> bool:
     """True when the worker was killed."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            asyncio.run(work(path, faults, said, life))
+            asyncio.run(work(place, faults, said, life))
             code = 0
         finally:
             os._exit(code)
@@ -133,9 +179,9 @@ def live_and_die(path: Path, faults: Faults, said: Acknowledged, life: int) -> b
     return False
 
 
-def look(path: Path, said: Acknowledged, findings: Findings) -> None:
+def look(place: Place, said: Acknowledged, findings: Findings) -> None:
     """The raw tables after a death: whole, with everything that was acknowledged, and nothing twice."""
-    tables = SqliteTables(path)
+    tables = place.tables()
     findings.broken += audit(tables, RECORDS)
     jobs = {row["public_id"] for row in tables.read("SELECT public_id FROM jobs WHERE state <> 'planning'")}
     completed = {str(row["id"]) for row in tables.read("SELECT id FROM tasks WHERE state = 4")}
@@ -149,18 +195,18 @@ def look(path: Path, said: Acknowledged, findings: Findings) -> None:
     tables.close()
 
 
-def run(path: Path, point: str, times: int, seed: int) -> Findings:
+def run(place: Place, folder: Path, point: str, times: int, seed: int) -> Findings:
     findings = Findings(seed)
     chance = random.Random(seed)
-    said = Acknowledged(path.parent / "acknowledged")
-    create_store(path)
+    said = Acknowledged(folder / "acknowledged")
     for life in range(times):
-        findings.fired += live_and_die(path, KillAt(point, chance.randint(1, OFTEN[point])), said, life)
-        look(path, said, findings)
-        asyncio.run(retry_the_accused(path))
-    live_and_die(path, NoFaults(), said, times)
-    look(path, said, findings)
-    tables = SqliteTables(path)
+        findings.fired += live_and_die(place, KillAt(point, chance.randint(1, OFTEN[point])), said, life)
+        look(place, said, findings)
+        place.bury()
+        asyncio.run(mend(place))
+    live_and_die(place, NoFaults(), said, times)
+    look(place, said, findings)
+    tables = place.tables()
     findings.unfinished = [r["state"] for r in tables.read("SELECT state FROM jobs WHERE state <> 'completed'")]
     findings.tasks = len(tables.read("SELECT 1 FROM tasks"))
     tables.close()
@@ -182,15 +228,25 @@ def break_the_ledger() -> None:
 
 def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Findings]:
     found = {}
-    for point in points:
+    for point, _, url in (word.partition("=") for word in points):
         if point == BROKEN:
             break_the_ledger()
         (folder / point).mkdir(parents=True)
-        found[point] = run(folder / point / "ledger.db", "settled" if point == BROKEN else point, times, seed)
+        place = Served(url) if url else Embedded(folder / point)
+        found[point] = run(place, folder / point, "settled" if point == BROKEN else point, times, seed)
     return found
 
 
+def write_in_chunks() -> None:
+    """A job is big here long before 20,000 tasks."""
+    writers = ["forager.ledger.sqlite.store", "forager.ledger.sqlite.submission", "forager.ledger.postgres.submission"]
+    for name in writers:
+        if importlib.util.find_spec(name) is not None:
+            module = vars(importlib.import_module(name))
+            module.update({limit: n for limit, n in (("IN_ONE_GO", 10), ("CHUNK", 4)) if limit in module})
+
+
 if __name__ == "__main__":
-    vars(store).update(IN_ONE_GO=10, CHUNK=4)  # a job is big here long before 20,000 tasks
+    write_in_chunks()
     results = main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     sys.stdout.write(orjson.dumps(results).decode())
