@@ -15,12 +15,13 @@ from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Re
 log = structlog.get_logger("forager.api")
 
 RETRY_AFTER = "5"
-CODES = {
-    400: ("invalid", "The request could not be read."),
+WORDS: dict[int, tuple[str, str | None]] = {
     404: ("not_found", "There is no such address. GET /openapi.json lists those there are."),
     405: ("method_not_allowed", "This address does not take that method. GET /openapi.json says which it takes."),
-    413: ("too_large", "The request is too large."),
+    413: ("too_large", None),
+    422: ("invalid", None),
 }
+"""The code of a status, and what is said; None says what was raised, which is then our own text."""
 SOURCES = ("body", "query", "path", "header")
 
 
@@ -50,7 +51,9 @@ async def _forager(request: Request, error: Exception) -> Response:
 
 async def _validation(request: Request, error: Exception) -> Response:
     fields = wrong_fields(error) if isinstance(error, RequestValidationError) else []
-    return refusal(request.scope, 422, "invalid", "The request is not valid.", fields=fields)
+    not_json = any(wrong.field == "body" for wrong in fields) and "json" not in request.headers.get("content-type", "")
+    message = "Send the body as JSON, with Content-Type: application/json." if not_json else "The request is not valid."
+    return refusal(request.scope, 422, "invalid", message, fields=fields)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -58,10 +61,8 @@ async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     status = 422 if error.status_code == 400 else error.status_code
-    code, message = CODES.get(error.status_code, ("refused", str(error.detail)))
-    if status == 413:
-        message = str(error.detail)
-    return refusal(request.scope, status, code, message, headers=error.headers)
+    code, message = WORDS.get(status, ("refused", None))
+    return refusal(request.scope, status, code, message or str(error.detail), headers=error.headers)
 
 
 def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import orjson
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -57,7 +56,7 @@ class JsonRequest(Request):
             body = await self.body()
             self._json = orjson.loads(body)
             if b"\\u0000" in body and _has_nul(self._json):
-                raise RequestValidationError([{"loc": ("body",), "msg": "Text must not contain NUL characters"}])
+                raise HTTPException(422, "The body holds text with a NUL character, which no store keeps; remove it.")
         return self._json
 
 

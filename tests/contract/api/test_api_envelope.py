@@ -109,6 +109,8 @@ async def test_a_body_that_cannot_be_read_is_a_422__S10(front: Front) -> None:
             answer = await front.client.post(path, content=body, headers=kind)
             assert answer.status_code == 422, (path, name, answer.text)
             assert answer.json()["meta"]["code"] == "invalid"
+    nul = await front.client.post("/api/v1/places/jobs", content=BODIES["a NUL"], headers=kind)
+    assert "NUL" in nul.json()["error"]
     for params in ({"keyword": "\ud800"}, {"keyword": "a\0b"}):
         body = json.dumps({"pipeline": "places", "params": params}).encode()
         assert (await front.client.post("/api/v1/jobs", content=body, headers=kind)).status_code == 422

@@ -1,6 +1,7 @@
 """What operators look at: health, readiness, metrics, the document, and the server itself."""
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -128,6 +129,15 @@ async def test_the_document_describes_every_operation_with_an_example(client: ht
                 assert "examples" in content or _has_examples(document, content["schema"]), where
     text = (await client.get("/openapi.json")).text
     assert "HTTPValidationError" not in text, "errors are described as they are: in the envelope"
+
+
+async def test_every_route_is_in_the_guide(client: httpx.AsyncClient) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    document = (await client.get("/openapi.json")).json()
+    missing = [path for path in document["paths"] if f"{path}`" not in guide]
+    assert not missing
+    told = set(re.findall(r"(/(?:api/v1/[^`?\s]+|health|readiness|metrics))`", guide))
+    assert told <= set(document["paths"]), told - set(document["paths"])
 
 
 def _has_examples(document: dict[str, object], schema: dict[str, object]) -> bool:
