@@ -166,14 +166,11 @@ def test_ctrl_c_drains_and_the_job_goes_on_later_without_paying_twice__R7(machin
     assert len({(entry["zip"], entry["page"]) for entry in sent}) == len(sent) == job["spent"]
 
 
-def test_commands_beside_up_go_through_its_api_and_a_worker_is_told_who_has_the_store(
+def test_commands_beside_up_go_through_its_api_and_others_are_told_who_has_the_store(
     machine: Machine, upstream: Path
 ) -> None:
     with machine.started("up") as process:
         owner = machine.until_up()
-        key = (machine.home / "service.key").read_text().strip()
-        assert machine.said.count(key) == 1
-
         followed = machine.data("places", "run", "-k", "bars", "-z", "19801", "-z", "19802", "--watch")
         assert followed["state"] == "completed"
         assert [job["id"] for job in machine.data("jobs", "list")] == [followed["id"]]
@@ -188,23 +185,27 @@ def test_commands_beside_up_go_through_its_api_and_a_worker_is_told_who_has_the_
         assert process.wait(PATIENCE) == 0
     assert not psutil.pid_exists(owner.pid)
 
-    with machine.started("up"):
-        machine.until_up()
-        assert key not in machine.said, "the key is shown on the first start only"
 
-
-def test_sigterm_drains_an_up_at_work_and_nothing_is_paid_twice__R7(machine: Machine, upstream: Path) -> None:
+def test_sigterm_drains_and_the_next_start_goes_on_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
     with machine.started("up") as process:
         machine.until_up()
+        key = (machine.home / "service.key").read_text().strip()
+        assert machine.said.count(key) == 1
         machine.data("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "10")
         until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
 
-    job = machine.data("jobs", "list")[0]
-    sent = [json.loads(line) for line in upstream.read_text().splitlines()]
+    job, sent = machine.data("jobs", "list")[0], len(upstream.read_text().splitlines())
     assert (job["state"], job["running"], job["retries"]) == ("running", 0, 0)
-    assert job["completed"] == len(sent) == job["spent"]
+    assert job["completed"] == sent == job["spent"]
+
+    with machine.started("up"):
+        machine.until_up()
+        assert key not in machine.said, "the key is shown on the first start only"
+        ended = machine.data("jobs", "watch", job["id"])
+    assert ended["state"] == "completed"
+    assert ended["spent"] == len(upstream.read_text().splitlines())
 
 
 def test_a_killed_up_is_started_again_and_its_job_ends__R4(machine: Machine, upstream: Path) -> None:

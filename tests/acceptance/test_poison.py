@@ -81,15 +81,15 @@ def check(store: str, guilty: Sequence[str]) -> None:
         tables.close()
 
 
-@pytest.mark.parametrize("how", ["segfault", "hog", "exit", "loop"])
-async def test_a_task_that_kills_its_worker_ends_as_a_dead_letter__R14(tmp_path: Path, how: str) -> None:
-    options = Options(str(tmp_path), concurrency=4)
+@pytest.mark.parametrize(("how", "beside"), [("segfault", 8), ("hog", 2), ("exit", 2), ("loop", 2)])
+async def test_a_task_that_kills_its_worker_ends_as_a_dead_letter__R14(tmp_path: Path, how: str, beside: int) -> None:
+    options = Options(str(tmp_path), concurrency=beside)
     await run_supervised(options, around(Act(name="guilty", how=how)))
     check(str(tmp_path), ["guilty"])
 
 
 async def test_a_task_that_kills_its_worker_ends_as_a_dead_letter_on_postgres__R14(postgres_url: str) -> None:
-    options = Options(postgres_url, concurrency=4, lease=1.0)
+    options = Options(postgres_url, concurrency=2, lease=1.0)
     await run_supervised(options, around(Act(name="guilty", how="segfault")))
     check(postgres_url, ["guilty"])
 

@@ -21,6 +21,7 @@ from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
+from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
 from forager.ledger.database import Row
 from forager.ledger.shared import SharedVerbs, loads
 from forager.ledger.sqlite import control
@@ -30,8 +31,6 @@ from forager.ledger.sqlite.memory import Memory, next_number, wake
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
-    CHUNK,
-    IN_ONE_GO,
     find_repeat,
     give_up_planning,
     insert_job,
@@ -46,7 +45,6 @@ T = TypeVar("T")
 
 READERS = 2
 SWEEP_PAGE = 5_000
-BEING_WRITTEN = 0.05
 DRAIN_PER_TURN = 500
 
 
@@ -293,7 +291,8 @@ class SqliteLedger(SharedVerbs):
         def command(db: sqlite3.Connection) -> None:
             dead = [r[0] for r in db.execute("SELECT id FROM sessions")]
             rescue_sessions(db, self._memory, dead, crashed=True)
-            db.execute("UPDATE lanes SET owner = NULL")
+            # Every lane that has something is looked at once: this clock may be behind the one that told its time.
+            db.execute("UPDATE lanes SET owner = NULL, wake_at = min(wake_at, ?)", (self._now_ms(),))
             db.execute("UPDATE jobs SET planning_until = 0 WHERE state = 'planning'")
 
         await self._run(command)
