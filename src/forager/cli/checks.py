@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from forager import __version__
 from forager.cli.render import near
-from forager.core.errors import ForagerError, Rejected
+from forager.core.errors import ForagerError, Rejected, StoreUnavailable
 
 if TYPE_CHECKING:
     from forager.settings import Settings
@@ -154,13 +154,18 @@ def _store(settings: "Settings") -> Iterator[Finding]:
         yield Finding("store", "ok", f"{near(path)}, {_size(path)}; its owner checked the schema when it started")
         return
     where = f"{near(path)}, {_size(path)}" if embedded else "PostgreSQL answers"
+    store = settings.database_url or path
     try:
-        migrate.check(settings.database_url or path, Catalog(build_pipelines(settings)))
-        stands = ", ".join(migrate.current(settings.database_url or path))
-        yield Finding("store", "ok", f"{where}, schema {stands}")
+        stands = migrate.current(store)
+        if not stands:
+            yield Finding("store", "ok", f"{where}, empty (the schema is made on the first start)")
+            return
+        migrate.check(store, Catalog(build_pipelines(settings)))
+        yield Finding("store", "ok", f"{where}, schema {', '.join(stands)}")
+    except StoreUnavailable as error:
+        yield Finding("store", "problem", error.message, "Start the database, or correct FORAGER_DATABASE_URL.")
     except ForagerError as error:
-        remedy = "Start the database, or correct FORAGER_DATABASE_URL." if not embedded else ""
-        yield Finding("store", "problem", error.message, remedy)
+        yield Finding("store", "problem", error.message)
 
 
 def _port(settings: "Settings") -> Iterator[Finding]:

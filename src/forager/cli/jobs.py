@@ -169,8 +169,10 @@ def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
     from forager.cli.progress import done
 
     rows = render.table("job", "state", "asks for", "done", "credits", right=("done", "credits"))
-    for column, width in zip(rows.columns, (36, 9, 9, 6, 7), strict=True):
+    for column, width in zip(rows.columns, (36, 9, 9, 4, 7), strict=True):
         column.no_wrap, column.min_width = column.header != "state", width
+    # The one column of any length must not push the others out: it gets what they leave.
+    rows.columns[2].max_width = max(9, render.out().width - 66)
     for job in jobs:
         share = f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "-"
         asks = render.plain(render.brief(job["params"]))

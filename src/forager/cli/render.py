@@ -56,7 +56,7 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for name in columns:
         made.add_column(
             name, justify="right" if name in right else "left", overflow="fold" if name in fold else "ellipsis"

@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from forager.cli.exit_codes import ExitCode, exit_code_for
-from forager.core.errors import ForagerError
+from forager.core.errors import ForagerError, StoreUnavailable
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
@@ -48,6 +48,8 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
 def _said(error: BaseException) -> tuple[str, list[dict[str, str]]]:
     if isinstance(error, ForagerError):
         found = getattr(error, "fields", ())
-        return error.message, [{"field": each.field, "message": each.message} for each in found]
+        # The database's own words say what happened; what to do about it is ours to say.
+        remedy = " Run `forager doctor` to see what is wrong." if isinstance(error, StoreUnavailable) else ""
+        return error.message.rstrip() + remedy, [{"field": each.field, "message": each.message} for each in found]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"An error that Forager did not expect: {what}. Run it again with --debug and report what it shows.", []
