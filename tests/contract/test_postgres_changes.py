@@ -12,7 +12,8 @@ import pytest
 
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from forager.ledger.postgres.changes import NewChange, write_changes
+from forager.ledger.changelog import NewChange
+from forager.ledger.postgres.changes import write_changes
 from tests.support.rig import Rig, Thing, calls, postgres_rig
 
 Connection = asyncpg.Connection  # type: ignore[type-arg]

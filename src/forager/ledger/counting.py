@@ -30,12 +30,22 @@ COUNTER_OF = {
 
 class Deltas:
     def __init__(self) -> None:
-        self._jobs: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        self._jobs: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(self, job: int, **amounts: int) -> None:
         counts = self._jobs[job]
         for name, amount in amounts.items():
-            counts[name] = counts.get(name, 0) + amount
+            counts[name] += amount
+
+    def ended(self, job: int, counter: str, price: int, cost: int, guessed: int) -> None:
+        """An attempt is over: every task passes here, so this is `add` by hand."""
+        counts = self._jobs[job]
+        counts["running"] -= 1
+        counts[counter] += 1
+        if price or cost:
+            counts["reserved"] -= price
+            counts["spent"] += cost
+            counts["guessed"] += guessed
 
     def of(self, job: int, name: str) -> int:
         counts = self._jobs.get(job)

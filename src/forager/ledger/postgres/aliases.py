@@ -11,7 +11,7 @@ import orjson
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.changes import NewChange
+from forager.ledger.changelog import NewChange
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.tables import RecordTable
 

@@ -4,24 +4,11 @@ A sequence would give a late commit a number that readers have already passed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from forager.core.states import JobState
+from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.postgres.connection import Db
-
-
-@dataclass(frozen=True, slots=True)
-class NewChange:
-    kind: str
-    key: str
-    op: str
-    version: int
-    job_id: int | None
-    body: bytes | None = None
-
 
 _WRITE = """
 WITH t AS (UPDATE tail SET change = change + cardinality($1::text[]) WHERE one = 1
@@ -46,12 +33,6 @@ async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
             [None if c.body is None else c.body.decode() for c in changes],
             now,
         )
-
-
-def job_change(
-    job: int, public_id: str, op: str, state: JobState, version: int, more: dict[str, Any] | None = None
-) -> NewChange:
-    return NewChange("job", public_id, op, version, job, orjson.dumps({"state": state.value, **(more or {})}))
 
 
 async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None) -> NewChange:

@@ -7,8 +7,8 @@ limited ones before it knows what else it will touch.
 from collections.abc import Collection, Iterable
 
 from forager.core.states import BUDGET, CANCELLED, JobState, ended_state
+from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.counting import COUNTED, Deltas
-from forager.ledger.postgres.changes import NewChange, job_change
 from forager.ledger.postgres.connection import Db, pairs
 
 _LOCK = """

@@ -16,12 +16,13 @@ from forager.ledger.postgres.connection import Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared import loads
 
+# Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
 _WAKE = """
-UPDATE lanes l SET wake_at = x.at FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at)
-WHERE l.id = x.id AND l.id = ANY(ARRAY(
-  SELECT s.id FROM unnest($1::bigint[], $2::bigint[]) AS y(id, at) JOIN lanes s ON s.id = y.id
-  WHERE s.owner IS NULL AND (s.wake_at IS NULL OR s.wake_at > y.at) ORDER BY s.id FOR NO KEY UPDATE OF s))
-  AND l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > x.at)
+WITH asleep AS MATERIALIZED (
+  SELECT l.id, x.at FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id
+  WHERE coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > x.at) ORDER BY l.id FOR NO KEY UPDATE OF l)
+UPDATE lanes l SET wake_at = a.at FROM asleep a
+WHERE l.id = a.id AND coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > a.at)
 RETURNING l.id
 """
 _HOLD = """

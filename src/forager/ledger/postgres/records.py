@@ -12,9 +12,9 @@ from sqlalchemy.dialects import postgresql
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
+from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
 from forager.ledger.postgres.aliases import NO_NAMES, Names, learn_aliases
-from forager.ledger.postgres.changes import NewChange
 from forager.ledger.postgres.connection import Db
 from forager.ledger.tables import RecordTable
 

@@ -13,8 +13,8 @@ import orjson
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
+from forager.ledger.changelog import NewChange
 from forager.ledger.counting import COUNTER_OF, Deltas
-from forager.ledger.postgres.changes import NewChange
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
 from forager.ledger.postgres.followers import release_followers, skip_followers, skip_tasks

@@ -10,8 +10,9 @@ import orjson
 from forager.core.errors import Conflict
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
+from forager.ledger.changelog import job_change
 from forager.ledger.creation import IDEMPOTENT_MS, PLANNING_LEASE_MS, fingerprint, require_same
-from forager.ledger.postgres.changes import job_change, write_changes
+from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.lanes import wake

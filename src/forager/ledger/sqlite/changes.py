@@ -2,19 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from forager.ledger.changelog import NewChange
 from forager.ledger.sqlite.memory import next_number
-
-
-@dataclass(frozen=True, slots=True)
-class NewChange:
-    kind: str
-    key: str
-    op: str
-    version: int
-    job_id: int | None
-    body: bytes | None = None
 
 
 def write_changes(db: sqlite3.Connection, changes: Sequence[NewChange], now: int) -> None:

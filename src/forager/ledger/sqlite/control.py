@@ -8,7 +8,8 @@ import orjson
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.sqlite.counters import Deltas, finish_jobs, say
+from forager.ledger.counting import Deltas
+from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.settle import pause_job
 
@@ -83,7 +84,7 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
         ended += count
         deltas = Deltas()
         deltas.add(job, queued=-count, **{counter: count})
-        deltas.write(db)
+        write_deltas(db, deltas)
         finish_jobs(db, memory.flows, [job], now)
         if ended >= limit:
             break
@@ -136,7 +137,7 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     count = len(failed) + len(followers)
     deltas = Deltas()
     deltas.add(job, queued=count, failed=-len(failed), skipped=-len(followers))
-    deltas.write(db)
+    write_deltas(db, deltas)
     (turn,) = db.execute(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
         " WHERE id = ? RETURNING turn",

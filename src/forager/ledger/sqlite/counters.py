@@ -1,60 +1,22 @@
 """Job counters: summed over a group, written once per job, exact at every commit. A job with nothing open ends here."""
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
 from forager.core.states import JobState, ended_state
-from forager.ledger.sqlite.changes import NewChange, write_changes
+from forager.ledger.changelog import job_change
+from forager.ledger.counting import COUNTED, Deltas
+from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.flows import Flows
 
-COUNTED = (
-    "total",
-    "queued",
-    "running",
-    "completed",
-    "failed",
-    "skipped",
-    "cancelled",
-    "retries",
-    "spent",
-    "guessed",
-    "reserved",
-    "records",
-    "discoveries",
-)
 _ADD = f"UPDATE jobs SET {', '.join(f'{c} = {c} + ?' for c in COUNTED)} WHERE id = ?"
 
 
-class Deltas:
-    """What a group changes in its jobs' counters."""
-
-    def __init__(self) -> None:
-        self._jobs: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-
-    def add(self, job: int, **amounts: int) -> None:
-        counts = self._jobs[job]
-        for name, amount in amounts.items():
-            counts[name] += amount
-
-    def ended(self, job: int, counter: str, price: int, cost: int, guessed: int) -> None:
-        """An attempt is over: every task passes here, so this is `add` by hand."""
-        counts = self._jobs[job]
-        counts["running"] -= 1
-        counts[counter] += 1
-        if price or cost:
-            counts["reserved"] -= price
-            counts["spent"] += cost
-            counts["guessed"] += guessed
-
-    def write(self, db: sqlite3.Connection) -> None:
-        db.executemany(_ADD, [(*(c.get(name, 0) for name in COUNTED), job) for job, c in self._jobs.items()])
-
-    def jobs(self) -> Iterable[int]:
-        return self._jobs.keys()
+def write_deltas(db: sqlite3.Connection, deltas: Deltas) -> None:
+    db.executemany(_ADD, [(*(deltas.of(job, name) for name in COUNTED), job) for job in deltas.jobs()])
 
 
 def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: int) -> None:
@@ -69,12 +31,6 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
         counts = {"completed": completed, "failed": failed, "skipped": skipped, "cancelled": cancelled_tasks}
         changes.append(job_change(job, public_id, "ended", state, version, counts))
     write_changes(db, changes, now)
-
-
-def job_change(
-    job: int, public_id: str, op: str, state: JobState, version: int, more: dict[str, Any] | None = None
-) -> NewChange:
-    return NewChange("job", public_id, op, version, job, orjson.dumps({"state": state.value, **(more or {})}))
 
 
 def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any] | None = None) -> None:

@@ -10,7 +10,8 @@ import orjson
 
 from forager.core.ledger import Lease, Session, Want
 from forager.core.states import BUDGET
-from forager.ledger.sqlite.counters import Deltas
+from forager.ledger.counting import Deltas
+from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.memory import Memory, next_number
 
 MOST_SUSPECTS = 4_096
@@ -226,7 +227,7 @@ def _write(db: sqlite3.Connection, leases: Sequence[Lease], now: int) -> None:
     deltas = Deltas()
     for (job, price), count in Counter((lease.job_id, lease.price) for lease in leases).items():
         deltas.add(job, queued=-count, running=count, reserved=count * price)
-    deltas.write(db)
+    write_deltas(db, deltas)
     db.executemany(
         "UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'",
         [(now, job) for job in deltas.jobs()],

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from forager.core.record import Record
-from forager.ledger.sqlite.changes import NewChange
-from forager.ledger.sqlite.counters import Deltas
+from forager.ledger.changelog import NewChange
+from forager.ledger.counting import Deltas
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
 

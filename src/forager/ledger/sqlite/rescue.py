@@ -9,7 +9,8 @@ from collections import defaultdict
 from typing import Any
 
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
-from forager.ledger.sqlite.counters import Deltas, finish_jobs
+from forager.ledger.counting import Deltas
+from forager.ledger.sqlite.counters import finish_jobs, write_deltas
 from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.settle import add_spending, skip_followers
 
@@ -66,7 +67,7 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
         wake(db, lane, now)
     memory.flows.grew = True  # suspects, too, are work for whoever waits for some
     add_spending(db, spent, now)
-    deltas.write(db)
+    write_deltas(db, deltas)
     finish_jobs(db, memory.flows, deltas.jobs(), now)
 
 

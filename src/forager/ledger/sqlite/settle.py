@@ -13,20 +13,15 @@ import orjson
 
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.counting import COUNTER_OF, Deltas
 from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import Deltas, finish_jobs, say
+from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.submit import insert_tasks
 
 EVIDENCE_MS = 7 * 24 * 3600 * 1000
 EVIDENCE_BYTES = 256 * 1024
-COUNTER_OF = {
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.SKIPPED: "skipped",
-    TaskState.CANCELLED: "cancelled",
-}
 
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
@@ -95,7 +90,7 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     _keep_evidence(db, live, now)
     found = [(s.lease.job_id, record) for s in live for record in s.records]
     changes = store_records(db, memory, found, deltas, now) if found else []
-    deltas.write(db)
+    write_deltas(db, deltas)
     write_changes(db, changes, now)
     finish_jobs(db, memory.flows, deltas.jobs(), now)
 

@@ -1,6 +1,5 @@
 """A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole."""
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
@@ -12,20 +11,10 @@ from forager.core.errors import Conflict
 from forager.core.ledger import NewJob
 from forager.core.states import JobState, TaskState
 from forager.core.task import Plan
+from forager.ledger.changelog import job_change
+from forager.ledger.creation import CHUNK, IDEMPOTENT_MS, PLANNING_LEASE_MS, fingerprint, require_same
 from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import job_change
 from forager.ledger.sqlite.memory import Memory, offer, wake
-
-CHUNK = 5_000
-"""Tasks per transaction of a big job: short enough that leases and settlements pass between two of them."""
-IN_ONE_GO = 20_000
-PLANNING_LEASE_MS = 60_000
-IDEMPOTENT_MS = 24 * 3600 * 1000
-
-
-def fingerprint(job: NewJob) -> str:
-    body = orjson.dumps([job.pipeline, job.params], option=orjson.OPT_SORT_KEYS, default=str)
-    return hashlib.sha256(body).hexdigest()
 
 
 def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int, bool] | None:
@@ -43,11 +32,7 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int
     ).fetchone()
     if row is None:
         return None
-    if row[0] != fingerprint(job):
-        raise Conflict(
-            f"Idempotency-Key {job.idempotency_key!r} was used for a job with other parameters in the last 24 hours. "
-            "Send the same body, or a new key."
-        )
+    require_same(job, row[0])
     return row[1], row[2], bool(row[3])
 
 
