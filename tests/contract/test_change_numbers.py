@@ -30,7 +30,7 @@ async def three(postgres_url: str) -> AsyncIterator[tuple[Connection, Connection
         await connection.close()
 
 
-async def test_a_plain_sequence_skips_a_late_commit__trap_1(three: tuple[Connection, Connection, Connection]) -> None:
+async def test_a_plain_sequence_skips_a_late_commit_trap_1(three: tuple[Connection, Connection, Connection]) -> None:
     slow, quick, reader = three
     late = slow.transaction()
     await late.start()
@@ -42,7 +42,7 @@ async def test_a_plain_sequence_skips_a_late_commit__trap_1(three: tuple[Connect
     assert read + more == ["quick"], "the control must lose the late row, or it controls nothing"
 
 
-async def test_xmin_with_an_integer_cursor_skips_a_late_commit__trap_1(
+async def test_xmin_with_an_integer_cursor_skips_a_late_commit_trap_1(
     three: tuple[Connection, Connection, Connection],
 ) -> None:
     """The older transaction takes the higher number, and the reader's horizon lets it through first."""
@@ -62,7 +62,7 @@ async def test_xmin_with_an_integer_cursor_skips_a_late_commit__trap_1(
     assert read + more == ["quick"], "the control must lose the late row, or it controls nothing"
 
 
-async def test_a_slow_commit_is_waited_for_and_never_skipped__trap_1(rig: Rig) -> None:
+async def test_a_slow_commit_is_waited_for_and_never_skipped_trap_1(rig: Rig) -> None:
     """Whoever submits while another commit is open gets a later number, and a reader never sees the later one first."""
     read: list[int] = []
 

@@ -131,7 +131,7 @@ async def test_odd_text_is_stored_as_it_is(rig: Rig, worker: Worker) -> None:
     assert change.body == {"uid": odd, "title": odd, "tags": [odd]}
 
 
-async def test_change_numbers_are_dense_and_in_order_under_load__trap_1(rig: Rig, worker: Worker) -> None:
+async def test_change_numbers_are_dense_and_in_order_under_load_trap_1(rig: Rig, worker: Worker) -> None:
     """A reader that follows the log while many write it sees every number once, and no later one before it."""
     job = (await rig.submit(calls(200))).job
     leases = await worker.lease(200)

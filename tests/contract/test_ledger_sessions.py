@@ -271,7 +271,7 @@ async def test_a_lane_sleeps_until_its_next_task_is_due(rig: Rig, worker: Worker
     assert len(await second.lease()) == 1
 
 
-async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time__trap_2(rig: Rig, worker: Worker) -> None:
+async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time_trap_2(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
@@ -280,7 +280,7 @@ async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time__t
     assert len(await (await rig.worker("second")).lease()) == 1
 
 
-async def test_an_empty_lane_is_not_taken_until_work_comes__trap_2(rig: Rig, worker: Worker) -> None:
+async def test_an_empty_lane_is_not_taken_until_work_comes_trap_2(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     await worker.drain()
     await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
@@ -289,7 +289,7 @@ async def test_an_empty_lane_is_not_taken_until_work_comes__trap_2(rig: Rig, wor
     assert await worker.take_lanes() == ["api"]
 
 
-async def test_work_is_never_left_in_a_sleeping_lane_by_a_race__trap_2(rig: Rig) -> None:
+async def test_work_is_never_left_in_a_sleeping_lane_by_a_race_trap_2(rig: Rig) -> None:
     """Submissions race an owner that finds its lane empty and puts it to sleep."""
     worker = await rig.worker()
     done = 0

@@ -230,7 +230,7 @@ async def test_what_runs_or_has_ended_is_not_skipped(rig: Rig, worker: Worker) -
     assert not (await worker.settle(three)).fenced
 
 
-async def test_followers_of_a_failure_are_skipped_to_the_last__trap_5(rig: Rig, worker: Worker) -> None:
+async def test_followers_of_a_failure_are_skipped_to_the_last_trap_5(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(chain("p1", "p2", "p3", "p4"))).job
     (first,) = await worker.lease()
     await worker.settle(first, TaskState.FAILED, error="404")

@@ -34,7 +34,7 @@ def filled(store: Store, catalog: Catalog, query: Query) -> Store:
     return store
 
 
-def test_an_upgrade_keeps_the_data_and_the_views__trap_11(
+def test_an_upgrade_keeps_the_data_and_the_views_trap_11(
     filled: Store, catalog: Catalog, next_version: NextVersion, query: Query
 ) -> None:
     next_version.upgrade(filled)
@@ -45,7 +45,7 @@ def test_an_upgrade_keeps_the_data_and_the_views__trap_11(
     assert query("SELECT credits FROM serper_places") == [(7,)]
 
 
-def test_the_same_change_fails_while_the_view_is_there__trap_11(filled: Store) -> None:
+def test_the_same_change_fails_while_the_view_is_there_trap_11(filled: Store) -> None:
     """The control: without dropping the views first, neither database lets the column be changed."""
 
     def change(db: Connection) -> None:
