@@ -22,7 +22,9 @@ class Meter:
         await asyncio.sleep(TICK)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None):
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         await asyncio.sleep(TICK)  # a stall that is still going on is seen by the next tick
         self._probe.cancel()
         self._peak = max(self._peak, self._process.memory_info().rss)

@@ -44,7 +44,9 @@ class Origin:
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None):
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self._server.close()
         for writer in list(self._open):
             writer.transport.abort()
