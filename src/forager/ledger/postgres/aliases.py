@@ -13,6 +13,7 @@ from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.postgres.connection import Db, pairs
+from forager.ledger.postgres.text import clean
 from forager.ledger.tables import RecordTable
 
 
@@ -25,7 +26,7 @@ class Names:
     """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
 
     def of(self, record: Record) -> str:
-        key = record.key()
+        key = clean(record.key())
         return self.stronger.get(key, key)
 
 
@@ -39,8 +40,8 @@ async def learn_aliases(
     names: dict[str, Names] = {}
     for identity in sorted({r.identity for _, r in found if r.identity}):
         own = [(job, r) for job, r in found if r.identity == identity]
-        shown = {other: (r.key(), job) for job, r in own for other in r.other_keys()}
-        asked = sorted({r.key() for _, r in own} | shown.keys())
+        shown = {clean(other): (clean(r.key()), job) for job, r in own for other in r.other_keys()}
+        asked = sorted({clean(r.key()) for _, r in own} | shown.keys())
         rows = await db.fetch(
             "SELECT alias, key FROM aliases WHERE identity = $1 AND alias = ANY($2::text[])", identity, asked
         )

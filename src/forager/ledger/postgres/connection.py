@@ -143,6 +143,8 @@ async def translated_errors() -> AsyncIterator[None]:
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise StoreOutdated(f"The ledger's schema does not fit ({error}). Run `forager db upgrade`.") from error
     except _GONE as error:
+        if isinstance(error, ValueError):  # asyncpg's word for a value that does not fit its column
+            raise StoreError(f"The ledger refused a value: {error}") from error
         said = str(error) or type(error).__name__
         raise StoreUnavailable(
             f"The ledger's database does not answer: {said}. Work goes on by itself when it does."

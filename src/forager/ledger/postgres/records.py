@@ -16,6 +16,7 @@ from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
 from forager.ledger.postgres.aliases import NO_NAMES, Names, learn_aliases
 from forager.ledger.postgres.connection import Db
+from forager.ledger.postgres.text import clean
 from forager.ledger.tables import RecordTable
 
 Found = tuple[int, Record]
@@ -130,7 +131,7 @@ def merge_all(values: list[Any], more: Sequence[Sighting]) -> list[Any]:
 
 def _named(table: RecordTable, record: Record, names: Names) -> tuple[str, list[Any]]:
     key = names.of(record)
-    values = table.values(record)
+    values = [clean(value) if isinstance(value, str) else value for value in table.values(record)]
     values[table.key_index] = key
     return key, values
 

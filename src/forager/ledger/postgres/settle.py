@@ -21,6 +21,7 @@ from forager.ledger.postgres.followers import release_followers, skip_followers,
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.records import store_records
 from forager.ledger.postgres.tasks import Encoded, encode, insert_tasks
+from forager.ledger.postgres.text import clean, clean_or_none
 
 EVIDENCE_MS = 7 * 24 * 3600 * 1000
 EVIDENCE_BYTES = 256 * 1024
@@ -118,7 +119,7 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     if not ends:
         return {}
     states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
-    errors = [s.error if s.state in COUNTER_OF else CANCELLED for s in ends]
+    errors = [clean_or_none(s.error) if s.state in COUNTER_OF else CANCELLED for s in ends]
     passed = pairs(
         await db.fetch(
             _END,
@@ -164,7 +165,7 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
             [0 if s.burned else 1 for s in back],
             [s.cost for s in back],
             [s.guessed for s in back],
-            [s.error for s in back],
+            [clean_or_none(s.error) for s in back],
             [_facts(s) for s in back],
         )
     )
@@ -175,7 +176,7 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
         _count(effect.deltas, [(s, "queued")])
         effect.deltas.add(lease.job_id, retries=int(s.burned))
         if s.halt is not None:
-            effect.halted.setdefault(lease.job_id, s.halt)
+            effect.halted.setdefault(lease.job_id, clean(s.halt))
         if due is None:
             effect.ready.add((lease.lane, lease.job_id))
         else:
@@ -214,7 +215,7 @@ def _skips(live: list[Settlement]) -> dict[str, list[tuple[int, str, str]]]:
     by_reason: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for s in live:
         for skip in s.skip:
-            by_reason[skip.reason].append((s.lease.job_id, s.lease.kind, skip.key))
+            by_reason[clean(skip.reason)].append((s.lease.job_id, s.lease.kind, clean(skip.key)))
     return by_reason
 
 
@@ -241,7 +242,7 @@ async def _spend(db: Db, live: list[Settlement], effect: Effect) -> None:
 
 async def _keep_evidence(db: Db, live: list[Settlement], now: int) -> None:
     kept = [
-        (s.lease.task_id, s.evidence.content_type, s.evidence.body[:EVIDENCE_BYTES])
+        (s.lease.task_id, clean(s.evidence.content_type), s.evidence.body[:EVIDENCE_BYTES])
         for s in live
         if s.evidence is not None
     ]

@@ -12,6 +12,7 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.flows import Flow
+from forager.ledger.postgres.text import clean, clean_or_none
 
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""
@@ -63,10 +64,12 @@ def encode(plans: Iterable[Plan], prices: Mapping[str, int]) -> list[Encoded]:
     found: dict[tuple[str, str], Encoded] = {}
     for plan in plans:
         task = plan.task
-        kind, key = task.kind, task.key()
+        kind, key = task.kind, clean(task.key())
         if (kind, key) not in found:
             body = task.model_dump_json(exclude_defaults=True).encode()
-            found[kind, key] = Encoded(kind, key, task.lane(), plan.rank, plan.after, prices.get(kind, 0), body)
+            found[kind, key] = Encoded(
+                kind, key, clean(task.lane()), plan.rank, clean_or_none(plan.after), prices.get(kind, 0), body
+            )
     return list(found.values())
 
 
