@@ -20,7 +20,8 @@ Written from the commands themselves by `python -m scripts.cli_doc`.
 
 Every command but `demo`, `sandbox` and `doctor` works on the store of the data folder (`--home`, `FORAGER_HOME`,
 `.forager`). While `forager up` runs there, commands go through its API; otherwise they open the store themselves. On
-PostgreSQL (`FORAGER_DATABASE_URL`) any number of processes share the store.
+PostgreSQL (`FORAGER_DATABASE_URL`) any number of processes share the store. `FORAGER_API_URL` and `FORAGER_SERVICE_KEY`
+send commands to a Forager on another machine.
 
 Results go to standard output; progress, remarks and errors to standard error. With `--json` a command prints what the
 API says and nothing else, and an error is one JSON line: `{"error": {"code", "exit_code", "message", "fields"}}`.

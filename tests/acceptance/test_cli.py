@@ -28,11 +28,14 @@ PATIENCE = 60.0
 class Machine:
     """A fresh machine: an empty folder, a clean environment, and an upstream that costs nothing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bytecode: Path) -> None:
         self.folder = folder
         self.home = folder / ".forager"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORAGER_", "SERPER_"))}
         self.environment = {**kept, "COLUMNS": "80", "FORAGER_PORT": "0", "FORAGER_RETRY_DELAY_SECONDS": "0.1"}
+        if self.environment.pop("PYTHONDONTWRITEBYTECODE", None):
+            # Two dozen processes start here: each would compile everything again.
+            self.environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -95,8 +98,8 @@ def until(happened: Callable[[], Any], said: Callable[[], str] = str) -> Any:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path, tmp_path_factory.getbasetemp() / "bytecode")
 
 
 @pytest.fixture
