@@ -134,6 +134,11 @@ class App:
 
     # ── inside ──
 
+    async def warm_up(self) -> None:
+        """Load the reference data that the first job would otherwise wait for."""
+        for name in {name for pipeline in self.pipelines.values() for name in pipeline.needs}:
+            await self.reference(name)
+
     async def reference(self, name: str) -> Any:
         """Reference data by name, loaded once, off the loop."""
         async with self._loading:

@@ -63,7 +63,9 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) ->
         async with serve(app, host=settings.host, port=settings.port, key=key) as url:
             show_url(url)
             log.info("up", url=url, pid=os.getpid())
+            warming = asyncio.create_task(app.warm_up())
             await work_until(app, stop)
+            warming.cancel()
         log.info("stopped")
 
 
