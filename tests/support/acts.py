@@ -81,7 +81,7 @@ def many(count: int, *, prefix: str = "t", **more: Any) -> Iterable[Plan]:
 
 async def perform(act: Act, fetch: Fetch) -> Outcome:
     if act.url is not None:
-        await fetch(Request(act.url, timeout=5.0))
+        await fetch(Request(act.url, timeout=20.0))
     if act.seconds:
         await asyncio.sleep(act.seconds)
     ended: Outcome = _ENDS[act.how](act)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from forager.core.clock import Clock, SystemClock
+from forager.core.http import Request, Response
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import JobLimits, Pipeline, Retry
 from forager.core.states import TaskState
@@ -54,13 +56,20 @@ class EngineRig:
     lease: float
     key: str = "sandbox-key"
     fetchers: list[HttpFetcher] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    """When each request left us, by the monotonic clock."""
 
     def worker(self, *endpoints: str, **more: Any) -> Worker:
         guard = EgressGuard([urlsplit(e).netloc or e for e in endpoints])
         capacity = more.setdefault("capacity", 400)
         fetcher = HttpFetcher(guard, self.clock, lambda _: self.key, limit=capacity)
         self.fetchers.append(fetcher)
-        return Worker(self.ledger, self.pipelines, fetcher, more.pop("clock", self.clock), **more)
+
+        async def send(request: Request) -> Response:
+            self.starts.append(time.monotonic())
+            return await fetcher(request)
+
+        return Worker(self.ledger, self.pipelines, send, more.pop("clock", self.clock), **more)
 
     async def submit(self, plans: Iterable[Plan], pipeline: str = "acts", **limits: Any) -> UUID:
         submitted: Submitted = await self.ledger.submit(NewJob(pipeline, {}, JobLimits(**limits)), plans)
@@ -178,11 +187,21 @@ async def silence() -> AsyncIterator[str]:
             writer.transport.abort()
 
 
-async def most_in_flight(sandbox: SerperSandbox) -> int:
+def most_in_flight(sandbox: SerperSandbox) -> int:
     """The most requests that the sandbox held at once, from its log."""
     moments = sorted(m for e in sandbox.log for m in ((e.at, 1), (e.done if e.done is not None else e.at, -1)))
     most = now = 0
     for _, step in sorted(moments, key=lambda m: (m[0], m[1])):
         now += step
         most = max(most, now)
+    return most
+
+
+def most_in_a_second(starts: Sequence[float]) -> int:
+    """The most starts in any window of one second, wherever it begins."""
+    first = most = 0
+    for last, at in enumerate(starts):
+        while starts[first] <= at - 1.0:
+            first += 1
+        most = max(most, last - first + 1)
     return most

@@ -20,6 +20,8 @@ async def sweep_forever(ledger: Ledger, clock: Clock, every: float) -> None:
             swept = await ledger.sweep()
         except StoreError as error:
             log.warning("the sweep could not run", error=error.message)
+        except Exception:
+            log.exception("the sweep broke; it is tried again")
         else:
             if swept.rescued or swept.sessions_ended:
                 log.warning("rescued what a dead session held", tasks=swept.rescued, sessions=swept.sessions_ended)

@@ -94,8 +94,9 @@ class Worker:
         """Work until `stop()`; with `until_idle`, until there is nothing left to do now or later."""
         session = await self._begin()
         listener = asyncio.create_task(self._listen())
+        listener.add_done_callback(lambda _: self._wake.set())
         try:
-            await self._work(session, until_idle=until_idle)
+            await self._work(session, listener, until_idle=until_idle)
         finally:
             listener.cancel()
             await self._abandon()
@@ -126,9 +127,11 @@ class Worker:
 
     # ── the loop ──
 
-    async def _work(self, session: Session, *, until_idle: bool) -> None:
+    async def _work(self, session: Session, listener: asyncio.Task[None], *, until_idle: bool) -> None:
         failures = 0
         while not (self._stopping and not self._running and not self._finished):
+            if listener.done():
+                listener.result()  # deaf to new work: better to break than to idle for ever
             try:
                 session = await self._keep_alive(session)
                 await self._one_turn(session)

@@ -192,6 +192,38 @@ async def test_a_dead_session_is_rescued_within_its_lease_and_five_seconds__R4(o
     assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "the innocent burn nothing"
 
 
+async def test_a_sweep_that_breaks_is_tried_again(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts(), lease=1.0)
+    real, broke = rig.ledger.sweep, asyncio.Event()
+
+    async def sweep() -> Any:
+        if broke.is_set():
+            return await real()
+        broke.set()
+        raise ZeroDivisionError("a bug in the rescuer")
+
+    rig.ledger.sweep = sweep
+    job = await rig.submit(many(5))
+    dead = await rig.ledger.begin("dead")
+    lanes = await rig.ledger.take_lanes(dead, 10)
+    assert (await rig.ledger.turn(dead, [], [Want(lane.id, 10) for lane in lanes])).leases
+    async with rig.working(rig.worker()):
+        await until(lambda: rig.job(job)["state"] == "completed")
+    assert broke.is_set()
+
+
+async def test_a_worker_that_cannot_hear_of_new_work_breaks_instead_of_idling(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts())
+
+    async def deaf(_: float) -> None:
+        raise ZeroDivisionError("a bug in the listener")
+
+    rig.ledger.work_arrived = deaf
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(rig.worker().run(), 10)
+    await _end_sessions(rig)
+
+
 def _hold(rig: EngineRig, verb: str) -> asyncio.Event:
     """The store takes no call of this verb until the event is set."""
     free, real = asyncio.Event(), getattr(rig.ledger, verb)
