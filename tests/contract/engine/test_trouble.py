@@ -17,7 +17,8 @@ from forager.engine.sweep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from tests.contract.engine.conftest import OpenRig
-from tests.support.acts import Act, acts, many
+from tests.support.acts import RECORDS, Act, acts, many
+from tests.support.auditor import audit as audit_tables
 from tests.support.engine import EngineRig, open_sqlite, serper, until
 
 
@@ -79,6 +80,24 @@ async def test_the_fence_alone_refuses_a_late_commit__PL_6(open_rig: OpenRig) ->
     (told,) = rig.tables.read("SELECT count(*) AS n FROM changes WHERE kind = 'deed'")
     assert told["n"] == 20
     rig.check()
+
+
+async def test_without_the_fence_the_auditor_finds_the_late_commits__PL_6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the test above: a build whose settle asks nobody for the claim."""
+    monkeypatch.setattr("forager.ledger.sqlite.settle._pass_the_fence", lambda _, all_: (list(all_), set(), []))
+    rig = await open_sqlite(tmp_path, [acts()])
+    await rig.submit(many(20, seconds=0.3))
+    worker, other = rig.worker(), rig.worker(name="other")
+    async with rig.working(worker):
+        await until(lambda: worker.in_flight == 20)
+        await _end_sessions(rig)
+        async with rig.working(other):
+            await until(lambda: worker.stats.ended["completed"] == 20 and other.stats.ended["completed"] >= 10)
+    broken = audit_tables(rig.tables, RECORDS)
+    assert any("completed is" in line for line in broken), broken
+    await rig.close()
 
 
 async def test_a_step_that_overruns_its_lease_is_fenced_and_done_again(open_rig: OpenRig, tmp_path: Path) -> None:
