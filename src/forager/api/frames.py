@@ -7,23 +7,8 @@ from uuid import UUID
 
 from forager.api.envelope import encoded
 from forager.core.ledger import Change
+from forager.ledger.counting import COUNTED
 from forager.ledger.reports import ChangeReport, JobReport
-
-COUNTERS = (
-    "total",
-    "queued",
-    "running",
-    "completed",
-    "failed",
-    "skipped",
-    "cancelled",
-    "retries",
-    "spent",
-    "guessed",
-    "reserved",
-    "records",
-    "discoveries",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +45,6 @@ def change_frame(change: Change, job: UUID) -> Numbered:
 
 def progress_of(job: JobReport) -> dict[str, Any]:
     """The job in figures: what a progress bar needs."""
-    counters = {name: getattr(job, name) for name in COUNTERS}
+    counters = {name: getattr(job, name) for name in COUNTED}
     times = {"created_at": job.created_at, "started_at": job.started_at, "finished_at": job.finished_at}
     return {"id": job.id, "state": job.state, "reason": job.reason, **counters, **times}

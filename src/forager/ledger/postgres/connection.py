@@ -61,6 +61,9 @@ class TryAgain(Exception):
     """Another transaction was faster with something that this one had looked at before."""
 
 
+COLLISIONS = (TryAgain, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+
 class Connections:
     def __init__(self, hot: Pool, reports: Pool, faults: Faults) -> None:
         self.hot = hot
@@ -87,7 +90,7 @@ class Connections:
             try:
                 async with translated_errors():
                     return await self._run_once(command)
-            except (TryAgain, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as collision:
+            except COLLISIONS as collision:
                 if tried == TRIES:
                     raise StoreError(f"Other transactions were in the way {TRIES} times: {collision}") from collision
         raise AssertionError("unreachable")

@@ -18,6 +18,7 @@ from forager.ledger.postgres import control, lanes
 from forager.ledger.postgres.connection import NOW, Connections, Db
 from forager.ledger.postgres.database import PostgresDatabase
 from forager.ledger.postgres.drain import Drain
+from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
@@ -39,6 +40,7 @@ class PostgresLedger(SharedVerbs):
         self._catalog = catalog
         self._lease_seconds = lease_seconds
         self._faults = faults
+        self._group = CommitGroup(connections)
         self._lanes = lanes.LaneNumbers(connections)
         self._listener = Listener(url)
         self._drain = Drain(connections)
@@ -60,7 +62,8 @@ class PostgresLedger(SharedVerbs):
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
-        return await Submission(self._connections, self._catalog, self._lanes, self._faults, job).write(plan)
+        submission = Submission(self._connections, self._group, self._catalog, self._lanes, self._faults, job)
+        return await submission.write(plan)
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))

@@ -13,6 +13,7 @@ from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
 from forager.ledger.postgres.connection import Connections, Db
+from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.lanes import LaneNumbers
 from forager.ledger.postgres.submit import (
     JobRow,
@@ -26,12 +27,22 @@ from forager.ledger.postgres.submit import (
 )
 from forager.ledger.postgres.tasks import Encoded, TaskName, encode
 
+SMALL = 200
+"""Jobs of up to so many tasks share a commit with others."""
+
 
 class Submission:
     def __init__(
-        self, connections: Connections, catalog: Catalog, lanes: LaneNumbers, faults: Faults, job: NewJob
+        self,
+        connections: Connections,
+        group: CommitGroup,
+        catalog: Catalog,
+        lanes: LaneNumbers,
+        faults: Faults,
+        job: NewJob,
     ) -> None:
         self._connections = connections
+        self._group = group
         self._catalog = catalog
         self._lanes = lanes
         self._faults = faults
@@ -66,7 +77,8 @@ class Submission:
             self._faults.at("job-written")
             return submitted
 
-        return await self._connections.run(command)
+        together = self._group.run if len(plans) <= SMALL else self._connections.run
+        return await together(command)
 
     async def _write_in_chunks(self, plans: Iterable[Plan]) -> Submitted:
         row = await self._connections.run(lambda db: insert_job(db, self._job))
@@ -85,8 +97,7 @@ class Submission:
         while chunk := await asyncio.to_thread(lambda: list(islice(plans, CHUNK))):
             encoded = await self._encode(chunk)
             lanes = await self._lanes.learn(plan.lane for plan in encoded)
-            while len(known) > 2 * CHUNK:  # a predecessor further back is looked up in the table
-                del known[next(iter(known))]
+            known.clear()  # a predecessor in an earlier chunk is looked up in the table
             total += await self._connections.run(lambda db, e=encoded, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
             self._faults.at("chunk-written")
         return total
