@@ -1,8 +1,6 @@
 """One ledger contract, two stores: every test that asks for `rig` runs over SQLite and over PostgreSQL."""
 
 import contextlib
-import importlib
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,17 +12,6 @@ from tests.support.postgres import Postgres
 from tests.support.rig import Rig, Worker, catalog, create_store, postgres_rig, sqlite_rig
 
 
-def _require_postgres_ledger() -> None:
-    """While the PostgreSQL ledger cannot be imported its half is skipped, with the reason; in CI that is a failure."""
-    try:
-        importlib.import_module("forager.ledger.postgres")
-    except ImportError as missing:
-        reason = f"forager.ledger.postgres does not import: {missing}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """A fresh ledger with the rig's pipeline; the auditor has the last word on it."""
@@ -33,7 +20,6 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
             create_store(tmp_path / "ledger.db")
             made = await sqlite_rig(tmp_path / "ledger.db")
         else:
-            _require_postgres_ledger()
             postgres: Postgres = request.getfixturevalue("postgres")
             url = postgres.create_database(request.getfixturevalue("postgres_template"))
             after.callback(postgres.drop_database, url)

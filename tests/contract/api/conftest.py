@@ -1,7 +1,5 @@
 """The API over both stores (`front`), and over SQLite alone where the store makes no difference (`simple`)."""
 
-import importlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,7 +19,6 @@ def store(request: pytest.FixtureRequest) -> str | None:
     """The URL of a fresh PostgreSQL database; None is SQLite."""
     if request.param == "sqlite":
         return None
-    _require_postgres_ledger()
     return str(request.getfixturevalue("postgres_url"))
 
 
@@ -40,14 +37,3 @@ async def simple(tmp_path: Path) -> AsyncIterator[Front]:
 @pytest.fixture
 def client(simple: Front) -> httpx.AsyncClient:
     return simple.client
-
-
-def _require_postgres_ledger() -> None:
-    """While the PostgreSQL ledger cannot be imported its half is skipped, with the reason; in CI that is a failure."""
-    try:
-        importlib.import_module("forager.ledger.postgres")
-    except ImportError as missing:
-        reason = f"forager.ledger.postgres does not import: {missing}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)

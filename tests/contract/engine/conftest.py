@@ -1,7 +1,5 @@
 """The real engine over both stores: `open_rig(pipelines, …)` opens one; the auditor has the last word on each."""
 
-import importlib
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ OpenRig = Callable[..., Awaitable[EngineRig]]
 async def open_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenRig]:
     opened: list[EngineRig] = []
     if request.param == "postgres":
-        _require_postgres_ledger()
         url = request.getfixturevalue("postgres_url")
 
     async def open_(*pipelines: Pipeline | Sequence[Pipeline], **more: Any) -> EngineRig:
@@ -33,14 +30,3 @@ async def open_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     for rig in opened:
         rig.check()
         await rig.close()
-
-
-def _require_postgres_ledger() -> None:
-    """While the PostgreSQL ledger cannot be imported its half is skipped, with the reason; in CI that is a failure."""
-    try:
-        importlib.import_module("forager.ledger.postgres")
-    except ImportError as missing:
-        reason = f"forager.ledger.postgres does not import: {missing}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
