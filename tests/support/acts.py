@@ -33,6 +33,8 @@ class Act(Task):
     flag: str | None = None
     """A file: what the task does depends on whether it is there."""
     seconds: float = 0.0
+    block: float = 0.0
+    """For how long `overrun` holds the whole process up."""
 
     def key(self) -> str:
         return self.name
@@ -137,10 +139,10 @@ def _exit(_: Act) -> Outcome:
 
 
 def _overrun(act: Act) -> Outcome:
-    """Holds the whole process up, as a slow parser would, for longer than any lease here."""
+    """Holds the whole process up, as a slow parser would; the next attempt is quick."""
     if act.flag and not os.path.exists(act.flag):  # noqa: PTH110
         open(act.flag, "w").close()  # noqa: PTH123
-        time.sleep(1.5)
+        time.sleep(act.block)
     return found(act)
 
 

@@ -1,4 +1,4 @@
-"""When the ground gives way: a lost session, a full disk, a step that overruns, a stop under load, two workers."""
+"""When the ground gives way: a lost session, a full disk, a stop under load, two workers."""
 
 import asyncio
 import sqlite3
@@ -12,12 +12,11 @@ from forager.core.clock import SystemClock
 from forager.core.errors import StoreUnavailable
 from forager.core.ledger import Session, Settlement, Turn, Want
 from forager.core.states import TaskState
-from forager.core.task import Plan
 from forager.engine.sweep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from tests.contract.engine.conftest import OpenRig
-from tests.support.acts import RECORDS, Act, acts, many
+from tests.support.acts import RECORDS, acts, many
 from tests.support.auditor import audit as audit_tables
 from tests.support.engine import EngineRig, open_sqlite, serper, until
 
@@ -98,17 +97,6 @@ async def test_without_the_fence_the_auditor_finds_the_late_commits__PL_6(
     broken = audit_tables(rig.tables, RECORDS)
     assert any("completed is" in line for line in broken), broken
     await rig.close()
-
-
-async def test_a_step_that_overruns_its_lease_is_fenced_and_done_again(open_rig: OpenRig, tmp_path: Path) -> None:
-    rig = await open_rig(acts(), lease=0.6)
-    flag = tmp_path / "overran"
-    job = await rig.submit([Plan(Act(name="slow", how="overrun", flag=str(flag))), *many(10)])
-    async with rig.working(rig.worker()):
-        await until(lambda: rig.job(job)["state"] == "completed")
-    assert flag.exists()
-    assert rig.job(job)["completed"] == 11
-    rig.check()
 
 
 async def test_an_answer_that_the_store_lost_leaves_nothing_behind(open_rig: OpenRig) -> None:
