@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from forager.core.clock import SystemClock
-from forager.core.errors import ForagerError, Permanent
+from forager.core.errors import ForagerError, Unconfigured
 from forager.core.http import Request, SecretRef
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.redirect import Hop, next_hop
@@ -107,8 +107,8 @@ async def test_a_secret_replaces_a_header_of_the_same_name_in_any_case(pair: Pai
     assert end.headers["authorization"] == SECRETS["KEY"]
 
 
-async def test_a_missing_secret_is_permanent_and_named(pair: Pair) -> None:
-    with pytest.raises(Permanent, match="Set SERPER_API_KEY"):
+async def test_a_missing_secret_stops_the_job_and_is_named(pair: Pair) -> None:
+    with pytest.raises(Unconfigured, match="SERPER_API_KEY is not set"):
         await pair.fetch(Request(pair.plain.url(), auth=SecretRef("SERPER_API_KEY", "X-API-KEY")))
     assert pair.plain.seen == []
 

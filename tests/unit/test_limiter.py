@@ -24,6 +24,7 @@ def run_starts(limiter: Limiter, count: int, lateness: list[float]) -> list[floa
         now = max(now, at) + lateness[number % len(lateness)]
         while (allowed := limiter.start(now)) > now:
             now = allowed
+        limiter.left(now)
         starts.append(now)
     return starts
 
@@ -39,6 +40,35 @@ def test_no_window_holds_more_than_the_rate_however_late_the_process_is__PL_8(
 ) -> None:
     starts = run_starts(Limiter(rate, per, burst), 3 * rate + 20, lateness)
     assert busiest_window(starts, per) <= rate
+
+
+@given(rate=st.integers(1, 20), burst=st.integers(1, 20), delays=st.lists(st.floats(0, 1.5), min_size=1, max_size=30))
+def test_a_request_counts_when_it_leaves_however_long_its_connection_took__PL_8(
+    rate: int, burst: int, delays: list[float]
+) -> None:
+    limiter = Limiter(rate, 1.0, burst)
+    now = 0.0
+    started, connecting, departures = 0, [], []
+    while started < 4 * rate + 10:
+        for done in sorted(each for each in connecting if each <= now):
+            connecting.remove(done)
+            limiter.left(done)
+            departures.append(done)
+        allowed = limiter.start(now)
+        if allowed <= now:
+            connecting.append(now + delays[started % len(delays)])
+            started += 1
+        else:
+            now = min([allowed, *(each for each in connecting if each > now)])
+    assert busiest_window(sorted(departures + connecting), 1.0) <= rate
+
+
+def test_what_never_left_makes_room_for_another() -> None:
+    limiter = Limiter(1, 1.0, 1)
+    assert limiter.start(5.0) == 5.0
+    assert limiter.start(5.1) > 5.1
+    limiter.gave_up()
+    assert limiter.start(5.2) == 5.2
 
 
 def test_a_token_bucket_of_the_same_rate_would_let_almost_twice_as_many_into_a_window() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,10 +18,14 @@ def ms(moment: datetime) -> int:
 
 
 class OneSchedule:
-    """The two verbs that a scheduler uses, over one row; the ledgers' own are in the contract suite."""
+    """The verbs that a scheduler uses, over one row; the ledgers' own are in the contract suite."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, clock: FakeClock) -> None:
         self.row = schedule
+        self._clock = clock
+
+    async def now(self) -> datetime:
+        return self._clock.now()
 
     async def schedules(self) -> list[Schedule]:
         return [self.row]
@@ -42,7 +47,7 @@ async def run_for(schedule: Schedule, clock: FakeClock, seconds: float) -> list[
         created.append(clock.now())
         return uuid4()
 
-    scheduler = Scheduler(OneSchedule(schedule), create, clock)  # type: ignore[arg-type]
+    scheduler = Scheduler(OneSchedule(schedule, clock), create, clock)  # type: ignore[arg-type]
     end = clock.monotonic() + seconds
     while clock.monotonic() < end:
         await clock.sleep(min(await scheduler.fire_due(), end - clock.monotonic()))
@@ -78,6 +83,32 @@ async def test_a_paused_schedule_does_not_fire() -> None:
     clock = FakeClock()
     paused = Schedule("p", "places", {}, every=60, next_at=ms(clock.now()), paused=True)
     assert await run_for(paused, clock, 600) == []
+
+
+async def test_a_schedule_that_breaks_says_so_and_stops_no_other() -> None:
+    clock = FakeClock()
+    bad, good = (
+        OneSchedule(Schedule(name, "places", {}, every=60, next_at=ms(clock.now())), clock) for name in ("bad", "good")
+    )
+
+    class Both:
+        now = bad.now
+
+        async def schedules(self) -> list[Schedule]:
+            return [bad.row, good.row]
+
+        async def fired(self, name: str, **what: Any) -> bool:
+            return await (bad if name == "bad" else good).fired(name, **what)
+
+    async def create(schedule: Schedule, key: str) -> UUID:
+        if schedule.name == "bad":
+            raise ValueError("what nobody expected")
+        return uuid4()
+
+    await Scheduler(Both(), create, clock).fire_due()  # type: ignore[arg-type]
+    assert bad.row.last_error == "ValueError: what nobody expected"
+    assert bad.row.next_at == good.row.next_at == ms(clock.now()) + 60_000
+    assert good.row.last_job is not None
 
 
 @pytest.mark.parametrize(

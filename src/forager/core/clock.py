@@ -19,17 +19,26 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The wall clock is read once: afterwards time moves with the monotonic clock, so that a jump moves nothing."""
+    """The wall clock is read once: afterwards time moves with a steady clock, so that a jump moves nothing.
+
+    Steady is more than monotonic here: a laptop that slept for a night must know that it is morning.
+    """
 
     def __init__(self) -> None:
         self._wall = time.time()
-        self._anchor = time.monotonic()
+        self._anchor = _since_boot()
 
     def now(self) -> datetime:
-        return datetime.fromtimestamp(self._wall + (time.monotonic() - self._anchor), UTC)
+        return datetime.fromtimestamp(self._wall + (_since_boot() - self._anchor), UTC)
 
     def monotonic(self) -> float:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+def _since_boot() -> float:
+    """Goes on while the machine sleeps, where the system has such a clock."""
+    boot: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)

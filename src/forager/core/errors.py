@@ -7,6 +7,7 @@ ForagerError
 ├── Permanent            the same call will fail again: the task becomes a dead letter
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
 │   └── Undecodable      a row of the ledger does not fit its class any more
+├── Unconfigured         only a person can help: the job is paused, its task stays queued
 ├── Rejected             what a person asked for cannot be done: field and remedy are named
 │   ├── NotFound
 │   └── Conflict
@@ -89,6 +90,10 @@ class Refused(Permanent):
 
 class Undecodable(Permanent):
     """A stored task does not fit its class any more."""
+
+
+class Unconfigured(ForagerError):
+    """Something that only a person can provide is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A request says what to send, never how: guarding, pacing, proxying and secrets are the fetcher's. Nothing here does I/O.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -32,6 +32,8 @@ class Request:
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
+    on_leave: Callable[[], None] | None = None
+    """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
 
     @classmethod
     def post_json(cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0) -> "Request":

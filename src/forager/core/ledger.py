@@ -196,8 +196,11 @@ class Ledger(Protocol):
         """Settle what ended and lease what fits, in one transaction."""
         ...
 
-    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
-        """The next group of suspects, small enough to find the guilty one. Ask only when nothing is in flight."""
+    async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
+        """The next group of suspects, small enough to find the guilty one. Ask only when nothing is in flight.
+
+        `room`: how many each lane can take now; without it, any number.
+        """
         ...
 
     async def held(self, session: Session) -> Sequence[Lease]:

@@ -3,14 +3,15 @@
 import asyncio
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 
-from forager.core.errors import Evidence, Permanent, RateLimited, Transient, Undecodable
+from forager.core.errors import Evidence, Permanent, RateLimited, Transient, Unconfigured, Undecodable
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.states import TaskState
-from forager.engine.lane import LaneRun
+from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.retry import wait_before_retry
 
 LONGEST_WAIT_INSIDE = 5.0
@@ -42,10 +43,35 @@ class LaneFetch:
         too_long = await self._lane.wait_to_send(self._lane.plan_request() if at is None else at, LONGEST_WAIT_INSIDE)
         if too_long:
             raise _MustSnooze(too_long)
-        if not self._may_send():
-            raise _TooLate
-        self.sent = True
-        return await self._fetch(request)
+        leaving = _Leaving(self._lane)
+        try:
+            if not self._may_send():
+                raise _TooLate
+            response = await self._fetch(replace(request, on_leave=leaving))
+            leaving()  # whoever has answered has got it
+            return response
+        finally:
+            self.sent = leaving.has_left or self.sent
+            leaving.close()
+
+
+class _Leaving:
+    """Tells the lane once whether and when a request has left; the hops of its redirects are not counted again."""
+
+    def __init__(self, lane: LaneRun) -> None:
+        self._lane: LaneRun | None = lane
+        self.has_left = False
+
+    def __call__(self) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            self.has_left = True
+            lane.left()
+
+    def close(self) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.gave_up()
 
 
 async def attempt(
@@ -66,7 +92,7 @@ async def attempt(
         return _put_back(lease, fetch, _TooLate.__doc__)
     except RateLimited as error:
         lane.slow_down(error.retry_after)
-        wait = max(error.retry_after or AFTER_429, AFTER_429) * (1 + 0.1 * random())
+        wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + 0.1 * random())
         return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=error.message, facts=error.facts)
     except Transient as error:
         retry = (step.retry if step else None) or lane.policy.retry
@@ -75,14 +101,25 @@ async def attempt(
         retry = (step.retry if step else None) or lane.policy.retry
         late = Transient(f"The step did not end within {step.timeout if step else 0:g} s.", maybe_done=fetch.sent)
         return _failed_for_now(lease, late, retry, random)
+    except Unconfigured as error:
+        return Settlement(lease, TaskState.READY, burned=False, error=error.message, halt=error.message)
     except Permanent as error:
+        told_nothing = not error.cost and not error.facts  # an answer that our own caps refused, say
+        guessed = _guess(lease, fetch.sent and told_nothing)
         return Settlement(
-            lease, TaskState.FAILED, cost=error.cost, error=error.message, facts=error.facts, evidence=error.evidence
+            lease,
+            TaskState.FAILED,
+            cost=error.cost or guessed,
+            guessed=guessed,
+            error=error.message,
+            facts=error.facts,
+            evidence=error.evidence,
         )
     except Exception as error:  # noqa: BLE001 - a bug in one step must not stop the others; it is kept for a look
         told = Evidence("".join(traceback.format_exception(error)).encode())
         said = f"The step broke: {type(error).__name__}: {error}"
-        return Settlement(lease, TaskState.FAILED, cost=_guess(lease, fetch.sent), error=said, evidence=told)
+        guessed = _guess(lease, fetch.sent)
+        return Settlement(lease, TaskState.FAILED, cost=guessed, guessed=guessed, error=said, evidence=told)
 
 
 def _settled(lease: Lease, outcome: Outcome) -> Settlement:

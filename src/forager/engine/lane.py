@@ -14,11 +14,14 @@ from forager.engine.limiter import Limiter
 
 HORIZON = 0.1
 """Tasks are leased so many seconds before they may start, so that the lane never waits for the store."""
+LONGEST_HOLD = 3_600.0
+"""A `Retry-After` beyond an hour is obeyed for an hour, then asked again."""
 
 
 class LaneRun:
     def __init__(self, owned: OwnedLane, policy: Lane, clock: Clock) -> None:
         self.id = owned.id
+        self._epoch = owned.epoch
         self.policy = policy
         self.in_flight = 0
         self.reserved = 0
@@ -29,6 +32,7 @@ class LaneRun:
         self._clock = clock
         self._limiter = Limiter(policy.rate, policy.per, policy.burst)
         self._slow_until = 0.0
+        self._hold_until = 0.0
         self._day = self._today()
         self._spent_day, self._spent_month = owned.spent_day, owned.spent_month
         self._restore(owned)
@@ -39,8 +43,12 @@ class LaneRun:
         if self._slow_until and now >= self._slow_until:
             self._slow_until = 0.0
             self._limiter.slow_to(1.0)
-        room = min(free, self.policy.concurrency - self.in_flight, self._affordable())
+        room = self.room(free)
         return self._limiter.available(now, HORIZON, room) if room > 0 else 0
+
+    def room(self, free: int) -> int:
+        """How many more may be in flight, whatever the rate says."""
+        return max(0, min(free, self.policy.concurrency - self.in_flight, self._affordable()))
 
     def start(self, price: int) -> float:
         """A task goes into flight; returns when its request is planned."""
@@ -67,6 +75,14 @@ class LaneRun:
                 return at - now
             await self._clock.sleep(at - now)
 
+    def left(self) -> None:
+        """A request that was allowed to be sent has left us."""
+        self._limiter.left(self._clock.monotonic())
+
+    def gave_up(self) -> None:
+        """It never left: no connection came about."""
+        self._limiter.gave_up()
+
     def end(self, price: int, cost: int) -> None:
         self.in_flight -= 1
         self.reserved -= price
@@ -81,7 +97,8 @@ class LaneRun:
         self._limiter.slow_to(1.0 - self.policy.slow_by)
         self._slow_until = now + self.policy.slow_for
         if retry_after:
-            self._limiter.hold_until(now + retry_after)
+            self._hold_until = now + min(retry_after, LONGEST_HOLD)
+            self._limiter.hold_until(self._hold_until)
 
     def wake_time(self, now: float) -> float | None:
         """When it is worth looking at the lane again, if nothing else happens before."""
@@ -92,22 +109,40 @@ class LaneRun:
         return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
 
     def state(self) -> Mapping[str, Any]:
-        left = self._slow_until - self._clock.monotonic()
-        return (
-            {"slow_until": round((self._clock.now() + timedelta(seconds=left)).timestamp() * 1000)} if left > 0 else {}
-        )
+        """What the next owner must know, as points in the store's time."""
+        now, ends = self._clock.monotonic(), {"slow_until": self._slow_until, "hold_until": self._hold_until}
+        state: dict[str, Any] = {
+            name: round((self._clock.now() + timedelta(seconds=end - now)).timestamp() * 1000)
+            for name, end in ends.items()
+            if end > now
+        }
+        return {**state, "capped": True} if self._affordable() <= 0 else state
+
+    def is_next_owner(self, owned: OwnedLane) -> bool:
+        """Whether we had the lane before and nobody since: then what it knows still holds."""
+        if owned.epoch != self._epoch + 1:
+            return False
+        self._epoch = owned.epoch
+        self._spent_day, self._spent_month = owned.spent_day, owned.spent_month
+        self.hungry, self.due = True, None
+        return True
 
     def _restore(self, owned: OwnedLane) -> None:
         now = self._clock.monotonic()
         if owned.epoch > 1 and self.policy.rate is not None:
             # What the last owner sent in its last window is not known here: wait until it has passed.
             self._limiter.hold_until(now + self.policy.per)
-        slow_until = owned.state.get("slow_until")
-        if isinstance(slow_until, int):
-            left = slow_until / 1000 - self._clock.now().timestamp()
-            if left > 0:
-                self._limiter.slow_to(1.0 - self.policy.slow_by)
-                self._slow_until = now + min(left, self.policy.slow_for)
+        slow = self._seconds_until(owned.state.get("slow_until"))
+        if slow > 0:
+            self._limiter.slow_to(1.0 - self.policy.slow_by)
+            self._slow_until = now + min(slow, self.policy.slow_for)
+        hold = self._seconds_until(owned.state.get("hold_until"))
+        if hold > 0:
+            self._hold_until = now + min(hold, LONGEST_HOLD)
+            self._limiter.hold_until(self._hold_until)
+
+    def _seconds_until(self, moment: Any) -> float:
+        return moment / 1000 - self._clock.now().timestamp() if isinstance(moment, int) else 0.0
 
     def _affordable(self) -> int:
         """What the caps per day and month still allow, in tasks of one unit; many when there is no cap."""

@@ -1,9 +1,10 @@
 """At most `rate` starts in *any* window of `per` seconds. Pure: times go in, times come out.
 
 A token bucket is not enough: one that holds a second's worth lets almost twice its rate into one second. Here starts
-are planned by even pacing with a small burst, and a log of those that really happened is the hard limit: a start that
-was planned but is late, because the process was busy, is checked again at its moment. The window is kept a little
-longer than asked, because a request leaves us and reaches the upstream at slightly different times.
+are planned by even pacing with a small burst, and a log of the requests that really left is the hard limit: a start
+that was planned but is late, because the process was busy, is checked again at its moment, and a request counts from
+its start until a window after it has left us, however long its connection took. The window is kept a little longer than
+asked, because the upstream sees what left us with delays of its own.
 """
 
 import math
@@ -17,7 +18,8 @@ class Limiter:
         self._full_rate = rate
         self._window = per * (1 + MARGIN)
         self._burst = max(1, burst)
-        self._starts: deque[float] = deque()
+        self._left: deque[float] = deque()
+        self._leaving = 0
         self._ideal = 0.0
         self._held_until = 0.0
         self.rate = rate
@@ -39,18 +41,32 @@ class Limiter:
         return at
 
     def start(self, now: float) -> float:
-        """Start now, if that is not one too many in this window: returns `now`, or the time at which to ask again."""
+        """Start now, if that is not one too many in this window: returns `now`, or the time at which to ask again.
+
+        Whoever may start says `left` when the request has left, or `gave_up`.
+        """
         if now < self._held_until:
             return self._held_until
         if self.rate is None:
             return now
-        starts = self._starts
-        while starts and starts[0] + self._window <= now:
-            starts.popleft()
-        if len(starts) >= self.rate:
-            return starts[len(starts) - self.rate] + self._window
-        starts.append(now)
+        left = self._left
+        while left and left[0] + self._window <= now:
+            left.popleft()
+        too_many = len(left) + self._leaving - self.rate
+        if too_many >= 0:
+            return left[too_many] + self._window if too_many < len(left) else now + self._interval
+        self._leaving += 1
         return now
+
+    def left(self, now: float) -> None:
+        if self.rate is not None:
+            self._leaving -= 1
+            self._left.append(now)
+
+    def gave_up(self) -> None:
+        """What had been started never left."""
+        if self.rate is not None:
+            self._leaving -= 1
 
     def available(self, now: float, horizon: float, most: int) -> int:
         """How many starts, up to `most`, could be planned that happen within the horizon."""

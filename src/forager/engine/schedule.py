@@ -48,44 +48,54 @@ class Scheduler:
     async def run(self) -> None:
         while True:
             try:
-                await self._clock.sleep(await self.fire_due())
+                nap = await self.fire_due()
             except StoreError as error:
                 log.warning("schedules could not be read", error=error.message)
-                await self._clock.sleep(LONGEST_NAP)
+                nap = LONGEST_NAP
+            await self._clock.sleep(nap)
 
     async def fire_due(self) -> float:
-        """Fire what is due; returns how long nothing will be, at most half a minute (a schedule may be added)."""
-        now = round(self._clock.now().timestamp() * 1000)
+        """Fire what is due by the store's clock; returns how long nothing will be, at most half a minute, because a
+        schedule may be added meanwhile."""
+        now = _milliseconds(await self._ledger.now())
         naps = [LONGEST_NAP]
         for schedule in await self._ledger.schedules():
             if schedule.paused or schedule.next_at is None:
                 continue
-            if schedule.next_at <= now:
-                naps.append((await self._fire(schedule, now) - now) / 1000)
-            else:
-                naps.append((schedule.next_at - now) / 1000)
+            following = await self._fire(schedule, now) if schedule.next_at <= now else schedule.next_at
+            if following is not None:
+                naps.append((following - now) / 1000)
         return max(0.05, min(naps))
 
     async def fire_now(self, schedule: Schedule) -> UUID:
         """By hand, beside its own times."""
-        now = round(self._clock.now().timestamp() * 1000)
+        now = _milliseconds(await self._ledger.now())
         return await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
 
-    async def _fire(self, schedule: Schedule, now: int) -> int:
+    async def _fire(self, schedule: Schedule, now: int) -> int | None:
+        """Create the job and note it. Whatever is wrong with one schedule is written on it and stops no other."""
         job: UUID | None = None
+        following: int | None = None
         error: str | None = None
         try:
             job = await self._create(schedule, f"schedule/{schedule.name}/{schedule.next_at}")
         except StoreError:
             raise
-        except ForagerError as refused:
-            error = refused.message
-            log.error("a schedule could not create its job", schedule=schedule.name, error=error)
-        following = next_firing(schedule, now)
+        except Exception as refused:
+            error = refused.message if isinstance(refused, ForagerError) else f"{type(refused).__name__}: {refused}"
+            log.exception("a schedule could not create its job", schedule=schedule.name)
+        try:
+            following = next_firing(schedule, now)
+        except Rejected as never:
+            error = never.message
         await self._ledger.fired(
             schedule.name, at=now, next_at=following, job=job, error=error, expected=schedule.next_at
         )
         return following
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 def _bad(field: str, message: str) -> Rejected:

@@ -76,12 +76,16 @@ class Worker:
         policies = {lane.name: lane for p in pipelines for lane in p.lanes}
         self._lane_for = lane_for or (lambda name: policies.get(name) or Lane(name))
         self._lanes: dict[int, LaneRun] = {}
+        self._given_back: dict[int, LaneRun] = {}
+        """Lanes we had: taken again with nobody in between, they go on where they were."""
         self._idle_since: dict[int, float] = {}
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._out_of_grace = False
+        self._unsure = False
+        """Whether the store may have given us something that we did not hear of."""
         self._look_for_lanes = True
         self._suspects_from: float | None = None
         self._no_suspects_before = 0.0
@@ -134,17 +138,19 @@ class Worker:
                 listener.result()  # deaf to new work: better to break than to idle for ever
             try:
                 session = await self._keep_alive(session)
+                if self._unsure:
+                    await self._reconcile(session)
                 await self._one_turn(session)
                 if until_idle and await self._nothing_left():
                     break
                 failures, self.stats.trouble = 0, None
             except StoreError as error:
                 self._report_trouble(error)
+                self._unsure = True
                 if self._out_of_grace:
                     return  # what is not settled goes back to the queue when our lease ends
                 await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
                 failures += 1
-                await self._reconcile(session)
                 continue
             await self._until_something_changes()
         try:
@@ -162,8 +168,7 @@ class Worker:
         if finished or wants:
             turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
-            for lease in turn.leases:
-                self._start(lease)
+            self._start_all(turn.leases)
         if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
         await self._give_back_idle(session)
@@ -222,20 +227,32 @@ class Worker:
         if turn.suspects and self._suspects_from is None:
             self._suspects_from = max(now, self._no_suspects_before)
 
-    def _start(self, lease: Lease) -> None:
-        lane = self._lanes[lease.lane]
-        start_at = lane.start(lease.price)
-        self.stats.started += 1
-        task = asyncio.create_task(self._attempt(lease, lane, start_at))
-        self._running[task] = lease
+    def _start_all(self, leases: Sequence[Lease]) -> None:
+        if self._stopping:  # a turn that was under way when the stop came
+            self._finished.extend(_given_up(lease) for lease in leases)
+            return
+        for lease in leases:
+            lane = self._lanes[lease.lane]
+            start_at = lane.start(lease.price)
+            self.stats.started += 1
+            task = asyncio.create_task(self._attempt(lease, lane, start_at))
+            self._running[task] = lease
+            task.add_done_callback(self._never_began)
+
+    def _never_began(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs none of its code: its lease is given back here."""
+        lease = self._running.pop(task, None)
+        if lease is not None:
+            self._lanes[lease.lane].end(lease.price, 0)
+            self._finished.append(_given_up(lease))
+            self._wake.set()
 
     async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
         fetch = LaneFetch(self._fetch, lane, start_at, lambda: self.alive)
         try:
             settlement = await attempt(lease, self._steps.get(lease.kind), fetch, lane, self._random)
         except asyncio.CancelledError:
-            cost = lease.price if fetch.sent else 0
-            settlement = Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error="drained")
+            settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
         lane.end(lease.price, settlement.cost)
         me = asyncio.current_task()
         if me in self._running:
@@ -260,10 +277,13 @@ class Worker:
     # ── lanes ──
 
     async def _take_lanes(self, session: Session) -> None:
-        taken = await self._ledger.take_lanes(session, MOST_LANES - len(self._lanes))
+        taken = await self._ledger.take_lanes(session, min(MOST_LANES, self._capacity) - len(self._lanes))
         self._look_for_lanes = False
         for owned in taken:
-            self._lanes[owned.id] = LaneRun(owned, self._lane_for(owned.name), self._clock)
+            lane = self._given_back.pop(owned.id, None)
+            if lane is None or not lane.is_next_owner(owned):
+                lane = LaneRun(owned, self._lane_for(owned.name), self._clock)
+            self._lanes[owned.id] = lane
 
     async def _give_back_idle(self, session: Session) -> None:
         """A lane without work goes back, so that its next work is anybody's."""
@@ -277,7 +297,8 @@ class Worker:
         if idle:
             await self._ledger.give_lanes(session, {i: self._lanes[i].state() for i in idle})
             for lane_id in idle:
-                del self._lanes[lane_id], self._idle_since[lane_id]
+                self._given_back[lane_id] = self._lanes.pop(lane_id)
+                del self._idle_since[lane_id]
             self._look_for_lanes = True
 
     async def _listen(self) -> None:
@@ -296,11 +317,11 @@ class Worker:
 
     async def _run_suspects(self, session: Session) -> None:
         """What was in flight at a crash runs in small groups with nothing beside it, until the guilty is alone."""
-        leases = await self._ledger.lease_suspects(session)
+        room = {lane.id: lane.room(self._capacity) for lane in self._lanes.values()}
+        leases = await self._ledger.lease_suspects(session, room)
         if leases:
             log.info("running suspects of a crash", together=len(leases))
-            for lease in leases:
-                self._start(lease)
+            self._start_all(leases)
             return
         self._suspects_from = None  # none that we may run now; a later turn tells whether some are left
         self._no_suspects_before = self._clock.monotonic() + SUSPECT_PAUSE
@@ -340,23 +361,25 @@ class Worker:
         if running:
             await asyncio.wait(running)
         self._lanes.clear()
+        self._given_back.clear()
         self._idle_since.clear()
         self._finished.clear()
         self._look_for_lanes = True
 
     async def _reconcile(self, session: Session) -> None:
-        """A turn may have been committed although its answer was lost: give back what we hold without knowing it."""
-        try:
-            held = await self._ledger.held(session)
-        except StoreError:
-            return
-        known = {lease.task_id for lease in self._running.values()}
-        known |= {settlement.lease.task_id for settlement in self._finished}
-        for lease in held:
-            if lease.task_id not in known and lease.lane in self._lanes:
-                self._finished.append(
-                    Settlement(lease, TaskState.READY, burned=False, error="its lease was not heard of")
-                )
+        """A turn may have been committed although its answer was lost: give back what we hold without knowing it.
+
+        Nothing is leased before this has succeeded: a lease that nobody knows of would be held for ever.
+        """
+        held = await self._ledger.held(session)
+        known = {(lease.task_id, lease.claim) for lease in self._running.values()}
+        known |= {(settlement.lease.task_id, settlement.lease.claim) for settlement in self._finished}
+        self._finished.extend(
+            Settlement(lease, TaskState.READY, burned=False, error="Its lease was not heard of.")
+            for lease in held
+            if (lease.task_id, lease.claim) not in known
+        )
+        self._unsure = False
 
     def _report_trouble(self, error: StoreError) -> None:
         """Leasing stops until the store answers again."""
@@ -369,3 +392,8 @@ class Worker:
         if self._running or self._finished:
             return False
         return not await self._ledger.has_open_work()
+
+
+def _given_up(lease: Lease, cost: int = 0) -> Settlement:
+    """Back to the queue, unburned. What was sent may have been charged for."""
+    return Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error="Given back at a stop.")

@@ -63,7 +63,7 @@ class Stage:
 
     def finish(self) -> None:
         if self._started and not self._coding.ended:
-            raise Transient(f"the answer broke off inside its {self.name} coding.")
+            raise Transient(f"the answer broke off inside its {self.name} coding.", maybe_done=True)
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         try:

@@ -13,11 +13,12 @@ import aiohttp
 from yarl import URL
 
 from forager.core.clock import Clock
-from forager.core.errors import Permanent, Refused, Transient
+from forager.core.errors import Refused, Transient, Unconfigured
 from forager.core.http import Request, Response, SecretRef
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
 from forager.fetch.guard import EgressGuard
+from forager.fetch.leaving import LeavingRequest, leaving
 from forager.fetch.redirect import REDIRECTS, Hop, next_hop
 from forager.fetch.translate import map_errors, shown
 
@@ -62,6 +63,7 @@ class HttpFetcher:
             skip_auto_headers=("Content-Type",),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=LeavingRequest,
             auto_decompress=False,
             trust_env=False,
             max_line_size=MAX_HEADER_LINE,
@@ -76,9 +78,13 @@ class HttpFetcher:
     async def __call__(self, request: Request) -> Response:
         """Send one request. An answer of any status is a `Response`; `max_redirects=0` returns redirects unfollowed."""
         started = self._clock.monotonic()
-        with map_errors(request.url):
-            async with asyncio.timeout(request.timeout):
-                answer, body = await self._follow(request)
+        told = leaving.set(request.on_leave)
+        try:
+            with map_errors(request.url):
+                async with asyncio.timeout(request.timeout):
+                    answer, body = await self._follow(request)
+        finally:
+            leaving.reset(told)
         return Response(
             url=str(answer.url),
             status=answer.status,
@@ -127,9 +133,9 @@ class HttpFetcher:
     def _secret(self, ref: SecretRef) -> str:
         value = self._secrets(ref.name)
         if not value:
-            raise Permanent(f"the secret {ref.name} is not set. Set {ref.name} and try again.")
+            raise Unconfigured(f"{ref.name} is not set. Set it, restart Forager if it runs, and resume the job.")
         if not value.isprintable() or not value.isascii():
-            raise Permanent(f"the secret {ref.name} holds characters that no header can. Set {ref.name} again.")
+            raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")
         return ref.prefix + value
 
 
@@ -137,7 +143,7 @@ async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:
     """The decoded body. Both what arrives and what it unpacks to stay under the cap."""
     try:
         if answer.status == 101:
-            raise Transient("it changed to another protocol, which nobody asked for.")
+            raise Transient("it changed to another protocol, which nobody asked for.", maybe_done=True)
         encoding = answer.headers.get("Content-Encoding")
         return await (_unpacked(answer, encoding, cap) if encoding else _plain(answer, cap))
     except BaseException:

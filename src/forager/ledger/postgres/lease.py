@@ -273,13 +273,14 @@ SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_
   ORDER BY rank, task_id LIMIT $3) q JOIN tasks t ON t.id = q.task_id ORDER BY q.rank, q.task_id
 """
 # `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that another
-# turn, a skip or a drain holds are passed over: a lease never waits.
+# turn, a skip or a drain holds are passed over: a lease never waits. The update finds them by their key alone, since
+# they are locked: with `state = 0` there too, a planner that believes the queue empty walks all that is ready.
 _TAKE = f"""
 WITH pick AS MATERIALIZED (
   SELECT y.task_id FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)
   CROSS JOIN LATERAL (SELECT q.task_id FROM queue q WHERE q.lane_id = a.lane_id AND q.job_id = a.job_id AND q.state = 0
     ORDER BY q.rank, q.task_id LIMIT a.n FOR UPDATE SKIP LOCKED) y),
 q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $4, claim = $5, claimed_at = $6
-  WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) AND q.state = 0 RETURNING q.*)
+  WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) RETURNING q.*)
 SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.lane_id, q.rank, q.task_id
 """

@@ -19,6 +19,7 @@ from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.settle import Effect, bury
+from forager.ledger.suspects import group_size
 
 PAGE = 5_000
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
@@ -96,7 +97,7 @@ async def _put_back(
     gone = {r["task_id"] for r in (*cancelled, *dead)}
     back = [r for r in rows if r["task_id"] not in gone]
     state = TaskState.SUSPECT if crashed else TaskState.READY
-    together = max(1, in_flight // 2) if crashed else None
+    together = group_size(in_flight) if crashed else None
     await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(alone), session)
     for group, end, error in ((cancelled, TaskState.CANCELLED, CANCELLED), (dead, TaskState.FAILED, CRASHED)):
         if group:

@@ -147,8 +147,8 @@ class PostgresLedger(SharedVerbs):
         await self._drain_a_little(draining)
         return done
 
-    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
-        leases, draining = await self._connections.run(lambda db: turn_to_suspects(db, self._catalog, session))
+    async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
+        leases, draining = await self._connections.run(lambda db: turn_to_suspects(db, self._catalog, session, room))
         await self._drain_a_little(draining)
         return leases
 

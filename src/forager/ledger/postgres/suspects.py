@@ -1,8 +1,6 @@
 """Leasing suspects: tasks that were in flight when a worker died. The smallest group first."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from forager.core.ledger import Lease, Session
 from forager.ledger.catalog import Catalog
@@ -10,8 +8,7 @@ from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import end_for_budget, lock_jobs
 from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases, decode_lease, next_claim
 from forager.ledger.postgres.settle import Effect
-
-MOST_SUSPECTS = 4_096
+from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
 _FROM = """
 FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8
@@ -20,7 +17,7 @@ WHERE l.owner = $1 AND NOT l.paused AND j.state IN ('queued', 'running') AND j.d
 """
 HAS_SUSPECTS = f"EXISTS (SELECT 1 FROM queue WHERE state = 8) AND EXISTS (SELECT 1 {_FROM})"
 _SUSPECTS = f"""
-SELECT q.task_id, t.together, t.price, j.id AS job_id, j.running, j.concurrency, j.max_cost,
+SELECT q.task_id, q.lane_id, t.together, t.price, j.id AS job_id, j.running, j.concurrency, j.max_cost,
        j.spent + j.reserved AS committed {_FROM} ORDER BY t.together, q.task_id LIMIT $2
 """
 _TAKE_THESE = f"""
@@ -34,12 +31,18 @@ WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id
 """
 
 
-async def lease_suspects(db: Db, catalog: Catalog, session: Session, effect: Effect) -> list[Lease]:
+async def lease_suspects(
+    db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None, effect: Effect
+) -> list[Lease]:
     rows = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
     if not rows:
         return []
     await lock_jobs(db, (row["job_id"] for row in rows))
-    chosen = await _choose(db, await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS), effect)
+    locked = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
+    chosen, broke = choose((Suspect(*row) for row in locked), room)
+    for job in broke:
+        await end_for_budget(db, job)
+        effect.draining.add(job)
     if not chosen:
         return []
     taken = await db.fetch(_TAKE_THESE, chosen, session.id, await next_claim(db), effect.now)
@@ -50,28 +53,3 @@ async def lease_suspects(db: Db, catalog: Catalog, session: Session, effect: Eff
 
 async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:
     return [decode_lease(catalog, row) for row in await db.fetch(_HELD, session.id)]
-
-
-async def _choose(db: Db, rows: Sequence[Any], effect: Effect) -> list[int]:
-    """As many as may run together, within their jobs' limits."""
-    chosen: list[int] = []
-    group: int | None = None
-    committed: dict[int, int] = {}
-    company: defaultdict[int, int] = defaultdict(int)
-    for row in rows:
-        job = row["job_id"]
-        if group is not None and (row["together"] != group or len(chosen) >= group):
-            break
-        if row["concurrency"] is not None and row["running"] + company[job] >= row["concurrency"]:
-            continue
-        would_be = committed.get(job, row["committed"]) + row["price"]
-        if row["max_cost"] is not None and would_be > row["max_cost"]:
-            if row["running"] == 0 and job not in committed:
-                await end_for_budget(db, job)
-                effect.draining.add(job)
-            continue
-        committed[job] = would_be
-        company[job] += 1
-        group = row["together"]
-        chosen.append(row["task_id"])
-    return chosen

@@ -65,12 +65,14 @@ async def turn(
     return Turn(leases, effect.fenced, next_due, begun["suspects"]), effect.draining
 
 
-async def turn_to_suspects(db: Db, catalog: Catalog, session: Session) -> tuple[list[Lease], set[int]]:
+async def turn_to_suspects(
+    db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None
+) -> tuple[list[Lease], set[int]]:
     begun = await db.fetchrow(_BEGIN, session.id)
     if begun is None or begun["session"] is None:
         return [], set()
     effect = Effect(begun["now"])
-    leases = await lease_suspects(db, catalog, session, effect)
+    leases = await lease_suspects(db, catalog, session, room, effect)
     await _finish(db, effect, leases)
     return leases, effect.draining
 

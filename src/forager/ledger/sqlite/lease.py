@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,7 @@ from forager.core.states import BUDGET
 from forager.ledger.counting import Deltas
 from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.memory import Memory, next_number
-
-MOST_SUSPECTS = 4_096
+from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _TAKE = """
@@ -28,7 +27,7 @@ WHERE id IN (SELECT value FROM json_each(?))
 RETURNING id, job_id, lane_id, attempt, price, kind, key, body, followed, rank
 """
 _SUSPECTS = """
-SELECT t.id, t.together, t.price, j.id, j.running, j.concurrency, j.max_cost, j.spent + j.reserved
+SELECT t.id, t.lane_id, t.together, t.price, j.id, j.running, j.concurrency, j.max_cost, j.spent + j.reserved
 FROM tasks t JOIN jobs j ON j.id = t.job_id JOIN lanes l ON l.id = t.lane_id
 WHERE t.state = 8 AND l.owner = ? AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
 ORDER BY t.together, t.id LIMIT ?
@@ -80,27 +79,14 @@ def lease(
     return leases, next_due
 
 
-def lease_suspects(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease]:
+def lease_suspects(
+    db: sqlite3.Connection, memory: Memory, session: Session, room: Mapping[int, int] | None
+) -> list[Lease]:
     """The smallest waiting group: as many as may run together, and nothing beside them."""
-    chosen: list[int] = []
-    group: int | None = None
-    committed: dict[int, int] = {}
-    company: defaultdict[int, int] = defaultdict(int)
-    for row in db.execute(_SUSPECTS, (session.id, MOST_SUSPECTS)).fetchall():
-        number, together, price, job, running, concurrency, max_cost, spent = row
-        if group is not None and (together != group or len(chosen) >= group):
-            break
-        if concurrency is not None and running + company[job] >= concurrency:
-            continue
-        now_committed = committed.get(job, spent) + price
-        if max_cost is not None and now_committed > max_cost:
-            if running == 0 and job not in committed:
-                _end_for_budget(db, memory, job)
-            continue
-        committed[job] = now_committed
-        company[job] += 1
-        group = together
-        chosen.append(number)
+    rows = db.execute(_SUSPECTS, (session.id, MOST_SUSPECTS)).fetchall()
+    chosen, broke = choose((Suspect(*row) for row in rows), room)
+    for job in broke:
+        _end_for_budget(db, memory, job)
     if not chosen:
         return []
     now = memory.now_ms()

@@ -13,6 +13,7 @@ from forager.ledger.counting import Deltas
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
 from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.settle import add_spending, skip_followers
+from forager.ledger.suspects import group_size
 
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
 
@@ -55,7 +56,7 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
                 skip_followers(db, number, job, AFTER_FAILED, deltas, now)
         else:
             state = TaskState.SUSPECT if crashed else TaskState.READY
-            together = max(1, len(rows) // 2) if crashed else None
+            together = group_size(len(rows)) if crashed else None
             db.execute(
                 "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?, cost = cost + ?,"
                 " guessed = guessed + ?, attempt = attempt - 1, session_id = NULL WHERE id = ?",

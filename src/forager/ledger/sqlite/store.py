@@ -216,8 +216,8 @@ class SqliteLedger(SharedVerbs):
 
         return await self._run(command)
 
-    async def lease_suspects(self, session: Session) -> Sequence[Lease]:
-        return await self._run(lambda db: lease_suspects(db, self._memory, session))
+    async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
+        return await self._run(lambda db: lease_suspects(db, self._memory, session, room))
 
     async def held(self, session: Session) -> Sequence[Lease]:
         return await self._run(lambda db: held(db, self._memory, session))
