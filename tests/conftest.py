@@ -23,8 +23,14 @@ settings.load_profile("default")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"postgres", "postgres_server"} & set(getattr(item, "fixturenames", ())):
+        if {"postgres", "postgres_server", "require_postgres"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgres)
+
+
+@pytest.fixture(scope="session")
+def require_postgres() -> None:
+    """For a test that starts a server of its own kind."""
+    _require_programs()
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +51,8 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(require_postgres: None) -> Iterator[PostgresServer]:
     """A PostgreSQL for one test alone, which may `kill`, `stop` and `start` it."""
-    _require_programs()
     with PostgresServer(fsync=False) as server:
         yield server
 

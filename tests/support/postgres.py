@@ -66,10 +66,15 @@ class Postgres:
 class PostgresServer(Postgres):
     """A private server with a folder of its own, which is removed at the end. It ends when its starter dies, too.
 
-    `fsync=False` is for tests: it survives a killed server but not a killed machine. Benchmarks leave it on.
+    `fsync=False` is for tests: it survives a killed server but not a killed machine. Benchmarks leave it on. `data` is
+    where the tables go, if not into that folder: its write-ahead log stays there, because without room for that a
+    server does not refuse, it dies.
     """
 
-    def __init__(self, *, fsync: bool = True, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, fsync: bool = True, settings: Mapping[str, str] | None = None, data: Path | None = None
+    ) -> None:
+        self._elsewhere = data
         self._programs = find_programs()
         self._settings = {"max_connections": "200", **({} if fsync else _FAST), **(settings or {})}
         self._account = _account()
@@ -118,7 +123,7 @@ class PostgresServer(Postgres):
 
     @property
     def _data(self) -> Path:
-        return self.folder / "data"
+        return self._elsewhere or self.folder / "data"
 
     @property
     def _log(self) -> Path:
@@ -126,6 +131,8 @@ class PostgresServer(Postgres):
 
     def _initdb(self) -> None:
         choices = ["--username=app", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        if self._elsewhere is not None:
+            choices.append(f"--waldir={self.folder / 'wal'}")
         made = subprocess.run(
             [*self._as_account(), str(self._programs / "initdb"), "-D", str(self._data), *choices],
             capture_output=True,
