@@ -40,7 +40,7 @@ def serper(url: str, *, timeout: float = 5.0, **lane: Any) -> Pipeline:
 
 def zip_codes(count: int) -> tuple[str, ...]:
     table = places.shipped_zips()
-    known = [z.zip for state in ("AZ", "CA", "NY", "TX", "FL", "PA") for z in table.of_state(state)]
+    known = [z.zip for state in ("AZ", "CA", "NY", "TX", "FL", "PA", "IL", "OH", "MI") for z in table.of_state(state)]
     assert len(known) >= count
     return tuple(known[:count])
 

@@ -13,10 +13,11 @@ from tests.support.engine import most_in_a_second, most_in_flight, serper, silen
 FULL = {"density": FULL_DENSITY, "rate_limit": None}
 
 
-async def test_a_small_job_behind_a_big_one_sends_its_first_query_within_a_second__PL_7(open_rig: OpenRig) -> None:
+async def test_a_job_of_ten_behind_one_of_100000_sends_its_first_query_within_a_second__PL_7(open_rig: OpenRig) -> None:
     async with SerperSandbox(SerperConfig(latency_ms=50, **FULL)) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=200, concurrency=50))
-        await rig.submit_places(2_000, pages=10, keyword="bars")
+        big = await rig.submit_places(10_000, pages=10, keyword="bars")
+        assert rig.job(big)["total"] == 100_000
         worker = rig.worker(sandbox.url)
         async with rig.working(worker):
             await sandbox.log.arrived(50)
