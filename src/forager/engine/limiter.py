@@ -10,7 +10,7 @@ asked, because the upstream sees what left us with delays of its own.
 import math
 from collections import deque
 
-MARGIN = 0.03
+MARGIN = 0.02
 
 
 class Limiter:

@@ -39,7 +39,7 @@ async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None
     """What happened to a job, in its present state. Its row must be locked, so that versions do not collide."""
     row = await db.fetchrow(
         "SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes c WHERE c.kind = 'job'"
-        " AND c.key = j.public_id), 0) AS version FROM jobs j WHERE id = $1",
+        " AND c.key = j.public_id AND c.body IS NOT NULL), 0) AS version FROM jobs j WHERE id = $1",
         job,
     )
     if row is None:

@@ -35,7 +35,8 @@ DELETE FROM flows WHERE (lane_id, job_id) IN
 """
 # The version of a job's change is simply how often something was said of it.
 _VERSIONS = """
-SELECT x.key, 1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = x.key), 0) AS next
+SELECT x.key, 1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = x.key
+  AND c.body IS NOT NULL), 0) AS next
 FROM unnest($1::text[]) AS x(key)
 """
 

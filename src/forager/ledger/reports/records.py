@@ -30,12 +30,12 @@ async def resolve(db: Database, catalog: Catalog, kind: str, key: str) -> str:
 async def history(
     db: Database, catalog: Catalog, kind: str, key: str, *, cursor: str | None, limit: int
 ) -> Page[ChangeReport]:
-    """What happened to one record, newest first."""
+    """What happened to one record of world scope, newest first. A record of job scope is final: it has no history."""
     known = key if kind == "job" else await resolve(db, catalog, kind, key)
     plan = Walk(
         "SELECT id, kind, key, op, version, job_id, at, body FROM changes",
         ("version", "id"),
-        ("kind = :kind", "key = :key"),
+        ("kind = :kind", "key = :key", "body IS NOT NULL"),
         descending=True,
         columns="w.*, j.public_id",
         joins="LEFT JOIN jobs j ON j.id = w.job_id",

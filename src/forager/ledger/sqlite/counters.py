@@ -40,13 +40,15 @@ def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any
 
 
 _LAST_WORD = """
-SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes WHERE kind = 'job' AND key = public_id), 0)
+SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes WHERE kind = 'job' AND key = public_id
+  AND body IS NOT NULL), 0)
 FROM jobs WHERE id = ?
 """
 # The version of a job's change is simply how often something was said of it.
 _WITHOUT_WORK = """
 SELECT j.id, j.public_id, j.completed, j.failed, j.skipped, j.cancelled, j.drain,
-       1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = j.public_id), 0)
+       1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = j.public_id
+         AND c.body IS NOT NULL), 0)
 FROM json_each(?) g JOIN jobs j ON j.id = g.value
 WHERE j.queued + j.running = 0 AND j.finished_at IS NULL AND j.state <> 'planning'
 """

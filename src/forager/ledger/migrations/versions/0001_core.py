@@ -71,7 +71,10 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_changes"),
     )
     op.create_index("ix_changes_job", "changes", ["job_id", "id"])
-    op.create_index("ix_changes_key", "changes", ["kind", "key", "version"])
+    has_body = sa.text("body IS NOT NULL")
+    op.create_index(
+        "ix_changes_key", "changes", ["kind", "key", "version"], sqlite_where=has_body, postgresql_where=has_body
+    )
     op.create_table(
         "cursors",
         sa.Column("sink", sa.Text(), nullable=False),
