@@ -4,7 +4,7 @@ A field that is None says nothing, so it never overwrites. A change is written o
 """
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,8 @@ from forager.ledger.tables import RecordTable
 
 Found = tuple[int, Record]
 """(job, record)"""
+FoundRow = tuple[int, str, list[Any]]
+"""(job, key, columns)"""
 
 
 def store_records(
@@ -33,9 +35,23 @@ def store_records(
     for kind, items in by_kind.items():
         table = memory.catalog.records[kind]
         known = names.get(table.record.identity or "", _NO_NAMES)
-        store = _store_per_job if table.per_job else _store_world
-        changes.extend(store(db, table, items, known, deltas, now))
+        rows = _as_rows(table, items, known.stronger)
+        if table.per_job:
+            changes.extend(_store_per_job(db, table, rows, deltas, now))
+        else:
+            changes.extend(_store_world(db, table, rows, known.renamed, deltas, now))
     return changes
+
+
+def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -> list[FoundRow]:
+    """Each record's key, as it is known, and its columns: worked out once, since every record passes here."""
+    rows: list[FoundRow] = []
+    index = table.key_index
+    for job, record in found:
+        values = table.values(record)
+        key = values[index] = stronger.get(values[index], values[index])
+        rows.append((job, key, values))
+    return rows
 
 
 @dataclass(slots=True)
@@ -46,42 +62,36 @@ class _Names:
     renamed: set[str] = field(default_factory=set)
     """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
 
-    def of(self, record: Record) -> str:
-        key = record.key()
-        return self.stronger.get(key, key)
-
 
 _NO_NAMES = _Names()
 
 
 def _store_world(
-    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: _Names, deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    rows = _rows_by_key(db, table, (names.of(r) for _, r in found))
+    rows = _rows_by_key(db, table, (key for _, key, _ in found))
     new: dict[str, None] = {}
     changed: dict[str, None] = {}
     seen: defaultdict[str, int] = defaultdict(int)
     jobs: dict[str, int] = {}
-    for job, record in found:
-        key = names.of(record)
-        values = table.values(record)
-        values[table.key_index] = key
+    for job, key, values in found:
         known = rows.get(key)
         if known is None:
             rows[key] = (1, values)
             new[key] = None
             jobs[key] = job
-            deltas.add(job, discoveries=1)
         else:
             version, old = known
             merged = [o if v is None else v for v, o in zip(values, old, strict=True)]
-            if merged != old or key in names.renamed:
+            if merged != old or key in renamed:
                 if key not in new and key not in changed:
                     changed[key] = None
                     jobs[key] = job
                     version += 1
                 rows[key] = (version, merged)
         seen[key] += 1
+    for job, count in Counter(jobs[key] for key in new).items():
+        deltas.add(job, discoveries=count)
     _insert(db, table, [(rows[key][1], seen[key], None) for key in new], now)
     _update(db, table, [(*rows[key], seen[key]) for key in changed], now)
     db.executemany(
@@ -103,19 +113,15 @@ def _store_world(
 
 
 def _store_per_job(
-    db: sqlite3.Connection, table: RecordTable, found: list[Found], names: _Names, deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
     first: dict[tuple[int, str], list[Any]] = {}
     seen: defaultdict[tuple[int, str], int] = defaultdict(int)
-    for job, record in found:
-        key = names.of(record)
+    for job, key, values in found:
         at = (job, key)
         seen[at] += 1
-        if at not in first:
-            values = table.values(record)
-            values[table.key_index] = key
-            first[at] = values
+        first.setdefault(at, values)
     key_field = table.record.key_field
     there = {
         (job, key)
@@ -131,8 +137,8 @@ def _store_per_job(
         f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ? WHERE job_id = ? AND {key_field} = ?",
         [(now, seen[at], *at) for at in first if at in there],
     )
-    for job, _ in new:
-        deltas.add(job, records=1)
+    for job, count in Counter(job for job, _ in new).items():
+        deltas.add(job, records=count)
     return [NewChange(table.record.kind, key, "new", 1, job) for job, key in new]
 
 
