@@ -95,10 +95,23 @@ async def test_a_task_that_kills_its_worker_ends_as_a_dead_letter_on_postgres__R
 
 
 @pytest.mark.chaos
-async def test_many_poisons_at_once_are_found_one_by_one__R14(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["hog", "exit", "loop"])
+async def test_every_kind_of_killer_ends_as_a_dead_letter_on_postgres__R14(postgres_url: str, how: str) -> None:
+    options = Options(postgres_url, concurrency=2, lease=1.0)
+    await run_supervised(options, around(Act(name="guilty", how=how)))
+    check(postgres_url, ["guilty"])
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_many_poisons_at_once_are_found_one_by_one__R14(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = str(tmp_path) if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
     guilty = [Act(name=f"guilty-{how}", how=how) for how in ("segfault", "hog", "exit", "loop")]
-    await run_supervised(Options(str(tmp_path), concurrency=32), around(*guilty), patience=500)
-    check(str(tmp_path), [act.name for act in guilty])
+    lease = 30.0 if store == "sqlite" else 1.0  # there the lock proves a death, here only time does
+    await run_supervised(Options(place, concurrency=32, lease=lease), around(*guilty), patience=500)
+    check(place, [act.name for act in guilty])
 
 
 async def test_a_worker_that_cannot_start_is_not_restarted_for_ever(tmp_path: Path) -> None:

@@ -137,6 +137,12 @@ async def test_fifty_sigterms_under_load_lose_and_burn_nothing__R7(tmp_path: Pat
         await stop_under_load(Options(str(tmp_path), sandbox.url, grace=10.0), sandbox, times=50, tasks=8_000)
 
 
+@pytest.mark.chaos
+async def test_fifty_sigterms_under_load_lose_and_burn_nothing_on_postgres__R7(postgres_url: str) -> None:
+    async with SerperSandbox(CONFIG) as sandbox:
+        await stop_under_load(Options(postgres_url, sandbox.url, grace=10.0), sandbox, times=50, tasks=8_000)
+
+
 async def test_the_worker_command_drains_on_sigterm_within_its_grace__R7(tmp_path: Path) -> None:
     """Answers take longer than the grace: what is in flight goes back to the queue, unburned."""
     slow = SerperConfig(density=DENSITY, rate_limit=None, latency_ms=60_000)

@@ -1,5 +1,6 @@
 """Killed at every commit boundary (R3): nothing acknowledged is lost, nothing happens twice, every counter is exact."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -40,8 +41,14 @@ def served(
     tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, postgres_template: str
 ) -> Iterator[dict[str, Findings]]:
     """The same over PostgreSQL, a database for each point."""
-    urls = {point: postgres.create_database(postgres_template) for point in POINTS}
-    yield _doomed(tmp_path_factory.mktemp("doomed"), KILLS, *(f"{point}={url}" for point, url in urls.items()))
+    with _databases(postgres, postgres_template, *POINTS, BROKEN) as words:
+        yield _doomed(tmp_path_factory.mktemp("doomed"), KILLS, *words)
+
+
+@contextlib.contextmanager
+def _databases(postgres: Postgres, template: str, *points: str) -> Iterator[list[str]]:
+    urls = {point: postgres.create_database(template) for point in points}
+    yield [f"{point}={url}" for point, url in urls.items()]
     for url in urls.values():
         postgres.drop_database(url)
 
@@ -71,7 +78,18 @@ def test_twenty_kills_at_a_commit_boundary_lose_and_double_nothing__R3(point: st
     _check(_doomed(tmp_path, FULL_KILLS, point)[point], FULL_KILLS)
 
 
-def test_the_auditor_catches_an_effect_in_two_transactions__R3(findings: dict[str, Findings]) -> None:
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", POINTS)
+def test_twenty_kills_at_a_commit_boundary_of_postgres_lose_and_double_nothing__R3(
+    point: str, tmp_path: Path, postgres: Postgres, postgres_template: str
+) -> None:
+    with _databases(postgres, postgres_template, point) as words:
+        _check(_doomed(tmp_path, FULL_KILLS, *words)[point], FULL_KILLS)
+
+
+@pytest.mark.parametrize("store", ["findings", "served"])
+def test_the_auditor_catches_an_effect_in_two_transactions__R3(store: str, request: pytest.FixtureRequest) -> None:
     """The negative control: the same kills over a ledger that commits task states before their records."""
-    assert findings[BROKEN]["fired"] == KILLS
-    assert findings[BROKEN]["broken"], "a half effect must be seen"
+    found: Findings = request.getfixturevalue(store)[BROKEN]
+    assert found["fired"] == KILLS
+    assert found["broken"], "a half effect must be seen"

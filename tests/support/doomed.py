@@ -213,7 +213,7 @@ def run(place: Place, folder: Path, point: str, times: int, seed: int) -> Findin
     return findings
 
 
-def break_the_ledger() -> None:
+def break_the_embedded() -> None:
     """The negative control: task states are committed first, records and counters in a second transaction."""
     whole = records.store_records
 
@@ -226,11 +226,25 @@ def break_the_ledger() -> None:
     vars(settle)["store_records"] = store_records
 
 
+def break_the_served() -> None:
+    """The same on PostgreSQL."""
+    from forager.ledger.postgres import settle as served
+
+    whole = vars(served)["store_records"]
+
+    async def store_records(db: Any, *rest: Any) -> Any:
+        await db.execute("COMMIT")
+        await db.execute("BEGIN")
+        return await whole(db, *rest)
+
+    vars(served)["store_records"] = store_records
+
+
 def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Findings]:
     found = {}
     for point, _, url in (word.partition("=") for word in points):
         if point == BROKEN:
-            break_the_ledger()
+            (break_the_served if url else break_the_embedded)()
         (folder / point).mkdir(parents=True)
         place = Served(url) if url else Embedded(folder / point)
         found[point] = run(place, folder / point, "settled" if point == BROKEN else point, times, seed)
