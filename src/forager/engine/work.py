@@ -26,7 +26,7 @@ from forager.engine.store_clock import StoreClock
 
 log = structlog.get_logger("forager.engine")
 
-LINGER = 0.002
+LINGER = 0.005
 """After something ended, wait so long for others to end too: a group costs one commit."""
 ENOUGH = 64
 POLL = 1.0
