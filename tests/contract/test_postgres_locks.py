@@ -1,0 +1,161 @@
+"""Lock order on PostgreSQL (trap 10): whatever comes together, nobody is ever killed to end a deadlock."""
+
+import asyncio
+import contextlib
+import random
+import sys
+from typing import Any
+
+import asyncpg
+import pytest
+
+from forager.core.errors import ForagerError, StoreError
+from forager.core.ledger import Lease, NewJob, Settlement
+from forager.core.pipeline import JobLimits
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from tests.support.rig import Call, Rig, Seen, Thing, postgres_rig
+
+WORKERS = 4
+LANES = 8
+JOBS = 60
+TASKS = 30
+MEDDLINGS = 120
+THINGS = 40
+"""So few that every group meets those of the others."""
+
+
+async def deadlocks(url: str) -> int:
+    """As the server counts them; connections tell theirs when they end, so wait until all have."""
+    admin = await asyncpg.connect(url)
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    try:
+        async with asyncio.timeout(10):
+            while await admin.fetchval(others):
+                await asyncio.sleep(0)
+        return int(await admin.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+    finally:
+        await admin.close()
+
+
+def settlement(lease: Lease, chance: random.Random) -> Settlement:
+    """Some end well, with things that everybody finds, in any order, and children in any lane; others do not."""
+    luck = chance.random()
+    if luck < 0.1:
+        return Settlement(lease, TaskState.FAILED, cost=1, error="no luck")
+    if luck < 0.2:
+        return Settlement(lease, TaskState.READY, burned=False, error="not now")
+    numbers = chance.sample(range(THINGS), 6)
+    records = [Thing(uid=f"u{n}", weak=f"w{n}", size=chance.randrange(9)) for n in numbers]
+    children = [_plan(f"{lease.key}+", chance)] if luck < 0.4 and len(lease.key) < 8 else []
+    return Settlement(lease, TaskState.COMPLETED, cost=1, records=[*records, Seen(uid=lease.key)], tasks=children)
+
+
+def _plan(name: str, chance: random.Random) -> Plan:
+    return Plan(Call(name=name, where=f"lane{chance.randrange(LANES)}"))
+
+
+async def work(rig: Rig, chance: random.Random, submitted: asyncio.Event) -> int:
+    worker, turns = await rig.worker(f"w{chance.random()}"), 0
+    done: list[Settlement] = []
+    while not submitted.is_set() or done or await rig.ledger.has_open_work():
+        for lane in await rig.ledger.take_lanes(worker.session, 2):
+            worker.lanes[lane.name] = lane.id
+        turn = await worker.turn(done, most=15)
+        turns += 1
+        done = [settlement(lease, chance) for lease in turn.leases]
+        chance.shuffle(done)
+        if not done:
+            await rig.ledger.give_lanes(worker.session, {number: {} for number in worker.lanes.values()})
+            worker.lanes.clear()
+            await rig.ledger.work_arrived(0.02)
+    await rig.ledger.end(worker.session)
+    return turns
+
+
+async def submit(rig: Rig, chance: random.Random, jobs: list[Any], count: int) -> None:
+    for _ in range(count):
+        limits = JobLimits(max_cost=chance.choice([None, None, 20]), concurrency=chance.choice([None, 5]))
+        plans = [_plan(f"t{n}", chance) for n in range(TASKS)]
+        jobs.append((await rig.ledger.submit(NewJob("rig", {"name": "job"}, limits), plans)).job)
+
+
+async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[str]) -> int:
+    """Do something to whatever job there is; one in the wrong state says so, and that is all right."""
+    meddled = 0
+    for _ in range(MEDDLINGS):
+        verb = chance.choice(verbs)
+        with contextlib.suppress(ForagerError):
+            try:
+                await (rig.ledger.sweep() if verb == "sweep" else getattr(rig.ledger, verb)(chance.choice(jobs)))
+                meddled += 1
+            except StoreError as trouble:
+                pytest.fail(f"{verb}: {trouble}")
+        await asyncio.sleep(0)
+    for job in jobs:
+        with contextlib.suppress(ForagerError):
+            await rig.ledger.resume(job)
+    return meddled
+
+
+RETRIES = pytest.mark.xfail(reason="a retry writes all flows of its job after the job's row; a turn has them before")
+
+
+@pytest.mark.parametrize(
+    "verbs",
+    [
+        pytest.param(["pause", "resume", "cancel", "sweep"], id="pause-resume-cancel"),
+        pytest.param(["retry", "cancel", "sweep"], id="retry-cancel", marks=RETRIES),
+    ],
+)
+async def test_turns_submissions_and_meddling_together_make_no_deadlock_trap_10(
+    postgres_url: str, verbs: list[str]
+) -> None:
+    rigs = [await postgres_rig(postgres_url, create=first) for first in (True, False)]
+    for rig in rigs:
+        rig.audited = False
+    seed = random.randrange(2**32)
+    sys.stdout.write(f"seed {seed}\n")
+    chances = [random.Random(seed + n) for n in range(2 * WORKERS)]
+    jobs: list[Any] = []
+    submitted = asyncio.Event()
+    await submit(rigs[0], chances[0], jobs, 5)
+    working = [asyncio.create_task(work(rigs[n % 2], chances[n], submitted)) for n in range(WORKERS)]
+    meddling = asyncio.create_task(meddle(rigs[0], chances[WORKERS], jobs, verbs))
+    await asyncio.gather(*(submit(rigs[n % 2], chances[WORKERS + 1 + n], jobs, JOBS // 3) for n in range(3)))
+    meddled = await meddling
+    submitted.set()
+    async with asyncio.timeout(30):
+        while not all(task.done() for task in working):
+            await rigs[0].ledger.sweep()  # what was cancelled is ended in pages
+            await asyncio.wait(working, timeout=0.05)
+    turns = [task.result() for task in working]
+    sys.stdout.write(f"{meddled} meddlings, {sum(turns)} turns\n")
+    assert meddled >= MEDDLINGS // 6
+    assert sum(turns) >= 100
+    rigs[0].audited = True
+    rigs[0].check()
+    for rig in rigs:
+        await rig.ledger.close()
+        rig.tables.close()
+    assert await deadlocks(postgres_url) == 0
+
+
+async def test_the_server_counts_a_deadlock_of_two_that_lock_in_their_own_order_trap_10(postgres_url: str) -> None:
+    """The negative control: without a common order the count is not zero."""
+    one, two = [await asyncpg.connect(postgres_url) for _ in range(2)]
+    await one.execute("CREATE TABLE row (id int PRIMARY KEY, n int); INSERT INTO row VALUES (1, 0), (2, 0)")
+
+    async def lock(db: Any, first: int, second: int, met: asyncio.Barrier) -> None:
+        await db.execute("SET deadlock_timeout = '50ms'")
+        async with db.transaction():
+            await db.execute("UPDATE row SET n = n + 1 WHERE id = $1", first)
+            await met.wait()
+            await db.execute("UPDATE row SET n = n + 1 WHERE id = $1", second)
+
+    met = asyncio.Barrier(2)
+    ends = await asyncio.gather(lock(one, 1, 2, met), lock(two, 2, 1, met), return_exceptions=True)
+    assert any(isinstance(end, asyncpg.DeadlockDetectedError) for end in ends)
+    await one.close()
+    await two.close()
+    assert await deadlocks(postgres_url) == 1
