@@ -17,7 +17,12 @@ from bench.support.verdict import Target, conclude, print_table
 
 JOBS = 100
 TASKS_EACH = 1_000
-PEER_TASKS = {"pgqueuer": 50_000, "procrastinate": 5_000}
+PEERS = {
+    "pgqueuer": ("pgqueuer", 50_000, ()),
+    "pgqueuer_fastest": ("pgqueuer", 50_000, ("500",)),
+    "procrastinate": ("procrastinate", 5_000, ()),
+}
+"""By the name of its figure: the peer, its tasks, its own arguments."""
 TARGETS = (
     Target("sqlite_per_s", at_least=30_000, quiet_only=True),
     Target("postgres_per_s", at_least=13_000, quiet_only=True),
@@ -38,8 +43,8 @@ def main(options: Options) -> None:
             machine.sample()
             for kind in options.stores:
                 rates[kind].append(ours(stores, kind, tasks_each, number))
-            for peer, count in PEER_TASKS.items() if "postgres" in options.stores else ():
-                rates[peer].append(theirs(stores, peer, count // 10 if options.quick else count, number))
+            for name in PEERS if "postgres" in options.stores else ():
+                rates[name].append(theirs(stores, name, number, quick=options.quick))
         machine.sample()
     report(rates, machine)
 
@@ -63,12 +68,14 @@ def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int) -> float
         stores.drop(store)
 
 
-def theirs(stores: Stores, peer: str, count: int, number: int) -> float:
+def theirs(stores: Stores, name: str, number: int, *, quick: bool) -> float:
+    peer, count, arguments = PEERS[name]
+    count = count // 10 if quick else count
     url = stores.new_database()
     stores.settle()
-    rate = peers.run(peer, url, count)
+    rate = peers.run(peer, url, count, *arguments)
     stores.server.drop_database(url)
-    print(f"  round {number}: {peer:13} {rate:9,.0f}/s  ({count:,} jobs)", flush=True)
+    print(f"  round {number}: {name:16} {rate:9,.0f}/s  ({count:,} jobs)", flush=True)
     return rate
 
 
@@ -79,7 +86,7 @@ def report(rates: dict[str, list[float]], machine: Machine) -> None:
     figures: dict[str, float] = {
         f"{kind}_per_s": round(median[kind]) for kind in ("sqlite", "postgres") if kind in median
     }
-    for peer in PEER_TASKS:
+    for peer in PEERS:
         if peer in rates:
             pairs = zip(rates["postgres"], rates[peer], strict=True)
             figures[f"vs_{peer}"] = round(statistics.median(mine / its for mine, its in pairs), 2)

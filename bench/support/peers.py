@@ -32,12 +32,11 @@ def prepare() -> None:
     mark.write_text(json.dumps(PINNED))
 
 
-def run(peer: str, url: str, count: int) -> float:
+def run(peer: str, url: str, count: int, *arguments: str) -> float:
     """Tasks per second of a peer, on an empty database of its own."""
     script = ROOT / "bench" / "peers" / f"run_{peer}.py"
-    done = subprocess.run(
-        [str(VENV / "bin/python"), str(script), url, str(count)], check=True, stdout=subprocess.PIPE, text=True
-    )
+    command = [str(VENV / "bin/python"), str(script), url, str(count), *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     timing = json.loads(done.stdout.splitlines()[-1])
     return count / float(timing["submit"] + timing["work"])
 
