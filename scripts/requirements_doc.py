@@ -1,7 +1,8 @@
 """Writes docs/requirements.md: which tests show which requirement, taken from the names of the tests.
 
 A test carries the ids of its requirements at the end of its name, each behind two underscores:
-`test_a_late_commit_is_refused__PL_6__R5` shows PL-6 and R5. Sources are parsed, never imported.
+`test_a_late_commit_is_refused__PL_6__R5` shows PL-6 and R5. Before them it may name the trap that it guards against:
+`test_a_late_commit_is_never_skipped_trap_1__R6`. Sources are parsed, never imported.
 """
 
 import ast
@@ -22,6 +23,23 @@ FAMILIES = {
     "R": "Reliability",
     "S": "Security",
 }
+TRAPS = {
+    1: "a reader of the change log misses a late commit",
+    2: "a lane sleeps on work that a submission was just writing",
+    3: "a plan made for an empty queue collapses over a full one",
+    4: "a token bucket lets almost twice the rate into one second",
+    5: "a follower of a failed task waits for ever",
+    6: "a budget is passed because the price is known too late",
+    7: "a heartbeat for every lane or task; a late worker that goes on sending",
+    8: "a big job or a big outcome holds up everybody else",
+    9: "fuzzy matching inside the settle holds up everybody else",
+    10: "two transactions lock in different orders",
+    11: "a migration fails on a table that has a view",
+    12: "money that is kept as text sorts wrongly",
+    13: "a step that overruns its lease commits late in the only process there is",
+}
+NOT_BUILT = {9: "Nothing is matched by likeness yet; the test comes with the first pipeline that does."}
+_TRAP = re.compile(r"_trap_(\d+)$")
 _ID = re.compile(r"(?:PL|PR|LI|SC|RV)_P?\d+[a-z]?|[RS]\d+[a-z]?")
 _HEAD = """\
 # Requirements and the tests that show them
@@ -44,25 +62,46 @@ def collect(tests: Path) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = defaultdict(list)
     for path in sorted(tests.rglob("test_*.py")):
         for name in _test_names(ast.parse(path.read_text("utf-8"), str(path))):
-            for requirement in requirement_ids(name):
+            for requirement in (*requirement_ids(name), *_traps(name)):
                 shown[requirement].append(f"{path.relative_to(tests.parent)}::{name}")
     return shown
 
 
 def render(shown: Mapping[str, list[str]]) -> str:
-    """The page: a section per family, its requirements in order of number."""
+    """The page: a section per family, its requirements in order of number; then the traps."""
     parts = [_HEAD]
     for family, title in FAMILIES.items():
         rows = sorted((key for key in shown if _family(key) == family), key=_order)
         if rows:
             parts.append(f"\n## {title}\n")
             parts.extend(f"\n**{key}**\n\n" + "".join(f"- `{test}`\n" for test in shown[key]) for key in rows)
+    if any(_trap(number) in shown for number in TRAPS):
+        parts.append("\n## Traps of the ledger\n")
+        parts.extend(_trap_section(number, shown.get(_trap(number), [])) for number in TRAPS)
     return "".join(parts)
 
 
 def main() -> None:
     PAGE.write_text(render(collect(ROOT / "tests")), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+def _traps(test_name: str) -> list[str]:
+    found = _TRAP.search(test_name.split("__")[0])
+    if found is None:
+        return []
+    if int(found[1]) not in TRAPS:
+        raise UnknownRequirement(f"{test_name}: there is no trap {found[1]}; TRAPS lists those there are.")
+    return [_trap(int(found[1]))]
+
+
+def _trap(number: int) -> str:
+    return f"trap {number}"
+
+
+def _trap_section(number: int, tests: list[str]) -> str:
+    lines = [f"- `{test}`\n" for test in tests] or [f"{NOT_BUILT.get(number, 'No test guards against it.')}\n"]
+    return f"\n**{number}** {TRAPS[number]}\n\n" + "".join(lines)
 
 
 def _requirement_id(suffix: str, test_name: str) -> str:

@@ -150,7 +150,7 @@ async def test_a_big_job_is_cancelled_in_pages_and_never_leased_meanwhile(rig: R
     assert rig.job(other)["state"] == "running"
 
 
-async def test_retry_queues_the_failed_and_holds_their_followers__PL_12(rig: Rig, worker: Worker) -> None:
+async def test_retry_queues_the_failed_and_holds_their_followers_trap_5__PL_12(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit([*chain("p1", "p2", "p3"), *calls(2)])).job
     await _fail(worker, "p1", "t1")
     assert rig.job(job)["state"] == "partially_completed"

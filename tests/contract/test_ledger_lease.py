@@ -113,7 +113,7 @@ async def test_a_job_has_no_more_in_flight_than_its_concurrency__PL_1(rig: Rig, 
     assert len(turn.leases) == 1
 
 
-async def test_a_budget_holds_with_what_is_in_flight__PL_11(rig: Rig, worker: Worker) -> None:
+async def test_a_budget_holds_with_what_is_in_flight_trap_6__PL_11(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit([*calls(10), *calls(10, where="site", prefix="s")], max_cost=6)).job
     leases = await worker.lease(100)
     assert len(leases) == 6

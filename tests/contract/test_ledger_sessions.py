@@ -70,7 +70,9 @@ async def test_end_gives_everything_back_unburned__R7(rig: Rig, worker: Worker) 
     assert list((await worker.settle(leases[1])).fenced) == [leases[1].task_id]
 
 
-async def test_what_was_in_flight_at_a_crash_counts_as_spent_and_flagged__PL_11(rig: Rig, worker: Worker) -> None:
+async def test_what_was_in_flight_at_a_crash_counts_as_spent_and_flagged_trap_6__PL_11(
+    rig: Rig, worker: Worker
+) -> None:
     job = (await rig.submit(calls(5), max_cost=3)).job
     await worker.lease(2)
     await _crash(rig)

@@ -76,7 +76,7 @@ async def test_an_unknown_job_is_not_found(rig: Rig) -> None:
             await verb(unknown)
 
 
-async def test_a_big_job_is_leasable_only_when_whole__PL_3(rig: Rig, worker: Worker) -> None:
+async def test_a_big_job_is_leasable_only_when_whole_trap_8__PL_3(rig: Rig, worker: Worker) -> None:
     seen: list[int] = []
     loop = asyncio.get_running_loop()
 

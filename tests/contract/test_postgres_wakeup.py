@@ -26,7 +26,9 @@ async def _close(rig: Rig, *connections: Any) -> None:
     rig.tables.close()
 
 
-async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_sees_its_work(postgres_url: str) -> None:
+async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_sees_its_work_trap_2(
+    postgres_url: str,
+) -> None:
     rig = await postgres_rig(postgres_url)
     owner = await _idle_owner(rig)
     submitter, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
@@ -49,7 +51,9 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     await _close(rig, submitter, watcher)
 
 
-async def test_control_a_lane_put_to_sleep_without_the_lock_sleeps_on_work_until_the_sweep(postgres_url: str) -> None:
+async def test_control_a_lane_put_to_sleep_without_the_lock_sleeps_on_work_until_the_sweep_trap_2(
+    postgres_url: str,
+) -> None:
     rig = await postgres_rig(postgres_url)
     owner = await _idle_owner(rig)
     lane = owner.lanes["api"]

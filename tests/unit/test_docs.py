@@ -54,3 +54,20 @@ def test_requirements_are_listed_by_family_and_number_with_every_test(tmp_path: 
         "**R2**",
         "- `tests/test_a.py::test_y__PL_9__R2`",
     ]
+
+
+def test_every_trap_of_the_ledger_has_a_test_or_is_not_built_yet() -> None:
+    shown = requirements_doc.collect(requirements_doc.ROOT / "tests")
+
+    unguarded = {number for number in requirements_doc.TRAPS if not shown.get(f"trap {number}")}
+    assert unguarded == requirements_doc.NOT_BUILT.keys()
+
+
+def test_a_trap_is_read_from_before_the_ids_and_must_be_known(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_a.py").write_text("def test_x_trap_1__PL_10(): ...\n")
+    assert requirements_doc.collect(tests).keys() == {"PL-10", "trap 1"}
+    (tests / "test_a.py").write_text("def test_x_trap_99(): ...\n")
+    with pytest.raises(requirements_doc.UnknownRequirement, match="no trap 99"):
+        requirements_doc.collect(tests)

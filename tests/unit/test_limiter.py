@@ -35,7 +35,7 @@ def run_starts(limiter: Limiter, count: int, lateness: list[float]) -> list[floa
     burst=st.integers(1, 60),
     lateness=st.lists(st.floats(0, 0.7), min_size=1, max_size=20),
 )
-def test_no_window_holds_more_than_the_rate_however_late_the_process_is__PL_8(
+def test_no_window_holds_more_than_the_rate_however_late_the_process_is_trap_4__PL_8(
     rate: int, per: float, burst: int, lateness: list[float]
 ) -> None:
     starts = run_starts(Limiter(rate, per, burst), 3 * rate + 20, lateness)
@@ -71,7 +71,7 @@ def test_what_never_left_makes_room_for_another() -> None:
     assert limiter.start(5.2) == 5.2
 
 
-def test_a_token_bucket_of_the_same_rate_would_let_almost_twice_as_many_into_a_window() -> None:
+def test_a_token_bucket_of_the_same_rate_would_let_almost_twice_as_many_into_a_window_trap_4() -> None:
     """The negative control of trap 4: the check above is able to fail."""
     tokens, filled_at, starts = 300.0, 0.0, []
     for now in [0.999] * 300 + [1.0 + n / 300 for n in range(300)]:

@@ -103,3 +103,23 @@ async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig) -> None:
                 assert time.monotonic() - began < 0.9, "it did not wait for the next look round"
                 await until(lambda: rig.job(job)["state"] == "completed")  # noqa: B023
                 await asyncio.sleep(0)
+
+
+async def test_one_heartbeat_keeps_every_lane_and_every_task_alive_trap_7(open_rig: OpenRig) -> None:
+    """Steps take longer than the lease; the process says three times a lease that it lives, whatever it holds."""
+    lease, lanes = 0.9, [Lane(f"lane{n}", rate=None, retry=QUICK) for n in range(20)]
+    rig = await open_rig(acts(*lanes, timeout=10), lease=lease)
+    plans = [Plan(Act(name=f"t{n}", where=f"lane{n % 20}", seconds=lease * 1.3)) for n in range(200)]
+    job, beat, beats = await rig.submit(plans), rig.ledger.beat, []
+
+    async def counted(*arguments: object) -> bool:
+        beats.append(time.monotonic())
+        return bool(await beat(*arguments))
+
+    rig.ledger.beat = counted
+    began = time.monotonic()
+    async with rig.working(rig.worker()):
+        await until(lambda: rig.job(job)["state"] == "completed")
+    assert 3 <= len(beats) <= (time.monotonic() - began) / (lease / 3) + 1
+    assert {task["attempt"] for task in rig.tasks(job).values()} == {1}
+    assert {task["claim"] for task in rig.tasks(job).values()} != {None}

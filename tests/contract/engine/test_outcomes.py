@@ -58,7 +58,7 @@ async def test_children_are_done_too_and_a_follower_waits_for_its_sibling(open_r
     assert tasks["a/last"]["claimed_at"] >= tasks["a/2"]["claimed_at"]
 
 
-async def test_too_many_children_at_once_are_a_dead_letter_that_says_so(open_rig: OpenRig) -> None:
+async def test_too_many_children_at_once_are_a_dead_letter_that_says_so_trap_8(open_rig: OpenRig) -> None:
     rig = await open_rig(acts())
     job = await rig.submit([Plan(Act(name="a", how="crowd"))])
     await rig.run()

@@ -31,7 +31,7 @@ class LateClock(SystemClock):
         return super().monotonic() + self.late
 
 
-async def test_a_late_session_sends_nothing_more_by_its_own_clock(open_rig: OpenRig) -> None:
+async def test_a_late_session_sends_nothing_more_by_its_own_clock_trap_7(open_rig: OpenRig) -> None:
     """The process is stopped for longer than its lease while a turn is under way: what that gave it is not sent."""
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY)) as sandbox:
         clock = LateClock()
