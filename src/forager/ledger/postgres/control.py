@@ -135,6 +135,8 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int])
     now = await _now(db)
     await add_flows(db, [(row[0], job) for row in lanes])
     await wake(db, {row[0]: now for row in lanes})
+    # All flows of the job, before its row, as a turn does: whoever took them the other way round would wait for ever.
+    await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
     await lock_jobs(db, [job])
     resumed = await db.fetchval(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
