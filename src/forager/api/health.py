@@ -27,7 +27,7 @@ class HealthReport(BaseModel):
     queue_depth: int | None = Field(description="Tasks of open jobs that wait.")
     active: int = Field(description="Tasks in flight in this process.")
     open_jobs: dict[str, int] | None = Field(description="Jobs that have not ended, by state.")
-    dead_letters: int | None = Field(description="Failed tasks that are not discarded; counted to 10,000 only.")
+    dead_letters: int | None = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
     version: str
 
 

@@ -96,7 +96,7 @@ class _EngineFigures(Collector):
             jobs.add_metric([state], count)
         yield jobs
         yield _gauge("forager_tasks_queued", "Tasks of open jobs that wait.", figures.queued)
-        yield _gauge("forager_dead_letters", "Failed tasks, counted to 10,000.", figures.dead_letters)
+        yield _gauge("forager_dead_letters", "Failed tasks, counted to 1,000.", figures.dead_letters)
         yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
         behind = GaugeMetricFamily("forager_sink_behind", "Changes that wait for a sink.", labels=["sink"])
         for sink in figures.sinks:

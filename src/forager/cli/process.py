@@ -43,13 +43,13 @@ def supervise(arguments: Sequence[str], settings: "Settings") -> int:
     return Supervisor(command, stuck_after=STUCK_AFTER, grace=settings.shutdown_seconds).run()
 
 
-def run_process(settings: "Settings", main: Coroutine[Any, Any, None]) -> ExitCode:
-    """In the child: set the process up for speed, log as the settings say, and run."""
+def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: str = "") -> ExitCode:
+    """In the child: set the process up for speed, log as the settings say (never the service key), and run."""
     import uvloop
 
     from forager.logs import configure_logs
 
-    configure_logs(settings.log_level, settings.log_format, settings.secrets())
+    configure_logs(settings.log_level, settings.log_format, [*settings.secrets(), *([key] if key else [])])
     sys.setswitchinterval(SWITCH_INTERVAL)
     uvloop.run(main)
     return ExitCode.OK

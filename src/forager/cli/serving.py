@@ -31,7 +31,8 @@ def up(
     key, is_new = service_key(settings.home, settings.service_key)
     check_bind(settings.host, key)
     if is_supervised():
-        return process.run_process(settings, process.up(settings, key, lambda url: _show_url(url, as_json=as_json)))
+        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json))
+        return process.run_process(settings, up_, key=key)
     with looking_after(settings.home) if settings.database_url is None else nullcontext():
         if is_new:
             _show_key(key, settings.home / "service.key", as_json=as_json)

@@ -31,11 +31,3 @@ class Plan:
     task: Task
     rank: int = 0
     after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Which try this is. Only real failures count: a snooze, a crash or a drain burns none."""
-
-    number: int
-    max: int
