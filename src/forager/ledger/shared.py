@@ -88,8 +88,8 @@ class SharedVerbs:
     ) -> bool:
         rows = await self.database.write(
             "UPDATE schedules SET last_at = :at, next_at = :next_at, last_job = coalesce(:job, last_job),"
-            " last_error = :error WHERE name = :name AND coalesce(next_at, -1) = coalesce(CAST(:expected AS BIGINT), -1)"
-            " RETURNING name",
+            " last_error = :error"
+            " WHERE name = :name AND coalesce(next_at, -1) = coalesce(CAST(:expected AS BIGINT), -1) RETURNING name",
             {
                 "name": name,
                 "at": at,
