@@ -1,4 +1,4 @@
-"""Schedules under a fake clock: a year passes in a second."""
+"""Schedules under a fake clock; a year of them on the real ledgers is in `tests/contract/test_year_of_schedules.py`."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -52,22 +52,6 @@ async def run_for(schedule: Schedule, clock: FakeClock, seconds: float) -> list[
     while clock.monotonic() < end:
         await clock.sleep(min(await scheduler.fire_due(), end - clock.monotonic()))
     return created
-
-
-async def test_a_nightly_cron_fires_on_each_day_of_a_year() -> None:
-    clock = FakeClock()
-    nightly = Schedule("nightly", "places", {}, cron="30 2 * * *")
-    nightly = replace(nightly, next_at=next_firing(nightly, ms(clock.now())))
-    import forager.engine.schedule as module
-
-    # A nap is at most half a minute only so that new schedules are seen; a year of them would be a million.
-    module_nap, module.LONGEST_NAP = module.LONGEST_NAP, 86_400.0
-    try:
-        created = await run_for(nightly, clock, 365 * 86_400)
-    finally:
-        module.LONGEST_NAP = module_nap
-    assert len(created) == 365
-    assert {(at.hour, at.minute) for at in created} == {(2, 30)}
 
 
 async def test_what_was_missed_is_made_up_for_once() -> None:
