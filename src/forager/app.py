@@ -119,7 +119,6 @@ class App:
     @asynccontextmanager
     async def engine(self, *, schedules: bool = True) -> AsyncIterator[asyncio.Task[None]]:
         """Work, sweep and fire schedules while the block runs; then drain: nothing in flight is lost or burned."""
-        _spare_the_collector()
         every = sweep_interval(self.settings.lease_seconds)
         beside = [asyncio.create_task(sweep_forever(self.ledger, self.clock, every))]
         if schedules:
@@ -146,6 +145,7 @@ class App:
         async with self._loading:
             if name not in self._references:
                 self._references[name] = await asyncio.to_thread(_REFERENCES[name], self.settings)
+                gc.freeze()  # a big table that stays, too
             return self._references[name]
 
     async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
@@ -165,8 +165,8 @@ class App:
 
 
 def _spare_the_collector() -> None:
-    """What is there when the engine starts stays (classes, the ZIP table): looking through it again and again for
-    garbage would cost a tenth of every task. What a task makes is freed by its reference count."""
+    """What is there when everything is built stays (classes, pipelines): looking through it again and again for garbage
+    would cost a tenth of every task. What a task makes is freed by its reference count."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -190,6 +190,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         guard = EgressGuard(settings.egress_allow)
         fetcher = HttpFetcher(guard, clock, _secrets(settings), user_agent=settings.user_agent, limit=settings.capacity)
         stack.push_async_callback(fetcher.close)
+        _spare_the_collector()
         yield App(settings, clock, pipelines, ledger, Reports(ledger.database, catalog), fetcher)
 
 
