@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
-from forager.engine.lane import HORIZON, LaneRun
+from forager.engine.lane import HORIZON, LONGEST_HOLD, LaneRun
 from tests.support.clock import FakeClock
 
 POLICY = Lane("api", rate=100, burst=1, concurrency=10)
@@ -89,3 +89,29 @@ def test_the_cap_of_a_month_outlives_the_day_and_ends_with_the_month__PL_11() ->
     assert lane.most(50) == 0
     clock.advance(24 * 3600)
     assert lane.most(50) > 0
+
+
+def test_a_retry_after_of_years_is_obeyed_for_an_hour_also_by_the_next_owner() -> None:
+    clock = FakeClock()
+    first = LaneRun(owned(), POLICY, clock)
+    first.slow_down(999_999_999.0)
+    clock.advance(LONGEST_HOLD / 2)
+    second = LaneRun(owned(epoch=2, state=first.state()), POLICY, clock)
+    clock.advance(LONGEST_HOLD / 2 - 1)
+    assert first.most(10) == second.most(10) == 0
+    clock.advance(1.1)
+    assert first.most(10) > 0
+    assert second.most(10) > 0
+
+
+def test_a_lane_that_nobody_had_in_between_goes_on_without_a_pause() -> None:
+    clock = FakeClock()
+    lane = LaneRun(owned(epoch=1), POLICY, clock)
+    assert lane.is_next_owner(owned(epoch=2, spent_day=5))
+    assert lane.most(10) > 0
+    assert not lane.is_next_owner(owned(epoch=4)), "somebody else had it as number 3"
+
+
+def test_a_lane_at_its_cap_says_so_in_its_state__PL_11() -> None:
+    capped = LaneRun(owned(spent_day=3), Lane("api", cap_day=3), FakeClock())
+    assert capped.state() == {"capped": True}

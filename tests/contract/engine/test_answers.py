@@ -37,6 +37,22 @@ async def test_no_place_at_all_is_a_completed_query_with_no_results__PL_9(open_r
         assert '"results_count":0' in str(task["facts"]).replace(" ", "")
 
 
+async def test_a_key_that_is_not_set_pauses_the_job_and_sends_nothing__PL_9(open_rig: OpenRig) -> None:
+    async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
+        rig = await open_rig(serper(sandbox.url))
+        job = await rig.submit_places(5, pages=2)
+        rig.key = ""
+        await rig.run(sandbox.url)
+        row = rig.job(job)
+        assert (row["state"], row["queued"], row["spent"], row["failed"]) == ("paused", 10, 0, 0)
+        assert "SERPER_API_KEY is not set" in row["reason"]
+        assert len(sandbox.log) == 0
+        rig.key = "sandbox-key"
+        await rig.ledger.resume(job)
+        await rig.run(sandbox.url)
+        assert rig.job(job)["completed"] == 10
+
+
 async def test_a_bad_key_pauses_the_job_with_a_remedy_and_resuming_sends_its_queries__PL_9(open_rig: OpenRig) -> None:
     async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
         rig = await open_rig(serper(sandbox.url))

@@ -11,7 +11,7 @@ import pytest
 
 from forager.core.clock import SystemClock
 from forager.core.errors import StoreFull, StoreUnavailable
-from forager.core.ledger import Session, Settlement, Turn, Want
+from forager.core.ledger import Lease, Session, Settlement, Turn, Want
 from forager.core.states import TaskState
 from forager.engine.sweep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
@@ -126,6 +126,46 @@ async def test_a_stop_under_load_ends_within_its_grace_and_burns_nothing__R7(ope
         assert {t["attempt"] for t in rig.tasks(job).values()} == {0}
         assert rig.tables.read("SELECT id FROM sessions") == []
         assert row["spent"] == 50, "what was in flight may have been charged"
+
+
+async def test_nothing_is_leased_until_what_the_store_lost_is_known_again(open_rig: OpenRig) -> None:
+    """The look for what was lost fails too, once each time: a turn that came first would hide those leases for ever."""
+    rig = await open_rig(acts())
+    job = await rig.submit(many(100, seconds=0.01), batch_size=20)
+    lost = _lose_every(rig, 3)
+    real, failed = rig.ledger.held, 0
+
+    async def held(session: Session) -> Sequence[Lease]:
+        nonlocal failed
+        if failed < lost():
+            failed += 1
+            raise StoreUnavailable("The second answer was lost, too.")
+        return await real(session)
+
+    rig.ledger.held = held
+    await rig.run()
+    assert failed >= 2
+    assert rig.job(job)["completed"] == 100
+
+
+async def test_what_a_turn_leased_while_the_stop_came_goes_back_unstarted__R7(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts())
+    job = await rig.submit(many(10, seconds=30))
+    worker = rig.worker()
+    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+
+    async def turn(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+        answer = await real(session, settlements, wants)
+        if answer.leases:
+            worker.stop()
+        return answer
+
+    rig.ledger.turn = turn
+    await asyncio.wait_for(worker.run(), 10)
+    row = rig.job(job)
+    assert worker.stats.started == 0
+    assert (row["queued"], row["running"], row["spent"]) == (10, 0, 0)
+    assert {t["attempt"] for t in rig.tasks(job).values()} == {0}
 
 
 async def test_two_workers_share_the_lanes_and_do_everything_once__PL_6(open_rig: OpenRig) -> None:

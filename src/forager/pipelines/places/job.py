@@ -33,6 +33,8 @@ def _collapsed(value: object) -> object:
 
 
 def _printable(keyword: str) -> str:
+    if not keyword:
+        raise ValueError("is empty; say what to look for, such as bars")
     # Cs: half a surrogate pair, which JSON can smuggle in and no encoding can send on.
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in keyword):
         raise ValueError("must not contain control characters or broken text; remove them")
@@ -46,8 +48,17 @@ def _upper(value: object) -> object:
 Keyword = Annotated[
     str,
     BeforeValidator(_collapsed),
-    Field(min_length=1, max_length=200, description="What to look for in every ZIP.", examples=["bars"]),
+    Field(max_length=200),
     AfterValidator(_printable),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "What to look for in every ZIP.",
+            "examples": ["bars"],
+        }
+    ),
 ]
 State = Annotated[
     str,
