@@ -74,7 +74,7 @@ async def on_postgres(url: str, *, kills: int, stops: int, tasks: int, lease: fl
         await submit(options, tasks)
         tables, dice, hits = tables_of(url), Dice(), 0
         workers = {p.pid: p for p in (start(options), start(options))}
-        mean = tasks * 8 // 10 // (kills + stops)
+        mean = tasks * 4 // 10 // (kills + stops)  # the other worker goes on during a stop: keep work for the last deed
         deeds = ["kill"] * kills + ["stop"] * stops
         for _ in range(kills + stops):
             deed = deeds.pop(dice.between(0, len(deeds) - 1))
