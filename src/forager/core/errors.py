@@ -3,9 +3,15 @@
 ForagerError
 ├── Transient            the same call may succeed later: the engine retries
 │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
-│   └── TimedOut         no answer in time: what it cost is unknown
+│   ├── TimedOut         no answer in time: what it cost is unknown
+│   ├── ProxyFailed      the proxy, not the site: another one may do
+│   └── BrowserCrashed   the browser died under the page: it is replaced
+├── Short                we are short of something ourselves: the task waits, no attempt is burned
+│   ├── PoolExhausted    no browser became free in time
+│   └── NoHealthyProxies all proxies are unhealthy or switched off
 ├── Permanent            the same call will fail again: the task becomes a dead letter
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
+│   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
 ├── Rejected             what a person asked for cannot be done: field and remedy are named
@@ -67,6 +73,28 @@ class TimedOut(Transient):
     maybe_done = True
 
 
+class ProxyFailed(Transient):
+    """The proxy could not be used."""
+
+
+class BrowserCrashed(Transient):
+    """The browser died while it was on the page."""
+
+    maybe_done = True
+
+
+class Short(ForagerError):
+    """Something of our own is short."""
+
+
+class PoolExhausted(Short):
+    """No browser became free in time."""
+
+
+class NoHealthyProxies(Short):
+    """No proxy can be used."""
+
+
 class Permanent(ForagerError):
     """The call failed and would fail again."""
 
@@ -86,6 +114,10 @@ class Permanent(ForagerError):
 
 class Refused(Permanent):
     """The request was refused by our own rules."""
+
+
+class CircuitOpen(Permanent):
+    """Too many calls to this site failed; it is left alone for a while."""
 
 
 class Undecodable(Permanent):

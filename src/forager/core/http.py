@@ -3,14 +3,20 @@
 A request says what to send, never how: guarding, pacing, proxying and secrets are the fetcher's. Nothing here does I/O.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import orjson
 
 from forager.core.errors import Evidence, Permanent
+from forager.core.visit import Action
+
+Render = Literal["http", "browser", "auto"]
+"""`auto`: plain HTTP first, a browser when the page turns out to need one. Each of the two is paid for."""
+Looks = Literal["page", "empty_shell", "challenge", "block"]
+"""What an answer is at first sight: a page; one that only scripts would fill; a test whether we are a browser; a no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,21 @@ class Request:
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
+    render: Render = "http"
+    script: tuple[Action, ...] = ()
+    """What a browser does after it has gone to the URL; nothing of it happens by plain HTTP."""
+
+    # ── filled in by the lane, never by a step ──
+    site: bool = False
+    """A web site, not an API: its answer is looked at (`Response.looks`), and a proxy may be used."""
+    proxy: int | None = None
+    """The proxy to go through, by its number in the ledger."""
+    block: frozenset[str] = frozenset()
+    """What a browser does not load: image, font, media, stylesheet."""
     on_leave: Callable[[], None] | None = None
     """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
+    on_hop: Callable[[str], Awaitable[None]] | None = None
+    """Awaited with the URL of a redirect's target before it is asked: every hop is charged to its own lane."""
 
     @classmethod
     def post_json(cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0) -> "Request":
@@ -51,6 +70,12 @@ class Response:
     body: bytes
     at: datetime
     elapsed_ms: int
+    looks: Looks = "page"
+    rendered: bool = False
+    """By a browser: then the body is the page as its scripts left it."""
+    console: tuple[str, ...] = ()
+    """What a rendered page complained about."""
+    screenshot: bytes | None = None
 
     def json(self) -> Any:
         """The decoded body; nonsense is permanent, with the body kept as evidence."""

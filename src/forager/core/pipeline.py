@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -22,6 +23,36 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Hours:
+    """Whole hours of the UTC day in which a lane may be asked: from `start` until `end`, also across midnight."""
+
+    start: int
+    end: int
+
+    def open_at(self, moment: datetime) -> bool:
+        """With `start` = `end` the whole day is open."""
+        if self.start < self.end:
+            return self.start <= moment.hour < self.end
+        return moment.hour >= self.start or moment.hour < self.end
+
+    def opens_after(self, moment: datetime) -> datetime:
+        """The first moment, from the given one on, that is inside."""
+        if self.open_at(moment):
+            return moment
+        opening = moment.replace(hour=self.start % 24, minute=0, second=0, microsecond=0)
+        return opening if opening > moment else opening + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """After `failures` among the last `window` calls nothing is sent for `cooldown` seconds; then one probe decides."""
+
+    window: int = 10
+    failures: int = 5
+    cooldown: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """What politeness belongs to: a domain or an upstream API.
 
@@ -29,8 +60,8 @@ class Lane:
     """
 
     name: str
-    rate: int | None = 10
-    """None: no limit."""
+    rate: float | None = 10
+    """None: no limit. Less than one is one in a longer window."""
     per: float = 1.0
     burst: int = 1
     concurrency: int = 1_000
@@ -42,8 +73,27 @@ class Lane:
     cap_day: int | None = None
     cap_month: int | None = None
     """Most units spent per UTC day and month, over all jobs; reached, the lane sleeps until the next."""
+    gap: float = 0.0
+    """At least so many seconds from one start to the next …"""
+    delay: tuple[float, float] = (0.0, 0.0)
+    """… and a random number of seconds from this range."""
+    hours: Hours | None = None
+    breaker: Breaker | None = None
+    site: bool = False
+    """A web site, not an API: only then robots.txt and proxies play a part."""
+    robots: bool = False
+    """Whether robots.txt is obeyed …"""
+    crawl_delay: bool = True
+    """… and whether its crawl-delay is a floor under all of the above; only an operator's own word stands above it."""
+    proxied: bool = False
+    """Whether proxies are used, where there are some …"""
+    proxy_rest: float = 0.0
+    """… and how long each of them rests between two requests to this lane: the limit per (domain, proxy)."""
+    block: frozenset[str] = frozenset()
+    """What a browser does not load here: image, font, media, stylesheet."""
 
 
+WhenOpen = Literal["snooze", "fail"]
 StepFunction = Callable[[Any, Fetch], Awaitable[Outcome]]
 
 
@@ -56,12 +106,20 @@ class Step:
     timeout: float = 60.0
     retry: Retry | None = None
     """Overrides the lane's."""
+    when_open: WhenOpen = "snooze"
+    """What becomes of a task whose lane's breaker is open: it waits, or it fails at once."""
 
 
 def step(
-    task: type[Task], run: StepFunction, *, price: int = 0, timeout: float = 60.0, retry: Retry | None = None
+    task: type[Task],
+    run: StepFunction,
+    *,
+    price: int = 0,
+    timeout: float = 60.0,
+    retry: Retry | None = None,
+    when_open: WhenOpen = "snooze",
 ) -> Step:
-    return Step(task, run, price, timeout, retry)
+    return Step(task, run, price, timeout, retry, when_open)
 
 
 @dataclass(frozen=True, slots=True)

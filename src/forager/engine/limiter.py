@@ -9,25 +9,38 @@ asked, because the upstream sees what left us with delays of its own.
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 MARGIN = 0.02
+LOOK_AGAIN = 0.02
 
 
 class Limiter:
-    def __init__(self, rate: int | None, per: float, burst: int) -> None:
+    """`gap` gives the seconds that must lie between one start and the next; it is asked anew for each."""
+
+    def __init__(self, rate: float | None, per: float, burst: int, gap: Callable[[], float] | None = None) -> None:
         self._full_rate = rate
-        self._window = per * (1 + MARGIN)
+        self._per = per
         self._burst = max(1, burst)
+        self._gap = gap
         self._left: deque[float] = deque()
         self._leaving = 0
         self._ideal = 0.0
+        self._after_gap = 0.0
+        """When the next start may be planned …"""
+        self._gap_ends = 0.0
+        """… and when it may happen: a gap begins when a request has really left."""
         self._held_until = 0.0
-        self.rate = rate
+        self.rate: int | None = None
+        self._window = per * (1 + MARGIN)
+        self.slow_to(1.0)
 
     def slow_to(self, share: float) -> None:
-        """Use this share of the full rate; 1.0 is all of it."""
+        """Use this share of the full rate; 1.0 is all of it. Less than one start is one in a longer window."""
         if self._full_rate is not None:
-            self.rate = max(1, int(self._full_rate * share))
+            exact = self._full_rate * share
+            self.rate = max(1, math.floor(exact))
+            self._window = self._per * (1 + MARGIN) / min(1.0, exact)
 
     def hold_until(self, at: float) -> None:
         """Nothing starts before `at`, not even what was planned already."""
@@ -38,6 +51,8 @@ class Limiter:
         """Reserve the next start; returns when to come back with `start`."""
         at = self.next_start(now)
         self._ideal = max(self._ideal, at) + self._interval
+        if self._gap is not None:
+            self._after_gap = at + self._gap()
         return at
 
     def start(self, now: float) -> float:
@@ -47,7 +62,10 @@ class Limiter:
         """
         if now < self._held_until:
             return self._held_until
+        if self._gap is not None and (wait := self._until_gap(now)):
+            return now + wait
         if self.rate is None:
+            self._leaving += 1
             return now
         left = self._left
         while left and left[0] + self._window <= now:
@@ -59,17 +77,20 @@ class Limiter:
         return now
 
     def left(self, now: float) -> None:
+        self._leaving -= 1
         if self.rate is not None:
-            self._leaving -= 1
             self._left.append(now)
+        if self._gap is not None:
+            self._gap_ends = now + self._gap()
 
     def gave_up(self) -> None:
         """What had been started never left."""
-        if self.rate is not None:
-            self._leaving -= 1
+        self._leaving -= 1
 
     def available(self, now: float, horizon: float, most: int) -> int:
         """How many starts, up to `most`, could be planned that happen within the horizon."""
+        if self._gap is not None:
+            return min(most, 1) if self.next_start(now) <= now + horizon else 0
         if self.rate is None:
             return most if self._ideal <= now + horizon else 0
         ahead = now + horizon - self._ideal + (self._burst - 1) * self._interval
@@ -77,7 +98,11 @@ class Limiter:
 
     def next_start(self, now: float) -> float:
         """When the next planned start could be."""
-        return max(now, self._ideal - (self._burst - 1) * self._interval)
+        return max(now, self._ideal - (self._burst - 1) * self._interval, self._after_gap)
+
+    def _until_gap(self, now: float) -> float:
+        """While a request is still leaving it is not known when the gap after it begins: look again soon."""
+        return LOOK_AGAIN if self._leaving else max(0.0, self._gap_ends - now)
 
     @property
     def _interval(self) -> float:
