@@ -1,7 +1,17 @@
-"""Proxies as the engine sees them: numbers to choose from, and how they did. Addresses and passwords stay in fetch."""
+"""Proxies as the engine sees them: numbers to choose from, and how they did; and the port to where they are kept.
 
-from collections.abc import Callable
-from typing import Protocol
+Addresses and passwords stay in fetch and, sealed, in the ledger.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from forager.core.secret import Secret
+
+ProxyProtocol = Literal["http", "https", "socks5"]
+"""How the proxy itself is spoken to; what is asked through it may be either of http and https."""
+ProxySource = Literal["operator", "settings"]
 
 
 class Proxies(Protocol):
@@ -17,4 +27,104 @@ class Proxies(Protocol):
 
     def failed(self, proxy: int) -> None:
         """No connection through it: it is unhealthy until a check restores it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyEndpoint:
+    """Where a proxy is and how to get in: what a connector needs to dial it."""
+
+    protocol: ProxyProtocol
+    host: str
+    """A name or an address, lower case; an IPv6 address without brackets."""
+    port: int
+    username: Secret | None = None
+    password: Secret | None = None
+    region: str | None = None
+    """Two letters of the country that its requests seem to come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy as anybody may see it: whether it has a password, never which."""
+
+    id: int
+    protocol: ProxyProtocol
+    host: str
+    port: int
+    authenticated: bool
+    region: str | None
+    source: ProxySource
+    is_active: bool
+    """The operator's switch: nothing else moves it."""
+    healthy: bool
+    disabled: bool
+    failure_count: int
+    """In a row."""
+    success_count: int
+    failures: int
+    """In all."""
+    bytes: int
+    avg_response_time_ms: float | None
+    last_used_at: int | None
+    last_success_at: int | None
+    last_failure_at: int | None
+    last_check_at: int | None
+    created_at: int
+    updated_at: int
+    fingerprint: str
+    """Another one, another address: a number may come back after a removal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyUse:
+    """What happened to one proxy since it was last written down. Times are ages: the store has its own clock."""
+
+    proxy: int
+    successes: int = 0
+    failures: int = 0
+    failures_since_success: int = 0
+    elapsed_ms: int = 0
+    """Of the successes, together."""
+    bytes: int = 0
+    used_ms_ago: int | None = None
+    succeeded_ms_ago: int | None = None
+    failed_ms_ago: int | None = None
+
+
+class ProxyStore(Protocol):
+    """Where proxies are kept. Several processes may use the same one."""
+
+    async def list(self) -> Sequence[Proxy]: ...
+
+    async def get(self, proxy: int) -> Proxy: ...
+
+    async def endpoint(self, proxy: int) -> ProxyEndpoint:
+        """With user and password in plain. Raises `SealBroken`."""
+        ...
+
+    async def add(self, endpoint: ProxyEndpoint, *, source: ProxySource) -> Proxy:
+        """Raises `Conflict` for one that is there."""
+        ...
+
+    async def set(self, proxy: int, *, is_active: bool | None = None, region: str | None = None) -> Proxy:
+        """What an operator says; None leaves as it is, and an empty region takes it away."""
+        ...
+
+    async def remove(self, proxy: int) -> None: ...
+
+    async def keep_only(self, endpoints: Sequence[ProxyEndpoint], *, add_only: bool) -> None:
+        """Those of the settings are these: the missing are added and, unless `add_only`, the others removed."""
+        ...
+
+    async def record(self, uses: Sequence[ProxyUse]) -> None:
+        """Add to the counts; a failure since the last check makes it unhealthy."""
+        ...
+
+    async def claim_check(self, proxy: int, *, every: float) -> bool:
+        """Whether this process is the one to check it now: nobody did for so many seconds."""
+        ...
+
+    async def checked(self, proxy: int, *, passed: bool, region: str | None = None) -> None:
+        """A passed check restores `healthy` and `disabled`; a region is noted unless an operator named one."""
         ...

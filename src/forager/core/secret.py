@@ -1,7 +1,13 @@
 """Texts that must not be shown, and the port that encrypts them at rest. Nothing here does I/O."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from forager.core.errors import ForagerError
+
+
+class SealBroken(ForagerError):
+    """A sealed text cannot be opened: another key, another place, or changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +30,37 @@ class Secret:
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a secret is not pickled: it would leave the process in plain text.")
+
+
+class About(NamedTuple):
+    """The place that a sealed text belongs to. Anywhere else it does not open."""
+
+    table: str
+    row: str
+    field: str
+
+
+class Seal(Protocol):
+    """Encrypts what is kept. The key is never in the database."""
+
+    def seal(self, text: str, about: About) -> str: ...
+
+    def unseal(self, sealed: str, about: About) -> str:
+        """Raises `SealBroken`."""
+        ...
+
+    def fingerprints(self, text: str) -> tuple[str, ...]:
+        """Keyed hashes of a text, by every key there is, the newest first: equal texts are found without being kept."""
+        ...
+
+
+class SealedTable(Protocol):
+    """A table with sealed columns, as a change of keys sees it."""
+
+    async def stale(self) -> int:
+        """How many rows are not sealed with the newest key."""
+        ...
+
+    async def reseal(self) -> int:
+        """Seal every stale row anew, each in a transaction of its own; how many."""
+        ...
