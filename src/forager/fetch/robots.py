@@ -1,0 +1,203 @@
+"""Whether a site's robots.txt lets us fetch a URL, and how slowly. Implements `core.robots.Robots`.
+
+What an answer to `/robots.txt` means:
+
+2xx                                   obeyed
+4xx                                   the site has none: everything is allowed
+429, 5xx, no answer, another status   nothing is known: nothing is allowed, unless a good copy is younger than 24 hours
+refused by our own egress guard       so would be the page: the refusal is raised
+
+A good copy (2xx or 4xx) is asked for again after 12 hours, or sooner by its `max-age`, but never within 10 minutes.
+What failed is tried again after 10 minutes. Never more than one request for an origin's file at a time, and never one
+of its own: every request goes through the `fetch` that the asker brings.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from yarl import URL
+
+from forager.core.clock import Clock
+from forager.core.errors import ProxyFailed, Refused, Transient
+from forager.core.http import Fetch, Request, Response
+from forager.core.robots import RobotsFile, RobotsStore, RobotsVerdict
+from forager.fetch.robots_rules import Rules, decoded
+
+AGENT = "Forager"
+RETRY = 600.0
+"""Seconds until a file that could not be had is tried again."""
+FRESH = 12 * 3600.0
+"""Half of `VALID`: when a site goes down, the copy at hand is good for another half day at least."""
+VALID = 24 * 3600.0
+TIMEOUT = 20.0
+LARGEST = 16 * 1024 * 1024
+"""Only the first 500 KiB are read; a file that is larger still is not even taken in."""
+MOST_KEPT = 2_000
+MOST_SIZE_KEPT = 8 * 1024 * 1024
+"""Characters of files and rules in memory. Parsed, they take some twenty times that at worst."""
+SMALL = 16 * 1024
+"""Rules of up to so many characters are parsed and matched at once; with more, other tasks get their turn."""
+
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """One origin's file as this process sees it."""
+
+    file: RobotsFile
+    rules: Rules | None
+    fresh: float = FRESH
+    refusal: str | None = None
+    """Our own guard's word on the last try."""
+
+
+class RobotsTxt:
+    def __init__(self, store: RobotsStore, clock: Clock, *, agent: str = AGENT) -> None:
+        self._store = store
+        self._clock = clock
+        self._agent = agent
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._size = 0
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def ask(self, url: str, fetch: Fetch) -> RobotsVerdict:
+        wire = _wire(url)
+        if wire.path == "/robots.txt":
+            return RobotsVerdict(allowed=True)
+        origin = f"{wire.scheme}://{wire.host_subcomponent}:{wire.port}"
+        known = self._in_memory(origin)
+        if known is None or self._is_due(known):
+            async with self._turn(origin):
+                known = await self._up_to_date(origin, wire, fetch)
+        return await self._verdict(known, str(wire))
+
+    async def _up_to_date(self, origin: str, wire: URL, fetch: Fetch) -> _Known:
+        """What memory knows by now, else the ledger (a restart, another process), else the site itself."""
+        known = self._in_memory(origin)
+        if known is not None and not self._is_due(known):
+            return known
+        file = await self._store.read(origin)
+        if file is not None and (known is None or file.tried_at > known.file.tried_at):
+            known = self._remember(_Known(file, await self._parsed(file)))
+            if not self._is_due(known):
+                return known
+        return await self._try(origin, wire, fetch, known)
+
+    async def _try(self, origin: str, wire: URL, fetch: Fetch, known: _Known | None) -> _Known:
+        address = str(wire.origin() / "robots.txt")
+        response: Response | None = None
+        refusal: str | None = None
+        try:
+            response = await fetch(Request(address, timeout=TIMEOUT, max_bytes=LARGEST))
+        except Refused as error:
+            refusal = error.message
+        except ProxyFailed:
+            raise  # says nothing about the site
+        except Transient:
+            pass
+        now = self._now()
+        if response is not None and _is_an_answer(response.status):
+            body = decoded(response.body) if response.status < 300 else ""
+            file = RobotsFile(origin, now, response.status, body, now)
+            learned = _Known(file, await self._parsed(file), _freshness(response))
+        else:
+            before = known.file if known else RobotsFile(origin, now)
+            file = replace(before, tried_at=now, status=response.status if response else None)
+            learned = _Known(file, known.rules if known else None, refusal=refusal)
+        await self._store.keep(file)
+        return self._remember(learned)
+
+    async def _verdict(self, known: _Known, url: str) -> RobotsVerdict:
+        file, rules = known.file, known.rules
+        if rules is not None and self._age(file.good_at) < VALID:
+            if rules.size <= SMALL:
+                allowed = rules.allows(url)
+            else:
+                allowed = await asyncio.to_thread(rules.allows, url)
+            return RobotsVerdict(allowed, rules.crawl_delay)
+        if known.refusal is not None:
+            raise Refused(f"{file.origin}/robots.txt: {known.refusal}")
+        return RobotsVerdict(allowed=False, ask_again_in=max(1.0, RETRY - self._age(file.tried_at)))
+
+    async def _parsed(self, file: RobotsFile) -> Rules | None:
+        if file.body is None:
+            return None
+        if len(file.body) <= SMALL:
+            return Rules(file.body, self._agent)
+        return await asyncio.to_thread(Rules, file.body, self._agent)
+
+    def _is_due(self, known: _Known) -> bool:
+        """Whether the site is to be asked: a copy is no longer fresh, or a try has failed, and not just now."""
+        failed = known.file.good_at != known.file.tried_at
+        return self._age(known.file.tried_at) >= (RETRY if failed else known.fresh)
+
+    def _now(self) -> int:
+        return round(self._clock.now().timestamp() * 1000)
+
+    def _age(self, moment: int | None) -> float:
+        """In seconds. What is not known, or lies ahead because a clock was wrong, is as old as can be."""
+        age = -1.0 if moment is None else (self._now() - moment) / 1000
+        return age if age >= 0 else float("inf")
+
+    def _in_memory(self, origin: str) -> _Known | None:
+        known = self._known.get(origin)
+        if known is not None:
+            self._known.move_to_end(origin)
+        return known
+
+    def _remember(self, known: _Known) -> _Known:
+        """Keep it, and let those go that nobody asked for longest: the ledger has them."""
+        self._forget(known.file.origin)
+        self._known[known.file.origin] = known
+        self._size += _size(known)
+        while len(self._known) > MOST_KEPT or (self._size > MOST_SIZE_KEPT and len(self._known) > 1):
+            self._forget(next(iter(self._known)))
+        return known
+
+    def _forget(self, origin: str) -> None:
+        gone = self._known.pop(origin, None)
+        self._size -= _size(gone) if gone else 0
+
+    @asynccontextmanager
+    async def _turn(self, origin: str) -> AsyncIterator[None]:
+        """One at a time for an origin. Whoever comes next looks again: if the first one failed on its own account,
+        it tries with its own `fetch`."""
+        lock, waiting = self._turns.get(origin, (asyncio.Lock(), 0))
+        self._turns[origin] = lock, waiting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._turns.pop(origin)
+            if waiting > 1:
+                self._turns[origin] = lock, waiting - 1
+
+
+def _wire(url: str) -> URL:
+    """The URL as it is sent."""
+    try:
+        wire = URL(url).with_fragment(None)
+    except ValueError:
+        raise Refused("This is no URL: robots.txt cannot be asked about it.") from None
+    if wire.scheme not in ("http", "https") or not wire.raw_host:
+        raise Refused("Only http and https URLs have a robots.txt.")
+    return wire.with_user(None)
+
+
+def _is_an_answer(status: int) -> bool:
+    return 200 <= status < 300 or (400 <= status < 500 and status != 429)
+
+
+def _freshness(response: Response) -> float:
+    said = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
+    return min(max(float(said[1]), RETRY), FRESH) if said else FRESH
+
+
+def _size(known: _Known) -> int:
+    """The text is kept beside its rules: a failed try writes it back."""
+    return len(known.file.body or "") + (known.rules.size if known.rules else 0)
