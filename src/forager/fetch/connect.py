@@ -6,10 +6,11 @@ sees the address that is about to be dialled, whatever led to it. Nothing here c
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+import aiohappyeyeballs
 from aiohttp import TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -21,6 +22,9 @@ Dialer = Callable[[AddrInfo], socket.socket]
 # What arrives in one piece is parsed in one piece, and a hostile server can make every six bytes of it a chunk: this
 # bounds how long one turn of the loop can take. A page still arrives at 64 KiB a round trip.
 RECEIVE_BUFFER = 64 * 1024
+
+# How long one family of addresses has before the other is tried beside it.
+HAPPY_EYEBALLS = 0.25
 
 # What the guard resolved for the request that runs in this task: an operator may have allowed a name whose
 # addresses are private, and only a request for that name may dial them.
@@ -37,9 +41,7 @@ def guarded_connector(
     """A connector that can reach nothing but what the guard permits."""
 
     def checked(info: AddrInfo) -> socket.socket:
-        host, port = str(info[4][0]), int(info[4][1])
-        if (host, port) not in _resolved.get() and not guard.permits(host, port):
-            raise NotCleared(f"{host} port {port} is not a public web address")
+        clear(guard, str(info[4][0]), int(info[4][1]))
         return dialer(info)
 
     return TCPConnector(
@@ -50,6 +52,23 @@ def guarded_connector(
         ssl=tls or True,
         keepalive_timeout=15,
     )
+
+
+def clear(guard: EgressGuard, address: str, port: int) -> None:
+    """The last check before an address is dialled, or named to a proxy: raises `NotCleared`."""
+    if (address, port) not in _resolved.get() and not guard.permits(address, port):
+        raise NotCleared(f"{address} port {port} is not a public web address")
+
+
+async def dial(addresses: Sequence[str], port: int, dialer: Dialer) -> socket.socket:
+    """A connected socket to the first of these addresses that answers; `EgressGuard.resolve` gave them, cleared."""
+    infos = [
+        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
+        if ":" in address
+        else (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+        for address in addresses
+    ]
+    return await aiohappyeyeballs.start_connection(infos, happy_eyeballs_delay=HAPPY_EYEBALLS, socket_factory=dialer)
 
 
 def open_socket(info: AddrInfo) -> socket.socket:

@@ -1,0 +1,1 @@
+"""Browsers: the gate that their traffic passes."""

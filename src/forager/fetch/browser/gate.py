@@ -1,0 +1,263 @@
+"""The gate: a proxy on loopback through which all traffic of a browser goes, so that the egress guard sees it.
+
+A visit has a passage of its own: a port that exists as long as the visit, cut off with everything on it at its end.
+Nothing is dialled that the guard has not cleared, by the address it cleared; a refusal is an answer with the reason.
+The browser must be told to use the port for everything, loopback included (`<-loopback>` in its bypass list).
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from yarl import URL
+
+from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient
+from forager.fetch.browser.framing import Head, Malformed
+from forager.fetch.browser.splice import Inlet, Outlet
+from forager.fetch.connect import Dialer, dial, open_socket
+from forager.fetch.endpoint import ProxyEndpoint
+from forager.fetch.guard import EgressGuard
+from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
+
+MOST_CONNECTIONS = 256
+MOST_NAMES = 1024
+MOST_LOGGED = 50
+CONNECT_TIMEOUT = 10.0
+IDLE = 120.0
+"""Seconds after which a connection on which nothing moves is cut; a request that is not complete by then, too."""
+
+log = structlog.get_logger("forager.fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one request is after: `tunnel` is a way to host and port, else it is a plain request for `path` there."""
+
+    host: str
+    port: int
+    tunnel: bool
+    path: str = ""
+    authority: str = ""
+
+    @property
+    def origin(self) -> tuple[str, int, bool]:
+        return self.host, self.port, self.tunnel
+
+
+class Gate:
+    """Opens passages. `tls` is what the certificate of an https proxy is checked with, if not the system's."""
+
+    def __init__(
+        self,
+        guard: EgressGuard,
+        *,
+        dialer: Dialer = open_socket,
+        tls: ssl.SSLContext | None = None,
+        most: int = MOST_CONNECTIONS,
+        idle: float = IDLE,
+    ) -> None:
+        self._way = Way(guard, dialer, tls)
+        self._most, self._idle = most, idle
+
+    @asynccontextmanager
+    async def open(self, upstream: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
+        """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context."""
+        passage = Passage(self._way, upstream, self._most, self._idle)
+        server = await asyncio.get_running_loop().create_server(lambda: Inlet(passage), "127.0.0.1", 0)
+        passage.port = server.sockets[0].getsockname()[1]
+        try:
+            yield passage
+        finally:
+            server.close()
+            passage.close()
+
+
+class Passage:
+    """The traffic of one visit: what may pass, what did, and what was not had."""
+
+    def __init__(self, way: Way, upstream: ProxyEndpoint | None, most: int, idle: float) -> None:
+        self.port = 0
+        self.sent = 0
+        self.received = 0
+        self.refusals = 0
+        """How many requests the guard refused."""
+        self.proxy_failed: ProxyFailed | None = None
+        """The last failure of the proxy itself."""
+        self._way, self._upstream, self._most = way, upstream, most
+        self._inlets: dict[Inlet, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._failures: dict[tuple[str, int], ForagerError] = {}
+        self._closed = False
+        self._idle = idle
+        self._timer = asyncio.get_running_loop().call_later(idle, self._sweep)
+
+    @property
+    def url(self) -> str:
+        """What the browser is told."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def error_of(self, url: str) -> ForagerError | None:
+        """Why the last attempt to reach this URL's host failed, if it did: a browser knows only that it failed."""
+        return self._failures.get(_where(url))
+
+    def close(self) -> None:
+        """Cut everything."""
+        self._closed = True
+        self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for lookup in self._lookups.values():
+            lookup.cancel()
+        for inlet in list(self._inlets):
+            inlet.abort()
+
+    # ── for the two ends ──
+
+    def admit(self, inlet: Inlet) -> bool:
+        if self._closed or len(self._inlets) >= self._most:
+            return False
+        self._inlets[inlet] = -1
+        return True
+
+    def forget(self, inlet: Inlet) -> None:
+        self._inlets.pop(inlet, None)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def target(self, head: Head) -> Target:
+        """What a head asks for, if its spelling alone does not refuse it."""
+        tunnel = head.method == b"CONNECT"
+        text = f"https://{head.target}" if tunnel else head.target
+        _, _, rest = text.partition("://")
+        cut = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
+        path = rest[cut:]
+        if (tunnel and (path or not rest.rpartition(":")[2].isdigit())) or "#" in path:
+            raise Malformed("its target is neither host:port nor a whole URL")
+        try:
+            url = self._way.guard.check_url(text)
+        except Refused as error:
+            self._refused(*_where(text), error)
+            raise
+        if not tunnel and url.scheme != "http":
+            raise Malformed("https is asked for by CONNECT")
+        # The authority as the guard has read it, not as it was spelled: a proxy behind us would read it once more.
+        authority = url.host_port_subcomponent or ""
+        return Target(
+            url.raw_host or "", url.port or 0, tunnel, path if path.startswith("/") else f"/{path}", authority
+        )
+
+    async def connect(self, target: Target, outlet: Outlet) -> None:
+        """Connect an outlet to what the guard cleared for this target, straight or through the proxy."""
+        try:
+            addresses = await self._cleared(target.host, target.port)
+            if self._upstream:
+                await self._through(self._upstream, target, addresses, outlet)
+            else:
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    sock = await dial(addresses, target.port, self._way.dialer)
+                    await asyncio.get_running_loop().create_connection(lambda: outlet, sock=sock)
+            self._failures.pop((target.host, target.port), None)
+        except TimeoutError:
+            raise Transient(f"{target.host} gave no connection in time.") from None
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise Transient(f"{target.host} gave no connection ({reason}).") from None
+
+    async def _through(self, proxy: ProxyEndpoint, target: Target, addresses: list[str], outlet: Outlet) -> None:
+        if self._forwards(target):
+            await reach(proxy, self._way, lambda: outlet, CONNECT_TIMEOUT)
+            return
+        address = next((text for text in addresses if ":" not in text), addresses[0])
+        transport = await tunnel(proxy, address, target.port, self._way, CONNECT_TIMEOUT)
+        transport.set_protocol(outlet)
+        outlet.connection_made(transport)
+
+    def _forwards(self, target: Target) -> bool:
+        """Whether the proxy is given the URL: it then looks up the name itself, which cannot be avoided."""
+        return self._upstream is not None and self._upstream.protocol != "socks5" and not target.tunnel
+
+    def rewritten(self, head: Head, target: Target) -> bytes:
+        if self._upstream is None or not self._forwards(target):
+            return head.rewritten(target.path, target.authority)
+        value = authorization(self._upstream)
+        extra = ((b"Proxy-Authorization", value.encode()),) if value else ()
+        return head.rewritten(f"http://{target.authority}{target.path}", target.authority, extra)
+
+    def note(self, target: Target, error: ForagerError) -> int:
+        """Keep why something was not had; the status to answer with."""
+        if isinstance(error, Refused):
+            self._refused(target.host, target.port, error)
+            return 403
+        if isinstance(error, ProxyFailed):
+            self.proxy_failed = error
+        self._failed(target.host, target.port, error)
+        return 502
+
+    def unwelcome(self, target: Target | None) -> str:
+        """A 407 in clear text: from the proxy, or from a site that plays one."""
+        if self._upstream and target and self._forwards(target):
+            error: ForagerError = refused_by(self._upstream, 407)
+        else:
+            error = Transient("the site asked for a password as only a proxy may (407).")
+        if target:
+            self.note(target, error)
+        return error.message
+
+    # ── inside ──
+
+    def _refused(self, host: str, port: int, error: Refused) -> None:
+        self.refusals += 1
+        self._failed(host, port, error)
+        if self.refusals <= MOST_LOGGED:
+            log.info("the egress guard refused a browser", host=host, port=port, reason=error.message)
+
+    def _failed(self, host: str, port: int, error: ForagerError) -> None:
+        self._failures.pop((host, port), None)  # so that the oldest stays first
+        self._failures[host, port] = error
+        if len(self._failures) > MOST_NAMES:
+            del self._failures[next(iter(self._failures))]
+
+    async def _cleared(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, looked up once in a visit: its second answer could be another."""
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = asyncio.ensure_future(self._way.guard.resolve(host, port))
+            lookup.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody looked
+            if len(self._lookups) >= MOST_NAMES:
+                del self._lookups[next(iter(self._lookups))]
+            self._lookups[host, port] = lookup
+        try:
+            return await asyncio.shield(lookup)
+        except ForagerError:
+            if self._lookups.get((host, port)) is lookup:
+                del self._lookups[host, port]
+            raise
+
+    def _sweep(self) -> None:
+        """Cut what has not moved since the last time, and heads that are still not whole."""
+        self._timer = asyncio.get_running_loop().call_later(self._idle, self._sweep)
+        for inlet, before in list(self._inlets.items()):
+            moved = inlet.moved + (inlet.outlet.moved if inlet.outlet else 0)
+            if moved == before or (before >= 0 and not inlet.asked):
+                inlet.abort()
+            else:
+                self._inlets[inlet] = moved
+
+
+def _where(url: str) -> tuple[str, int]:
+    """Host and port of a URL; what cannot be read stands for itself, shortened, without its query."""
+    try:
+        parsed = URL(url)
+        if parsed.raw_host and parsed.port:
+            return parsed.raw_host, parsed.port
+    except ValueError:
+        pass
+    return url.partition("?")[0][:200], 0
