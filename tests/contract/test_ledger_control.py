@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from forager.core.errors import Conflict, NotFound
-from forager.core.ledger import Settlement
+from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -70,7 +70,7 @@ async def test_a_lane_given_back_while_its_job_is_paused_is_woken_by_resume(rig:
     await worker.take_lanes()
     await rig.ledger.pause(job)
     await worker.turn(most=5)
-    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
+    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
     await rig.ledger.resume(job)
     assert await worker.take_lanes() == ["api"]
 
@@ -219,7 +219,7 @@ async def test_many_failures_over_many_lanes_are_all_offered_again(rig: Rig, wor
     job = (await rig.submit([p for i in range(12) for p in calls(60, where=f"lane{i}", prefix=f"l{i}-")])).job
     while leases := await worker.lease():
         await worker.turn([Settlement(lease, TaskState.FAILED, error="x") for lease in leases])
-    await rig.ledger.give_lanes(worker.session, {n: {} for n in worker.lanes.values()})
+    await rig.ledger.give_lanes(worker.session, {n: GivenLane() for n in worker.lanes.values()})
     worker.lanes.clear()
     assert await rig.ledger.retry(job) == 720
     rig.check()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from forager.core.ledger import Lease, NewJob, Settlement, Turn, Want
+from forager.core.ledger import GivenLane, Lease, NewJob, Settlement, Turn, Want
 from forager.core.states import TaskState
 from tests.support.rig import Rig, Seen, Worker, calls, chain
 
@@ -166,7 +166,7 @@ async def test_a_lane_given_back_with_suspects_is_woken(rig: Rig, worker: Worker
     await worker.lease()
     await _crash(rig)
     second = await rig.worker("second")
-    await rig.ledger.give_lanes(second.session, {second.lanes.pop("api"): {}})
+    await rig.ledger.give_lanes(second.session, {second.lanes.pop("api"): GivenLane()})
     rig.check()
     assert await second.take_lanes() == ["api"]
 
@@ -244,7 +244,7 @@ async def test_the_state_of_a_lane_travels_with_it(rig: Rig, worker: Worker) -> 
     (taken,) = await rig.ledger.take_lanes(second, 1)
     assert taken.state == {"rate": 150, "breaker": ["open", 3]}
     assert taken.epoch == 2
-    await rig.ledger.give_lanes(second, {lane: {"rate": 300}})
+    await rig.ledger.give_lanes(second, {lane: GivenLane({"rate": 300})})
     third = await rig.ledger.begin("third")
     (again,) = await rig.ledger.take_lanes(third, 1)
     assert (again.state, again.epoch) == ({"rate": 300}, 3)
@@ -256,7 +256,7 @@ async def test_only_the_owner_writes_a_lane_down_or_gives_it_back(rig: Rig, work
     stranger = await rig.ledger.begin("stranger")
     lane = worker.lanes["api"]
     await rig.ledger.beat(stranger, {lane: {"rate": 1}})
-    await rig.ledger.give_lanes(stranger, {lane: {"rate": 1}})
+    await rig.ledger.give_lanes(stranger, {lane: GivenLane({"rate": 1})})
     assert await rig.ledger.take_lanes(stranger, 5) == []
     assert len(await worker.lease()) == 1
 
@@ -265,7 +265,7 @@ async def test_a_lane_sleeps_until_its_next_task_is_due(rig: Rig, worker: Worker
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.WAITING, wait=60)
-    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
+    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
     assert await worker.take_lanes() == []
     rig.pass_time(61)
     second = await rig.worker("second")
@@ -276,7 +276,7 @@ async def test_a_lane_sleeps_until_its_next_task_is_due(rig: Rig, worker: Worker
 async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time_trap_2(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()
-    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
+    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
     await worker.settle(lease, TaskState.WAITING, wait=60)  # the auditor asks who will wake the lane
     rig.pass_time(61)
     assert len(await (await rig.worker("second")).lease()) == 1
@@ -285,7 +285,7 @@ async def test_a_retry_settled_after_its_lane_was_given_back_wakes_it_in_time_tr
 async def test_an_empty_lane_is_not_taken_until_work_comes_trap_2(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     await worker.drain()
-    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): {}})
+    await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
     assert await worker.take_lanes() == []
     await rig.submit(calls(1))
     assert await worker.take_lanes() == ["api"]
@@ -308,7 +308,7 @@ async def test_work_is_never_left_in_a_sleeping_lane_by_a_race_trap_2(rig: Rig) 
                 turn = await rig.ledger.turn(worker.session, [], [Want(lane.id, 3)])
                 await worker.complete(turn.leases)
                 done += len(turn.leases)
-                await rig.ledger.give_lanes(worker.session, {lane.id: {}})
+                await rig.ledger.give_lanes(worker.session, {lane.id: GivenLane()})
 
     await asyncio.wait_for(asyncio.gather(submit(), submit(), work()), 30)
     assert (await rig.ledger.sweep()).woken == 0

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from forager.core.errors import Evidence
-from forager.core.ledger import Settlement
+from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -276,7 +276,7 @@ async def test_spending_is_told_by_day_and_month__PL_11(rig: Rig, worker: Worker
     await rig.submit([*calls(3), *calls(1, where="site", prefix="s")])
     for lease in await worker.lease():
         await worker.settle(lease, cost=4)
-    await rig.ledger.give_lanes(worker.session, {n: {} for n in worker.lanes.values()})
+    await rig.ledger.give_lanes(worker.session, {n: GivenLane() for n in worker.lanes.values()})
     await rig.submit([*calls(1), *calls(1, where="site", prefix="s")])
     spent = {lane.name: (lane.spent_day, lane.spent_month) for lane in await rig.ledger.take_lanes(worker.session, 9)}
     assert spent == {"api": (12, 12), "site": (4, 4)}
@@ -295,7 +295,7 @@ async def test_a_new_day_and_a_new_month_start_at_nothing__PL_11(rig: Rig, worke
         worker.lanes = {lane.name: lane.id}
         (lease,) = await worker.lease()
         await worker.settle(lease, cost=cost)
-        await rig.ledger.give_lanes(worker.session, {lane.id: {}})
+        await rig.ledger.give_lanes(worker.session, {lane.id: GivenLane()})
         return lane.spent_day, lane.spent_month
 
     assert await spend(5) == (0, 0)

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from forager.core.errors import ForagerError, StoreError
-from forager.core.ledger import Lease, NewJob, Settlement
+from forager.core.ledger import GivenLane, Lease, NewJob, Settlement
 from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -66,7 +66,7 @@ async def work(rig: Rig, chance: random.Random, submitted: asyncio.Event) -> int
         done = [settlement(lease, chance) for lease in turn.leases]
         chance.shuffle(done)
         if not done:
-            await rig.ledger.give_lanes(worker.session, {number: {} for number in worker.lanes.values()})
+            await rig.ledger.give_lanes(worker.session, {number: GivenLane() for number in worker.lanes.values()})
             worker.lanes.clear()
             await rig.ledger.work_arrived(0.02)
     await rig.ledger.end(worker.session)

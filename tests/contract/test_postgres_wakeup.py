@@ -5,7 +5,7 @@ from typing import Any
 
 import asyncpg
 
-from forager.core.ledger import NewJob
+from forager.core.ledger import GivenLane, NewJob
 from forager.ledger.postgres.submit import submit_whole
 from forager.ledger.postgres.tasks import encode
 from tests.support.rig import Rig, Worker, calls, postgres_rig
@@ -37,7 +37,7 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     plans = encode(calls(1, prefix="second"), {"call": 1})
     await submit_whole(submitter, NewJob("rig", {"name": "second"}), plans, owner.lanes)
 
-    giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: {}}))
+    giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: GivenLane()}))
     while not await watcher.fetchval(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     ):

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 
 from forager.core.errors import Conflict
-from forager.core.ledger import Lease, Settlement
+from forager.core.ledger import GivenLane, Lease, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -129,7 +129,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def move_lanes(self, which: int, give: bool) -> None:
         worker = self.workers[which % len(self.workers)]
         if give:
-            self.run_(self.rig.ledger.give_lanes(worker.session, {n: {"n": 1} for n in worker.lanes.values()}))
+            self.run_(
+                self.rig.ledger.give_lanes(worker.session, {n: GivenLane({"n": 1}) for n in worker.lanes.values()})
+            )
             worker.lanes.clear()
         else:
             self.run_(worker.take_lanes())

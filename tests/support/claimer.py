@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 
-from forager.core.ledger import Settlement, Want
+from forager.core.ledger import GivenLane, Settlement, Want
 from forager.core.states import TaskState
 from forager.ledger.postgres import PostgresLedger
 from tests.support.rig import catalog
@@ -25,7 +25,7 @@ async def main(url: str, seed: int) -> None:
             sys.stdout.write(f"{lease.task_id} ")
         done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in turn.leases]
         given = {lane for lane in lanes if lane in turn.next_due or chance.random() < 0.2}
-        await ledger.give_lanes(session, {lane: {} for lane in given})
+        await ledger.give_lanes(session, {lane: GivenLane() for lane in given})
         lanes -= given
         if not turn.leases and not lanes:
             await ledger.work_arrived(0.05)

@@ -47,6 +47,14 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenLane:
+    """A lane that goes back: what its next owner must know, and when it may be woken at the earliest."""
+
+    state: Mapping[str, Any] = field(default_factory=dict)
+    not_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OwnedLane:
     """A lane that a session now owns; `state` is what the last owner wrote down (rates, breaker), opaque here."""
 
@@ -191,7 +199,14 @@ class Ledger(Protocol):
         ...
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]: ...
-    async def give_lanes(self, session: Session, lanes: Mapping[int, Mapping[str, Any]]) -> None: ...
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
+        """One lane by its name, whether or not it has work; made if there is none.
+
+        None: another session has it, or it is paused.
+        """
+        ...
+
+    async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None: ...
     async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
         """Settle what ended and lease what fits, in one transaction."""
         ...
@@ -220,7 +235,9 @@ class Ledger(Protocol):
         ...
 
     # ── lanes ──
-    async def pause_lane(self, name: str, *, paused: bool) -> None: ...
+    async def pause_lane(self, name: str, *, paused: bool) -> None:
+        """Nothing of it is leased while it is paused. A lane that nobody has used yet can be paused, too."""
+        ...
 
     # ── changes ──
     async def changes(self, after: int, limit: int, *, job: UUID | None = None) -> Sequence[Change]: ...

@@ -3,75 +3,21 @@
 import asyncio
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 
-from forager.core.errors import Evidence, Permanent, RateLimited, Transient, Unconfigured, Undecodable
-from forager.core.http import Fetch, Request, Response
+from forager.core.errors import Evidence, Permanent, RateLimited, Short, Transient, Unconfigured, Undecodable
 from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.states import TaskState
 from forager.engine.lane import LONGEST_HOLD, LaneRun
+from forager.engine.passage import Disallowed, LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry
 
-LONGEST_WAIT_INSIDE = 5.0
-"""A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
 AFTER_429 = 1.0
-
-
-class _MustSnooze(Exception):
-    def __init__(self, wait: float) -> None:
-        self.wait = wait
-
-
-class _TooLate(Exception):
-    """The session's lease has passed: another worker may have this task."""
-
-
-class LaneFetch:
-    """`Fetch` as a step sees it: paced by the lane, and silent once the session is late."""
-
-    def __init__(self, fetch: Fetch, lane: LaneRun, start_at: float, may_send: Callable[[], bool]) -> None:
-        self._fetch = fetch
-        self._lane = lane
-        self._start_at: float | None = start_at
-        self._may_send = may_send
-        self.sent = False
-
-    async def __call__(self, request: Request) -> Response:
-        at, self._start_at = self._start_at, None
-        too_long = await self._lane.wait_to_send(self._lane.plan_request() if at is None else at, LONGEST_WAIT_INSIDE)
-        if too_long:
-            raise _MustSnooze(too_long)
-        leaving = _Leaving(self._lane)
-        try:
-            if not self._may_send():
-                raise _TooLate
-            response = await self._fetch(replace(request, on_leave=leaving))
-            leaving()  # whoever has answered has got it
-            return response
-        finally:
-            self.sent = leaving.has_left or self.sent
-            leaving.close()
-
-
-class _Leaving:
-    """Tells the lane once whether and when a request has left; the hops of its redirects are not counted again."""
-
-    def __init__(self, lane: LaneRun) -> None:
-        self._lane: LaneRun | None = lane
-        self.has_left = False
-
-    def __call__(self) -> None:
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            self.has_left = True
-            lane.left()
-
-    def close(self) -> None:
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            lane.gave_up()
+SPREAD = 0.1
+"""What was put back together does not come back together."""
+SHORT_WAIT = 10.0
+"""We are short of a browser or a proxy: what needs one comes again after so many seconds."""
 
 
 async def attempt(
@@ -83,16 +29,21 @@ async def attempt(
             raise lease.task
         if step is None:
             raise Undecodable(f"No pipeline has a step for tasks of kind {lease.kind!r}. Install the one that does.")
-        async with asyncio.timeout(step.timeout):
+        async with asyncio.timeout(step.timeout) as fetch.limit:
             outcome = await step.run(lease.task, fetch)
         return _settled(lease, outcome)
-    except _MustSnooze as snooze:
-        return _put_back(lease, fetch, "It waits for its lane.", snooze.wait)
-    except _TooLate:
-        return _put_back(lease, fetch, _TooLate.__doc__)
+    except MustSnooze as snooze:
+        return _put_back(lease, fetch, snooze.why, snooze.wait * (1 + SPREAD * random()))
+    except TooLate:
+        return _put_back(lease, fetch, TooLate.__doc__)
+    except Disallowed as refusal:
+        return Settlement(lease, TaskState.SKIPPED, error=str(refusal))
+    except Short as short:
+        return _put_back(lease, fetch, short.message, SHORT_WAIT * (1 + SPREAD * random()))
     except RateLimited as error:
-        lane.slow_down(error.retry_after)
-        wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + 0.1 * random())
+        if not fetch.slowed:
+            lane.slow_down(error.retry_after)
+        wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + SPREAD * random())
         return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=error.message, facts=error.facts)
     except Transient as error:
         retry = (step.retry if step else None) or lane.policy.retry

@@ -3,58 +3,113 @@
 Politeness belongs here and nowhere else. What must survive a restart or a change of owner is in `state()`.
 """
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from random import Random
 from typing import Any
 
 from forager.core.clock import Clock
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
+from forager.engine.breaker import BreakerRun
+from forager.engine.caps import Caps
 from forager.engine.limiter import Limiter
 
 HORIZON = 0.1
 """Tasks are leased so many seconds before they may start, so that the lane never waits for the store."""
 LONGEST_HOLD = 3_600.0
-"""A `Retry-After` beyond an hour is obeyed for an hour, then asked again."""
+"""A `Retry-After` or a crawl-delay beyond an hour is obeyed for an hour, then asked again."""
+CLOSED_FOR_LONG = 60.0
+"""A lane whose hours begin later than in so many seconds is given back until then."""
 
 
 class LaneRun:
-    def __init__(self, owned: OwnedLane, policy: Lane, clock: Clock) -> None:
+    def __init__(
+        self,
+        owned: OwnedLane,
+        policy: Lane,
+        clock: Clock,
+        *,
+        fail_fast: bool = False,
+        random: Callable[[], float] | None = None,
+    ) -> None:
         self.id = owned.id
-        self._epoch = owned.epoch
+        self.name = owned.name
         self.policy = policy
         self.in_flight = 0
-        self.reserved = 0
         self.hungry = True
         """Whether a lease may find something: not after one came back short, until something happens."""
         self.due: float | None = None
         """Monotonic time at which a waiting task is due."""
+        self.turned = False
+        """Whether the breaker opened or closed since the state was last written down."""
+        self._epoch = owned.epoch
         self._clock = clock
-        self._limiter = Limiter(policy.rate, policy.per, policy.burst)
+        self._fail_fast = fail_fast
+        self._random = random or Random().random  # noqa: S311 - a delay, not a secret
+        self._crawl_delay = 0.0
+        self._proxy_used: dict[int, float] = {}
         self._slow_until = 0.0
         self._hold_until = 0.0
-        self._day = self._today()
-        self._spent_day, self._spent_month = owned.spent_day, owned.spent_month
+        self._share = 1.0
+        self.breaker = BreakerRun(policy.breaker) if policy.breaker else None
+        self._limiter = Limiter(policy.rate, policy.per, policy.burst, self._gap())
+        self._caps = Caps(policy, clock, owned.spent_day, owned.spent_month)
         self._restore(owned)
+
+    # ── what may start ──
 
     def most(self, free: int) -> int:
         """How many tasks may be leased now, with `free` places in the process."""
         now = self._clock.monotonic()
-        if self._slow_until and now >= self._slow_until:
-            self._slow_until = 0.0
-            self._limiter.slow_to(1.0)
+        self._pace(now)
         room = self.room(free)
-        return self._limiter.available(now, HORIZON, room) if room > 0 else 0
+        if room <= 0 or self.closed_for() > 0:
+            return 0
+        if self.breaker is not None and (state := self.breaker.state(now)) != "closed":
+            if self._fail_fast:
+                return room  # some of these tasks want to fail at once rather than wait
+            return max(0, min(room, self.breaker.admits(now) - self.in_flight)) if state == "half_open" else 0
+        return self._limiter.available(now, HORIZON, room)
 
     def room(self, free: int) -> int:
         """How many more may be in flight, whatever the rate says."""
-        return max(0, min(free, self.policy.concurrency - self.in_flight, self._affordable()))
+        at_once = max(1, int(self.policy.concurrency * self._share))
+        return max(0, min(free, at_once - self.in_flight, self._caps.affordable()))
+
+    def closed_for(self) -> float:
+        """Seconds until the lane's hours begin; 0 inside them."""
+        if self.policy.hours is None:
+            return 0.0
+        now = self._clock.now()
+        return (self.policy.hours.opens_after(now) - now).total_seconds()
+
+    def wake_time(self, now: float) -> float | None:
+        """When it is worth looking at the lane again, if nothing else happens before."""
+        if not self.hungry:
+            return self.due
+        if closed := self.closed_for():
+            return now + closed
+        if self.in_flight >= self.policy.concurrency or self._caps.affordable() <= 0:
+            return None
+        if self.breaker is not None and not self._fail_fast and (wait := self.breaker.wait(now)):
+            return now + wait
+        return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
+
+    # ── a task, and its requests ──
 
     def start(self, price: int) -> float:
         """A task goes into flight; returns when its request is planned."""
         self.in_flight += 1
-        self.reserved += price
+        self._caps.reserved += price
+        if self.breaker is not None and self.breaker.state(self._clock.monotonic()) == "open":
+            return 0.0  # it will not send: no place in the row is used up
         return self.plan_request()
+
+    def end(self, price: int, cost: int) -> None:
+        self.in_flight -= 1
+        self._caps.spend(price, cost)
+        self.hungry = True
 
     def plan_request(self) -> float:
         """When the next request of a task in flight may be sent, as planned now."""
@@ -83,83 +138,134 @@ class LaneRun:
         """It never left: no connection came about."""
         self._limiter.gave_up()
 
-    def end(self, price: int, cost: int) -> None:
-        self.in_flight -= 1
-        self.reserved -= price
-        self._new_day()
-        self._spent_day += cost
-        self._spent_month += cost
-        self.hungry = True
+    # ── the breaker ──
+
+    def circuit_wait(self) -> float:
+        """Seconds for which the breaker lets nothing through; 0: a call may be tried."""
+        now = self._clock.monotonic()
+        return self.breaker.wait(now) if self.breaker is not None and not self.breaker.admits(now) else 0.0
+
+    def enter_circuit(self) -> int | None:
+        """The number of a call, for `call_ended`; None without a breaker. Ask `circuit_wait` first."""
+        return None if self.breaker is None else self.breaker.enter(self._clock.monotonic())
+
+    def call_ended(self, call: int | None, *, well: bool | None) -> None:
+        """`well` is None when the call says nothing about the site."""
+        if self.breaker is None or call is None:
+            return
+        if well is None:
+            self.breaker.abandoned(call)
+        elif self.breaker.ended(call, well=well, now=self._clock.monotonic()):
+            self.turned = self.hungry = True
+
+    # ── being asked to slow down ──
 
     def slow_down(self, retry_after: float | None) -> None:
         """The upstream asked for fewer calls. Asking again restarts the period and does not slow down further."""
         now = self._clock.monotonic()
-        self._limiter.slow_to(1.0 - self.policy.slow_by)
         self._slow_until = now + self.policy.slow_for
         if retry_after:
             self._hold_until = now + min(retry_after, LONGEST_HOLD)
             self._limiter.hold_until(self._hold_until)
+        self._pace(now)
 
-    def wake_time(self, now: float) -> float | None:
-        """When it is worth looking at the lane again, if nothing else happens before."""
-        if not self.hungry:
-            return self.due
-        if self.in_flight >= self.policy.concurrency or self._affordable() <= 0:
-            return None
-        return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
+    def obey_crawl_delay(self, seconds: float | None) -> None:
+        """What robots.txt asks for is a floor, unless an operator said otherwise."""
+        wanted = min(seconds or 0.0, LONGEST_HOLD)
+        if wanted != self._crawl_delay:
+            self._crawl_delay = wanted
+            self._adopt_limits()
+
+    # ── proxies ──
+
+    def proxy_rests(self, proxy: int) -> float:
+        """How long a proxy must still rest before it may be used for this lane again."""
+        used = self._proxy_used.get(proxy)
+        return 0.0 if used is None else max(0.0, used + self.policy.proxy_rest - self._clock.monotonic())
+
+    def proxy_left(self, proxy: int) -> None:
+        self._proxy_used[proxy] = self._clock.monotonic()
+
+    # ── other rules, another owner ──
+
+    def adopt(self, policy: Lane) -> None:
+        """Other rules from now on. What was sent, asked and seen under the old ones still counts."""
+        if policy == self.policy:
+            return
+        was, self.policy = self.policy, policy
+        self._caps.lane = policy
+        if policy.breaker != was.breaker:
+            self.breaker = BreakerRun(policy.breaker) if policy.breaker else None
+        self._adopt_limits()
+        self.hungry = True
 
     def state(self) -> Mapping[str, Any]:
         """What the next owner must know, as points in the store's time."""
-        now, ends = self._clock.monotonic(), {"slow_until": self._slow_until, "hold_until": self._hold_until}
-        state: dict[str, Any] = {
-            name: round((self._clock.now() + timedelta(seconds=end - now)).timestamp() * 1000)
-            for name, end in ends.items()
-            if end > now
-        }
-        return {**state, "capped": True} if self._affordable() <= 0 else state
+        now = self._clock.monotonic()
+        ends = {"slow_until": self._slow_until, "hold_until": self._hold_until}
+        state: dict[str, Any] = {name: self._store_ms(end) for name, end in ends.items() if end > now}
+        if self._caps.affordable() <= 0:
+            state["capped"] = True
+        if self._crawl_delay:
+            state["crawl_delay"] = self._crawl_delay
+        if self.breaker is not None and (known := self.breaker.dump(now)) != {"state": "closed", "calls": ""}:
+            state["breaker"] = {**known, "at": self._store_ms(now)}
+        rest = self.policy.proxy_rest
+        resting = {str(proxy): self._store_ms(at) for proxy, at in self._proxy_used.items() if at + rest > now}
+        return {**state, "proxies": resting} if resting else state
 
     def is_next_owner(self, owned: OwnedLane) -> bool:
         """Whether we had the lane before and nobody since: then what it knows still holds."""
         if owned.epoch != self._epoch + 1:
             return False
         self._epoch = owned.epoch
-        self._spent_day, self._spent_month = owned.spent_day, owned.spent_month
+        self._caps.recount(owned.spent_day, owned.spent_month)
         self.hungry, self.due = True, None
         return True
 
     def _restore(self, owned: OwnedLane) -> None:
-        now = self._clock.monotonic()
+        now, state = self._clock.monotonic(), owned.state
         if owned.epoch > 1 and self.policy.rate is not None:
             # What the last owner sent in its last window is not known here: wait until it has passed.
             self._limiter.hold_until(now + self.policy.per)
-        slow = self._seconds_until(owned.state.get("slow_until"))
-        if slow > 0:
-            self._limiter.slow_to(1.0 - self.policy.slow_by)
+        if (slow := self._seconds_until(state.get("slow_until"))) > 0:
             self._slow_until = now + min(slow, self.policy.slow_for)
-        hold = self._seconds_until(owned.state.get("hold_until"))
-        if hold > 0:
+        if (hold := self._seconds_until(state.get("hold_until"))) > 0:
             self._hold_until = now + min(hold, LONGEST_HOLD)
             self._limiter.hold_until(self._hold_until)
+        if isinstance(delay := state.get("crawl_delay"), int | float):
+            self.obey_crawl_delay(delay)
+        if self.breaker is not None and isinstance(known := state.get("breaker"), Mapping):
+            self.breaker.load(known, now, max(0.0, -self._seconds_until(known.get("at"))))
+        for proxy, at in (state.get("proxies") or {}).items():
+            self._proxy_used[int(proxy)] = now + self._seconds_until(at)
+        self._pace(now)
+
+    # ── inside ──
+
+    def _pace(self, now: float) -> None:
+        """The share of the rate that may be used: less after a 429, and for a while after an outage."""
+        if self._slow_until and now >= self._slow_until:
+            self._slow_until = 0.0
+        share = self.breaker.share(now) if self.breaker is not None else 1.0
+        self._share = share
+        self._limiter.slow_to(share * (1.0 - self.policy.slow_by) if self._slow_until else share)
+
+    def _adopt_limits(self) -> None:
+        self._limiter.adopt(self.policy.rate, self.policy.per, self.policy.burst, self._gap())
+        self._pace(self._clock.monotonic())
+
+    def _gap(self) -> Callable[[], float] | None:
+        """From one start to the next: a random delay, but never less than what was asked for."""
+        floor = max(self.policy.gap, self._crawl_delay if self.policy.crawl_delay else 0.0)
+        low, high = self.policy.delay
+        if floor <= 0 and high <= 0:
+            return None
+        return lambda: max(floor, low + (high - low) * self._random())
+
+    def _store_ms(self, at: float) -> int:
+        ahead = timedelta(seconds=at - self._clock.monotonic())
+        return round((self._clock.now() + ahead).timestamp() * 1000)
 
     def _seconds_until(self, moment: Any) -> float:
         return moment / 1000 - self._clock.now().timestamp() if isinstance(moment, int) else 0.0
-
-    def _affordable(self) -> int:
-        """What the caps per day and month still allow, in tasks of one unit; many when there is no cap."""
-        self._new_day()
-        left = [
-            cap - spent - self.reserved
-            for cap, spent in ((self.policy.cap_day, self._spent_day), (self.policy.cap_month, self._spent_month))
-            if cap is not None
-        ]
-        return max(0, min(left)) if left else 1_000_000
-
-    def _new_day(self) -> None:
-        today = self._today()
-        if today != self._day:
-            if today.month != self._day.month:
-                self._spent_month = 0
-            self._spent_day, self._day = 0, today
-
-    def _today(self) -> datetime:
-        return self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -35,6 +35,13 @@ class Limiter:
         self._window = per * (1 + MARGIN)
         self.slow_to(1.0)
 
+    def adopt(self, rate: float | None, per: float, burst: int, gap: Callable[[], float] | None) -> None:
+        """Other limits from now on; what has left already still counts."""
+        self._full_rate, self._per, self._burst, self._gap = rate, per, max(1, burst), gap
+        self.rate, self._window = None, per * (1 + MARGIN)
+        self._ideal = self._after_gap = 0.0
+        self.slow_to(1.0)
+
     def slow_to(self, share: float) -> None:
         """Use this share of the full rate; 1.0 is all of it. Less than one start is one in a longer window."""
         if self._full_rate is not None:

@@ -7,7 +7,7 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,12 +16,17 @@ import structlog
 from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
-from forager.core.ledger import Lease, Ledger, Session, Settlement, Turn, Want
-from forager.core.pipeline import Lane, Pipeline, Step
+from forager.core.ledger import GivenLane, Lease, Ledger, OwnedLane, Session, Settlement, Turn, Want
+from forager.core.pipeline import Pipeline, Step
+from forager.core.proxies import Proxies
+from forager.core.robots import Robots
 from forager.core.states import TaskState
-from forager.engine.attempt import LaneFetch, attempt
-from forager.engine.lane import HORIZON, LaneRun
+from forager.engine.attempt import attempt
+from forager.engine.lane import CLOSED_FOR_LONG, HORIZON, LaneRun
+from forager.engine.memo import Memo
+from forager.engine.passage import LaneFetch, Surroundings
 from forager.engine.refused import settle_apart
+from forager.engine.rules import DeclaredLanes, LaneRules
 from forager.engine.store_clock import StoreClock
 
 log = structlog.get_logger("forager.engine")
@@ -60,12 +65,13 @@ class Worker:
         *,
         name: str = "worker",
         capacity: int = 1_000,
-        lane_for: Callable[[str], Lane] | None = None,
+        rules: LaneRules | None = None,
+        robots: Robots | None = None,
+        proxies: Proxies | None = None,
         random: Random | None = None,
     ) -> None:
         self.stats = WorkStats()
         self._ledger = ledger
-        self._fetch = fetch
         self._clock = StoreClock(clock)
         self._name = name
         self._capacity = capacity
@@ -73,8 +79,11 @@ class Worker:
         self._steps: dict[str, Step] = {
             kind: step for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
         }
-        policies = {lane.name: lane for p in pipelines for lane in p.lanes}
-        self._lane_for = lane_for or (lambda name: policies.get(name) or Lane(name))
+        self._rules = rules or DeclaredLanes(pipelines)
+        self._fail_fast = any(step.when_open == "fail" for step in self._steps.values())
+        self._around = Surroundings(fetch, lambda: self.alive, self._lane_of, robots, proxies)
+        self._memo = Memo()
+        self._session: Session | None = None
         self._lanes: dict[int, LaneRun] = {}
         self._given_back: dict[int, LaneRun] = {}
         """Lanes we had: taken again with nobody in between, they go on where they were."""
@@ -248,11 +257,15 @@ class Worker:
             self._wake.set()
 
     async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
-        fetch = LaneFetch(self._fetch, lane, start_at, lambda: self.alive)
+        step = self._steps.get(lease.kind)
+        when_open = step.when_open if step else "snooze"
+        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, answers=self._memo.take(lease.task_id))
         try:
-            settlement = await attempt(lease, self._steps.get(lease.kind), fetch, lane, self._random)
+            settlement = await attempt(lease, step, fetch, lane, self._random)
         except asyncio.CancelledError:
             settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
+        if settlement.state is TaskState.WAITING and not settlement.burned:
+            self._memo.keep(lease.task_id, fetch.answers)
         lane.end(lease.price, settlement.cost)
         me = asyncio.current_task()
         if me in self._running:
@@ -280,26 +293,55 @@ class Worker:
         taken = await self._ledger.take_lanes(session, min(MOST_LANES, self._capacity) - len(self._lanes))
         self._look_for_lanes = False
         for owned in taken:
-            lane = self._given_back.pop(owned.id, None)
-            if lane is None or not lane.is_next_owner(owned):
-                lane = LaneRun(owned, self._lane_for(owned.name), self._clock)
-            self._lanes[owned.id] = lane
+            self._own(owned)
+
+    def _own(self, owned: OwnedLane) -> LaneRun:
+        rules = self._rules.lane_for(owned.name)
+        lane = self._given_back.pop(owned.id, None)
+        if lane is None or not lane.is_next_owner(owned):
+            lane = LaneRun(owned, rules, self._clock, fail_fast=self._fail_fast, random=self._random)
+        lane.adopt(rules)
+        self._lanes[owned.id] = lane
+        return lane
+
+    async def _lane_of(self, url: str) -> LaneRun | None:
+        """The lane that a URL belongs to; taken for the purpose if nobody has it."""
+        name = self._rules.lane_name(url)
+        for lane in self._lanes.values():
+            if lane.name == name:
+                return lane
+        session = self._session
+        owned = await self._ledger.take_lane(session, name) if session is not None else None
+        if owned is None:
+            return None
+        return self._lanes.get(owned.id) or self._own(owned)
+
+    def adopt_rules(self) -> None:
+        """The rules have changed: every lane that we have follows the new ones."""
+        for lane in self._lanes.values():
+            lane.adopt(self._rules.lane_for(lane.name))
+        self._wake.set()
 
     async def _give_back_idle(self, session: Session) -> None:
         """A lane without work goes back, so that its next work is anybody's."""
         now = self._clock.monotonic()
         for lane in self._lanes.values():
-            if lane.in_flight or lane.hungry:
+            if lane.in_flight or (lane.hungry and lane.closed_for() < CLOSED_FOR_LONG):
                 self._idle_since.pop(lane.id, None)
             else:
                 self._idle_since.setdefault(lane.id, now)
         idle = [i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK]
         if idle:
-            await self._ledger.give_lanes(session, {i: self._lanes[i].state() for i in idle})
+            await self._ledger.give_lanes(session, {i: self._given(self._lanes[i]) for i in idle})
             for lane_id in idle:
                 self._given_back[lane_id] = self._lanes.pop(lane_id)
                 del self._idle_since[lane_id]
             self._look_for_lanes = True
+
+    def _given(self, lane: LaneRun) -> GivenLane:
+        closed = lane.closed_for()
+        opens = round((self._clock.now().timestamp() + closed) * 1000) if closed else None
+        return GivenLane(lane.state(), not_before=opens)
 
     async def _listen(self) -> None:
         """New work, or a second gone by: every lane is worth a look again."""
@@ -335,12 +377,16 @@ class Worker:
         before = self._clock.monotonic()
         session = await self._ledger.begin(self._name)
         self._beaten(session, before)
+        self._session = session
         return session
 
     async def _keep_alive(self, session: Session) -> Session:
         now = self._clock.monotonic()
-        if now < self._next_beat:
+        turned = [lane for lane in self._lanes.values() if lane.turned]
+        if now < self._next_beat and not turned:
             return session
+        for lane in turned:  # written at once: the next owner must not knock at a door that is shut
+            lane.turned = False
         if await self._ledger.beat(session, {lane.id: lane.state() for lane in self._lanes.values()}):
             self._beaten(session, now)
             return session

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from forager.core.ledger import OwnedLane
+from forager.core.ledger import GivenLane, OwnedLane
 from forager.ledger.postgres.connection import Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared import loads
@@ -35,6 +35,10 @@ UPDATE lanes SET owner = $1, epoch = epoch + 1, wake_at = NULL WHERE id = ANY(AR
   ORDER BY wake_at LIMIT $3 FOR UPDATE SKIP LOCKED)) AND owner IS NULL
 RETURNING id, name, state, epoch
 """
+_TAKE_ONE = """
+UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NULL
+WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch
+"""
 _OWNED_BUT_UNKNOWN = """
 SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) ORDER BY id LIMIT $3
 """
@@ -50,8 +54,10 @@ CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 8)
      THEN {now} ELSE (SELECT min(q.due) FROM queue q WHERE q.lane_id = l.id AND q.state = 1) END
 """
 _GIVE = f"""
-UPDATE lanes l SET owner = NULL, state = x.state::json, wake_at = {WAKE_AT.format(now="$3")}
-FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE l.id = x.id
+UPDATE lanes l SET owner = NULL, state = x.state::json,
+  wake_at = (
+    SELECT greatest(w.at, x.not_before) FROM (SELECT {WAKE_AT.format(now="$4")} AS at) w WHERE w.at IS NOT NULL)
+FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x(id, state, not_before) WHERE l.id = x.id
 """
 
 
@@ -75,19 +81,26 @@ async def take(db: Db, session: int, now: int, most: int) -> list[OwnedLane]:
     return await _owned(db, await db.fetch(_TAKE, session, now, most), now)
 
 
+async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | None:
+    """Whether or not it has work; what we own already is given again."""
+    owned = await _owned(db, await db.fetch(_TAKE_ONE, session, lane), now)
+    return owned[0] if owned else None
+
+
 async def owned_but_unknown(db: Db, session: int, known: Iterable[int], now: int, most: int) -> list[OwnedLane]:
     """What a take gave whose answer was lost."""
     return await _owned(db, await db.fetch(_OWNED_BUT_UNKNOWN, session, list(known), most), now)
 
 
-async def give(db: Db, session: int, lanes: Mapping[int, Mapping[str, Any]], now: int) -> None:
+async def give(db: Db, session: int, lanes: Mapping[int, GivenLane], now: int) -> None:
     rows = await db.fetch(
         "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE",
         sorted(lanes),
         session,
     )
     mine = [row[0] for row in rows]
-    await db.execute(_GIVE, mine, [_text(lanes[lane]) for lane in mine], now)
+    given = [lanes[lane] for lane in mine]
+    await db.execute(_GIVE, mine, [_text(each.state) for each in given], [each.not_before for each in given], now)
 
 
 async def keep_states(db: Db, session: int, states: Mapping[int, Mapping[str, Any]]) -> None:

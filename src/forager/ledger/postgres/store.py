@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from forager.core.errors import NotFound, StoreError
+from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
@@ -128,7 +128,19 @@ class PostgresLedger(SharedVerbs):
         worker.lanes |= {lane.id for lane in found}
         return found
 
-    async def give_lanes(self, session: Session, lanes_: Mapping[int, Mapping[str, Any]]) -> None:
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
+        number = (await self._lanes.learn([name]))[name]
+
+        async def command(db: Db) -> OwnedLane | None:
+            alive = await db.fetchrow(f"SELECT {NOW} FROM sessions WHERE id = $1 FOR KEY SHARE", session.id)
+            return None if alive is None else await lanes.take_one(db, session.id, alive[0], number)
+
+        owned = await self._connections.run(command)
+        if owned is not None:
+            self._worker(session).lanes.add(owned.id)
+        return owned
+
+    async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         async def command(db: Db) -> None:
             await lanes.give(db, session.id, lanes_, await db.fetchval(f"SELECT {NOW}"))
             await tell(db)
@@ -180,10 +192,10 @@ class PostgresLedger(SharedVerbs):
     # ── lanes ──
 
     async def pause_lane(self, name: str, *, paused: bool) -> None:
+        number = (await self._lanes.learn([name]))[name]
+
         async def command(db: Db) -> None:
-            row = await db.fetchval("UPDATE lanes SET paused = $2 WHERE name = $1 RETURNING id", name, paused)
-            if row is None:
-                raise NotFound(f"There is no lane {name!r}. A lane appears with the first job that uses it.")
+            await db.execute("UPDATE lanes SET paused = $2 WHERE id = $1", number, paused)
             await tell(db)
 
         await self._connections.run(command)

@@ -16,9 +16,9 @@ from uuid import UUID
 import orjson
 
 from forager.core.clock import Clock
-from forager.core.errors import NotFound, StoreError
+from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
@@ -186,19 +186,32 @@ class SqliteLedger(SharedVerbs):
                 " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
                 (session.id, now, most),
             ).fetchall()
-            return [
-                OwnedLane(i, name, loads(state) or {}, epoch, *_spent(db, i, now)) for i, name, state, epoch in rows
-            ]
+            return [_owned(db, row, now) for row in rows]
 
         return await self._run(command)
 
-    async def give_lanes(self, session: Session, lanes: Mapping[int, Mapping[str, Any]]) -> None:
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
+        def command(db: sqlite3.Connection) -> OwnedLane | None:
+            number = self._memory.lane_id(db, name)
+            row = db.execute(
+                "UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL"
+                " WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused"
+                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
+                (session.id, number),
+            ).fetchone()
+            return None if row is None else _owned(db, row, self._now_ms())
+
+        return await self._run(command)
+
+    async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None:
         def command(db: sqlite3.Connection) -> None:
             now = self._now_ms()
-            for lane, state in lanes.items():
+            for lane, given in lanes.items():
+                at = self._wake_at(db, lane, now)
+                at = at if at is None else max(at, given.not_before or 0)
                 db.execute(
                     "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?",
-                    (self._wake_at(db, lane, now), orjson.dumps(state).decode(), lane, session.id),
+                    (at, orjson.dumps(given.state).decode(), lane, session.id),
                 )
 
         await self._run(command)
@@ -255,9 +268,7 @@ class SqliteLedger(SharedVerbs):
 
     async def pause_lane(self, name: str, *, paused: bool) -> None:
         def command(db: sqlite3.Connection) -> None:
-            row = db.execute("UPDATE lanes SET paused = ? WHERE name = ? RETURNING id", (paused, name)).fetchone()
-            if row is None:
-                raise NotFound(f"There is no lane {name!r}. A lane appears with the first job that uses it.")
+            db.execute("UPDATE lanes SET paused = ? WHERE id = ?", (paused, self._memory.lane_id(db, name)))
             self._memory.flows.grew = True
 
         await self._run(command)
@@ -358,6 +369,11 @@ class SqliteLedger(SharedVerbs):
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
+
+
+def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
+    number, name, state, epoch = row
+    return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now))
 
 
 def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:

@@ -1,0 +1,269 @@
+"""`Fetch` as a step sees it: every request passes the lane it belongs to before it leaves.
+
+The order is always the same: robots.txt, the lane's hours, its breaker, its rate, a proxy. A short wait happens here;
+a long one gives the task back to the queue, where it holds nothing and burns nothing. Nothing here retries.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from forager.core.errors import CircuitOpen, ProxyFailed, RateLimited, Transient
+from forager.core.http import Fetch, Request, Response
+from forager.core.pipeline import WhenOpen
+from forager.core.proxies import Proxies
+from forager.core.robots import Robots
+from forager.engine.lane import LaneRun
+from forager.engine.memo import Answers
+
+LONGEST_WAIT_INSIDE = 5.0
+"""A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
+LONGEST_TAIL = 60.0
+"""What cannot be taken up again later, such as a redirect half followed, waits so long."""
+ELSEWHERE = 5.0
+"""Another worker has the lane that a request needs: it is tried again after so many seconds."""
+
+
+class MustSnooze(Exception):
+    def __init__(self, wait: float, why: str = "It waits for its lane.") -> None:
+        self.wait = wait
+        self.why = why
+
+
+class Disallowed(Exception):
+    """robots.txt says no."""
+
+
+class TooLate(Exception):
+    """The session's lease has passed: another worker may have this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker lends to all of its tasks."""
+
+    fetch: Fetch
+    may_send: Callable[[], bool]
+    lane_of: Callable[[str], Awaitable[LaneRun | None]]
+    """The lane of a URL's host, if we have it or can have it."""
+    robots: Robots | None = None
+    proxies: Proxies | None = None
+
+
+class LaneFetch:
+    """One task's way out."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        lane: LaneRun,
+        start_at: float,
+        *,
+        when_open: WhenOpen = "snooze",
+        answers: Answers | None = None,
+    ) -> None:
+        self.around = around
+        self.lane = lane
+        self._start_at: float | None = start_at
+        self._when_open = when_open
+        self._remembered = answers or []
+        self.answers: Answers = []
+        """What was answered so far, for the case that the task must wait in the middle."""
+        self.sent = False
+        self.slowed = False
+        """Whether the lane that asked for fewer calls has been slowed already."""
+        self.limit: asyncio.Timeout | None = None
+        """The step's time-out: waiting for a lane does not count."""
+
+    async def __call__(self, request: Request) -> Response:
+        if request.render != "auto":
+            return await self._answer(request)
+        plain = await self._answer(replace(request, render="http"))
+        if plain.looks not in ("empty_shell", "challenge"):
+            return plain
+        return await self._answer(replace(request, render="browser"))
+
+    async def _answer(self, request: Request) -> Response:
+        for asked, response in self._remembered:
+            if asked == request:
+                self._remembered.remove((asked, response))
+                self.answers.append((asked, response))
+                return response
+        response = await self._send(request)
+        if self.lane.policy.site:
+            self.answers.append((request, response))
+        return response
+
+    async def _send(self, request: Request, *, robots: bool = True) -> Response:
+        """Through the lane of the URL, unless the task's own lane is an API's."""
+        lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
+        if robots and lane.policy.robots:
+            await self.obey_robots(lane, request.url)
+        way = _Way(self, lane, robots=robots)
+        try:
+            proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
+            site = lane.policy.site
+            hop = way.hop if site else None
+            prepared = replace(
+                request, on_leave=way.left, on_hop=hop, site=site, proxy=proxy, block=lane.policy.block | request.block
+            )
+            response = await self.around.fetch(prepared)
+            way.left()  # whoever has answered has got it
+        except BaseException as error:
+            way.failed(error)
+            raise
+        finally:
+            way.close()
+        way.answered(response)
+        return response
+
+    async def obey_robots(self, lane: LaneRun, url: str) -> None:
+        if self.around.robots is None:
+            return
+        verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
+        if verdict.ask_again_in is not None:
+            raise MustSnooze(verdict.ask_again_in, f"The robots.txt of {_host(url)} cannot be read now.")
+        if not verdict.allowed:
+            raise Disallowed(
+                f"robots: {_host(url)} does not allow this URL. An operator who may read it can say so: "
+                f"forager lanes set {lane.name} --no-robots"
+            )
+        lane.obey_crawl_delay(verdict.crawl_delay)
+
+    async def lane_of(self, url: str) -> LaneRun:
+        lane = await self.around.lane_of(url)
+        if lane is None:
+            raise MustSnooze(ELSEWHERE, f"The lane of {_host(url)} is paused, or another worker has it.")
+        return lane
+
+    async def wait(self, lane: LaneRun, longest: float) -> None:
+        """Until the lane lets a request go; what is waited does not count as the step's time."""
+        began = asyncio.get_running_loop().time()
+        own, self._start_at = (self._start_at if lane is self.lane else None), None
+        at = lane.plan_request() if own is None else own
+        too_long = await lane.wait_to_send(at, longest)
+        if too_long:
+            raise MustSnooze(too_long)
+        if self.limit is not None and (when := self.limit.when()) is not None and not self.limit.expired():
+            self.limit.reschedule(when + asyncio.get_running_loop().time() - began)
+
+    def refuse_if_closed(self, lane: LaneRun) -> None:
+        """Outside its hours, or with an open breaker, a lane lets nothing through."""
+        if closed := lane.closed_for():
+            raise MustSnooze(closed, f"{lane.name} may be asked only in its hours.")
+        if wait := lane.circuit_wait():
+            if self._when_open == "fail":
+                raise CircuitOpen(f"{lane.name} failed too often; it is left alone for another {wait:.0f} s.")
+            raise MustSnooze(wait, f"{lane.name} failed too often; it is left alone for a while.")
+
+
+class _Way:
+    """One request and the hops of its redirects: each is charged to its own lane, and each lane learns how it went."""
+
+    def __init__(self, fetch: LaneFetch, lane: LaneRun, *, robots: bool) -> None:
+        self._fetch = fetch
+        self._lane = lane
+        self._robots = robots
+        self._may_leave = False
+        self._call: int | None = None
+        self._guest = False
+        self._proxy: int | None = None
+
+    async def enter(self, lane: LaneRun, longest: float) -> int | None:
+        """Wait for the lane; returns the proxy to use."""
+        fetch, self._lane = self._fetch, lane
+        if lane is not fetch.lane:
+            lane.in_flight += 1
+            self._guest = True
+        fetch.refuse_if_closed(lane)
+        await fetch.wait(lane, longest)
+        self._may_leave = True
+        if not fetch.around.may_send():
+            raise TooLate
+        fetch.refuse_if_closed(lane)  # it may have opened while we waited
+        self._call = lane.enter_circuit()
+        if self._proxy is None:
+            self._proxy = self._choose_proxy(lane)
+        return self._proxy
+
+    async def hop(self, url: str) -> None:
+        """A redirect: its target is another request, maybe of another lane."""
+        self.left()
+        self._over(well=True)
+        lane = await self._fetch.lane_of(url)
+        if self._robots and lane.policy.robots:
+            await self._fetch.obey_robots(lane, url)
+        await self.enter(lane, LONGEST_TAIL)
+
+    def left(self) -> None:
+        if self._may_leave:
+            self._may_leave = False
+            self._fetch.sent = True
+            self._lane.left()
+            if self._proxy is not None:
+                self._lane.proxy_left(self._proxy)
+
+    def failed(self, error: BaseException) -> None:
+        """A time-out, no connection, an answer that broke off: the site's failure, unless the proxy's or ours."""
+        proxies = self._fetch.around.proxies
+        if isinstance(error, ProxyFailed) and proxies is not None and self._proxy is not None:
+            proxies.failed(self._proxy)
+        its_fault = isinstance(error, Transient) and not isinstance(error, ProxyFailed | RateLimited)
+        self._lane.call_ended(self._call, well=False if its_fault else None)
+        self._call = None
+
+    def answered(self, response: Response) -> None:
+        lane, status = self._lane, response.status
+        proxies = self._fetch.around.proxies
+        if self._proxy is not None and proxies is not None:
+            proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
+        told = _retry_after(response)
+        slow = status == 429 or (status == 503 and told is not None)
+        lane.call_ended(self._call, well=None if slow else status < 500 and response.looks != "block")
+        self._call = None
+        if slow and lane.policy.site:
+            lane.slow_down(told)
+            self._fetch.slowed = True
+            raise RateLimited(f"{lane.name} asked for fewer calls ({status}).", retry_after=told)
+
+    def close(self) -> None:
+        """However it ended, nothing is left open."""
+        self._over(well=None)
+
+    def _over(self, *, well: bool | None) -> None:
+        if self._may_leave:
+            self._may_leave = False
+            self._lane.gave_up()
+        if self._call is not None:
+            self._lane.call_ended(self._call, well=well)
+            self._call = None
+        if self._guest:
+            self._guest = False
+            self._lane.in_flight -= 1
+            self._lane.hungry = True
+
+    def _choose_proxy(self, lane: LaneRun) -> int | None:
+        proxies = self._fetch.around.proxies
+        if proxies is None or not lane.policy.proxied:
+            return None
+        proxy, rest = proxies.choose(lane.proxy_rests)
+        if rest > 0:
+            raise MustSnooze(rest, f"All proxies rest for {lane.name}.")
+        return proxy
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "the site"
+
+
+def _retry_after(response: Response) -> float | None:
+    """Seconds, or a date; None when it is absent or nonsense."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - response.at).total_seconds()) if text else None
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,30 @@
+"""Which rules hold for a lane: a port, because files and operators say it too, and may say otherwise tomorrow."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from forager.core.hosts import host_of
+from forager.core.pipeline import Lane, Pipeline
+
+
+class LaneRules(Protocol):
+    def lane_for(self, name: str) -> Lane:
+        """The rules that hold now."""
+        ...
+
+    def lane_name(self, url: str) -> str:
+        """The lane that a URL belongs to."""
+        ...
+
+
+class DeclaredLanes:
+    """Only what the pipelines themselves declare; a lane that none declares has modest limits."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self._declared = {lane.name: lane for pipeline in pipelines for lane in pipeline.lanes}
+
+    def lane_for(self, name: str) -> Lane:
+        return self._declared.get(name) or Lane(name)
+
+    def lane_name(self, url: str) -> str:
+        return host_of(url)
