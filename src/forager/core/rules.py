@@ -1,0 +1,105 @@
+"""What can be said about a domain: by the policy file, by an operator, in the same words and within the same limits.
+
+Every field may be left unsaid (None): then the next in the order of precedence is asked. Nothing here decides.
+"""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+)
+
+from forager.core.pipeline import Hours
+
+Resource = Literal["image", "font", "media", "stylesheet"]
+RESOURCES: tuple[Resource, ...] = get_args(Resource)
+
+MOST_TOKENS = 100_000
+DAY_SECONDS = 86_400
+LONGEST_DELAY_MS = 3_600_000
+
+
+class AllowedHours(BaseModel):
+    """Whole hours of the UTC day, from `start` until `end`, also across midnight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: StrictInt = Field(ge=0, le=23, description="The first hour that is open.", examples=[6])
+    end: StrictInt = Field(ge=0, le=24, description="The hour at which it closes; 24 is midnight.", examples=[22])
+
+    @field_validator("end")
+    @classmethod
+    def _is_not_the_start(cls, end: int, known: ValidationInfo) -> int:
+        if end == known.data.get("start"):
+            raise ValueError("it should differ from start; for the whole day write start 0 and end 24")
+        return end
+
+    def hours(self) -> Hours:
+        return Hours(self.start, self.end)
+
+
+def _each_once(names: tuple[Resource, ...]) -> tuple[Resource, ...]:
+    return tuple(name for name in RESOURCES if name in names)
+
+
+class Rules(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    tokens_per_interval: StrictFloat | None = Field(
+        None, gt=0, le=MOST_TOKENS, description="Most requests in any window of that length.", examples=[2]
+    )
+    interval_seconds: StrictFloat | None = Field(
+        None, gt=0, le=DAY_SECONDS, description="Length of the window.", examples=[10]
+    )
+    min_delay_ms: StrictInt | None = Field(
+        None,
+        ge=0,
+        le=LONGEST_DELAY_MS,
+        description="Between two requests there is a random pause: at least …",
+        examples=[500],
+    )
+    max_delay_ms: StrictInt | None = Field(
+        None, ge=0, le=LONGEST_DELAY_MS, description="… and at most so long.", examples=[2000]
+    )
+    allowed_hours: AllowedHours | None = Field(
+        None, description="Hours of the UTC day in which the site may be asked.", examples=[{"start": 6, "end": 22}]
+    )
+    respect_robots_txt: StrictBool | None = Field(None, description="Whether robots.txt is obeyed.", examples=[True])
+    max_concurrent_requests: StrictInt | None = Field(
+        None, ge=1, le=MOST_TOKENS, description="Most requests in flight.", examples=[5]
+    )
+    crawl_delay_seconds: StrictFloat | None = Field(
+        None, ge=0, le=DAY_SECONDS, description="At least so long from one request to the next.", examples=[1]
+    )
+    use_proxies: StrictBool | None = Field(
+        None, description="Whether proxies are used, where there are some.", examples=[True]
+    )
+    proxy_cooldown_seconds: StrictFloat | None = Field(
+        None, ge=0, le=DAY_SECONDS, description="Rest of each proxy between two requests here.", examples=[30]
+    )
+    block_resources: Annotated[tuple[Resource, ...], AfterValidator(_each_once)] | None = Field(
+        None, max_length=20, description="What a browser does not load.", examples=[["image", "font", "media"]]
+    )
+
+    @field_validator("max_delay_ms")
+    @classmethod
+    def _is_not_below_the_least(cls, most: int | None, known: ValidationInfo) -> int | None:
+        least = known.data.get("min_delay_ms")
+        if most is not None and least is not None and most < least:
+            raise ValueError(f"it should not be less than min_delay_ms, {least}")
+        return most
+
+    def is_silent(self) -> bool:
+        """Whether nothing at all is said."""
+        return all(value is None for _, value in self)
+
+
+FIELDS: tuple[str, ...] = tuple(Rules.model_fields)

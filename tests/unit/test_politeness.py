@@ -1,0 +1,232 @@
+"""Whose rule holds when several speak, and which lane a host belongs to."""
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from forager.core.pipeline import Breaker, Hours, Lane, Retry
+from forager.core.rules import FIELDS, AllowedHours, Rules
+from forager.policies import Policies, shipped_policies
+from forager.politeness import EVERY_SITE, By, Politeness, ground, slower
+
+HOST = "www.shop.example"
+OPERATOR = Rules.model_validate(
+    {
+        "tokens_per_interval": 1,
+        "interval_seconds": 1,
+        "min_delay_ms": 1,
+        "max_delay_ms": 1_000,
+        "allowed_hours": {"start": 1, "end": 10},
+        "respect_robots_txt": False,
+        "max_concurrent_requests": 1,
+        "crawl_delay_seconds": 1,
+        "use_proxies": False,
+        "proxy_cooldown_seconds": 1,
+        "block_resources": ["image"],
+    }
+)
+
+
+def numbered(number: int, **other: Any) -> Rules:
+    """The rules of the speaker with this number: every value says who it was."""
+    said = {
+        "tokens_per_interval": number,
+        "interval_seconds": 100 + number,
+        "min_delay_ms": number,
+        "max_delay_ms": 1_000 + number,
+        "allowed_hours": {"start": number, "end": 20},
+        "respect_robots_txt": True,
+        "max_concurrent_requests": number,
+        "crawl_delay_seconds": number,
+        "use_proxies": True,
+        "proxy_cooldown_seconds": number,
+        "block_resources": ["font"],
+    }
+    return Rules.model_validate({**said, **other})
+
+
+PIPELINE_LANE = Lane(
+    EVERY_SITE,
+    rate=3,
+    per=103,
+    concurrency=3,
+    gap=3,
+    delay=(0.003, 1.003),
+    hours=Hours(3, 20),
+    robots=True,
+    proxied=True,
+    proxy_rest=3,
+    block=frozenset({"font"}),
+    site=True,
+)
+SPEAKERS: tuple[By, ...] = ("operator", "file", "pipeline", "default", "settings")
+
+
+def politeness(*speakers: By, silent_about: str | None = None) -> Politeness:
+    def rules(number: int) -> Rules:
+        return numbered(number, **({silent_about: None} if silent_about else {}))
+
+    return Politeness(
+        Policies(
+            {"shop.example": rules(2)} if "file" in speakers else {}, rules(4) if "default" in speakers else Rules()
+        ),
+        {"shop.example": rules(1)} if "operator" in speakers else {},
+        {"shops": (PIPELINE_LANE,)} if "pipeline" in speakers else {},
+        numbered(5),
+    )
+
+
+@pytest.mark.parametrize("speakers", [(*some, "settings") for n in range(5) for some in combinations(SPEAKERS[:-1], n)])
+def test_of_those_who_speak_the_first_holds_in_every_field__SC_7(speakers: tuple[By, ...]) -> None:
+    first = speakers[0]
+    number = SPEAKERS.index(first) + 1
+    polite = politeness(*speakers)
+    said = polite.said("shop.example")
+    assert set(said) == set(FIELDS)
+    assert {each.by for each in said.values()} == {first}
+    lane = polite.lane_for("shop.example")
+    assert (lane.rate, lane.per, lane.concurrency, lane.gap) == (number, 100 + number, number, number)
+    assert lane.delay == (number / 1_000, (1_000 + number) / 1_000)
+    assert (lane.hours, lane.proxy_rest) == (Hours(number, 20), number)
+    assert lane.crawl_delay == (first != "operator"), "robots' crawl-delay is a floor on all but an operator's word"
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_one_does_not_say_the_next_is_asked__SC_7(field: str) -> None:
+    polite = politeness("operator", "file", silent_about=field)
+    said = polite.said("shop.example")
+    assert said[field].by == "settings"
+    assert all(said[other].by == "operator" for other in FIELDS if other != field)
+
+
+def test_a_site_that_nobody_spoke_of_has_the_files_default_and_good_manners__SC_7() -> None:
+    lane = Politeness(shipped_policies()).lane_for("unknown.example")
+    assert (lane.rate, lane.per, lane.burst, lane.delay) == (2, 10, 2, (0.5, 2.0))
+    assert lane.site
+    assert lane.robots
+    assert lane.crawl_delay
+    assert (lane.breaker, lane.hours) == (Breaker(10, 5, 120.0), None)
+    assert (lane.slow_by, lane.slow_for) == (0.5, 300.0)
+    assert (lane.proxied, lane.proxy_rest, lane.concurrency) == (True, 30.0, 5)
+
+
+def test_linkedin_is_asked_as_the_shipped_file_says__SC_7() -> None:
+    polite = Politeness(shipped_policies())
+    lane = polite.lane_for(polite.lane_of("https://www.linkedin.com/in/somebody"))
+    assert lane.name == "linkedin.com"
+    assert (lane.rate, lane.per, lane.burst, lane.delay, lane.hours) == (1, 15, 1, (2.0, 5.0), Hours(6, 22))
+
+
+def test_the_settings_speak_last__SC_0() -> None:
+    lane = Politeness(ground=ground(tokens=7, interval=70, proxy_rest=9), breaker=Breaker(20, 4, 60.0)).lane_for(
+        "a.example"
+    )
+    assert (lane.rate, lane.per, lane.burst, lane.proxy_rest, lane.breaker) == (7, 70, 7, 9, Breaker(20, 4, 60.0))
+    assert lane.robots
+
+
+def test_a_nearer_domain_speaks_before_the_one_it_lies_in() -> None:
+    polite = Politeness(
+        Policies({"example.com": Rules(tokens_per_interval=1), "jobs.example.com": Rules(tokens_per_interval=9)}),
+        {"example.com": Rules(crawl_delay_seconds=4), "www.example.com": Rules(min_delay_ms=7, max_delay_ms=8)},
+    )
+    assert polite.lane_name("www.example.com") == "www.example.com"
+    assert polite.lane_name("de.jobs.example.com") == "jobs.example.com"
+    www, jobs = polite.lane_for("www.example.com"), polite.lane_for("jobs.example.com")
+    assert (www.rate, www.gap, www.delay) == (1, 4, (0.007, 0.008))
+    assert (jobs.rate, jobs.gap) == (9, 4)
+
+
+@pytest.mark.parametrize("key", ["tokens_per_interval", "interval_seconds", "crawl_delay_seconds"])
+def test_an_operators_own_rate_stands_above_robots_crawl_delay(key: str) -> None:
+    polite = Politeness(overrides={"shop.example": Rules.model_validate({key: 1})})
+    assert not polite.lane_for("shop.example").crawl_delay
+    other = Politeness(overrides={"shop.example": Rules(max_concurrent_requests=1)})
+    assert other.lane_for("shop.example").crawl_delay
+
+
+def test_a_least_pause_above_anothers_most_follows_the_stronger_word() -> None:
+    default = Rules(min_delay_ms=500, max_delay_ms=2_000)
+    slow = Politeness(Policies({}, default), {"a.example": Rules(min_delay_ms=5_000)})
+    assert slow.lane_for("a.example").delay == (5.0, 5.0)
+    quick = Politeness(Policies({}, default), {"a.example": Rules(max_delay_ms=100)})
+    assert quick.lane_for("a.example").delay == (0.1, 0.1)
+    assert quick.said("a.example")["min_delay_ms"].by == "operator"
+
+
+def test_a_pipeline_does_not_switch_robots_off_by_leaving_it_out() -> None:
+    polite = Politeness(lanes={"shops": (Lane(EVERY_SITE, rate=1, site=True),)})
+    lane = polite.lane_for("shop.example")
+    assert lane.robots
+    assert (lane.rate, lane.per, lane.burst) == (1, 1.0, 1)
+
+
+def test_a_pipelines_own_lane_for_a_site_speaks_before_its_lane_for_all() -> None:
+    lanes = (Lane(EVERY_SITE, rate=1, site=True), Lane("shop.example", rate=5, per=2, retry=Retry(9), site=True))
+    polite = Politeness(lanes={"shops": lanes})
+    assert polite.lane_name(HOST) == "shop.example"
+    assert polite.lane_for("shop.example").rate == 5
+    assert polite.lane_for("shop.example").retry == Retry(9)
+    assert polite.lane_for("other.example").rate == 1
+
+
+def test_where_two_pipelines_share_a_site_the_slower_holds__SC_7() -> None:
+    polite = Politeness(
+        lanes={
+            "quick": (Lane(EVERY_SITE, rate=5, concurrency=2, gap=0.1, site=True),),
+            "slow": (Lane(EVERY_SITE, rate=2, per=10, concurrency=9, hours=Hours(6, 22), site=True),),
+        }
+    )
+    lane = polite.lane_for("shop.example")
+    assert (lane.rate, lane.per, lane.concurrency, lane.gap, lane.hours) == (2, 10, 2, 0.1, Hours(6, 22))
+    alone = polite.lane_for("shop.example", used_by=["quick"])
+    assert (alone.rate, alone.per, alone.hours) == (5, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Hours(6, 22), Hours(8, 23), Hours(8, 22)),
+        (Hours(20, 4), Hours(22, 8), Hours(22, 4)),
+        (Hours(6, 22), None, Hours(6, 22)),
+        (Hours(19, 10), Hours(8, 22), Hours(19, 22)),  # two pieces are in common: the longer
+        (Hours(1, 3), Hours(5, 10), Hours(1, 3)),  # none: the shorter of the two
+    ],
+)
+def test_of_two_hours_both_hold(one: Hours, other: Hours | None, both: Hours) -> None:
+    first, second = Lane("a.example", hours=one, site=True), Lane("a.example", hours=other, site=True)
+    assert slower(first, second).hours == both
+    assert slower(second, first).hours == both
+
+
+SERPER = Lane("serper", rate=300, burst=10, concurrency=1_000, cap_day=5)
+
+
+def test_an_api_keeps_its_own_numbers_whatever_the_file_says() -> None:
+    polite = Politeness(shipped_policies(), lanes={"places": (SERPER,)})
+    assert polite.lane_for("serper") == SERPER
+    assert polite.is_api("serper")
+    assert {each.by for each in polite.said("serper").values()} == {"pipeline"}
+
+
+def test_an_operator_changes_rate_concurrency_and_hours_of_an_api_and_nothing_else() -> None:
+    said = OPERATOR.model_copy(update={"tokens_per_interval": 50.0, "interval_seconds": 1.0})
+    polite = Politeness(shipped_policies(), {"serper": said}, {"places": (SERPER,)})
+    assert polite.lane_for("serper") == replace(SERPER, rate=50.0, per=1.0, concurrency=1, hours=Hours(1, 10))
+    assert polite.said("serper")["tokens_per_interval"].by == "operator"
+
+
+def test_the_host_of_an_api_stays_its_own_lane_and_lends_it_to_no_other() -> None:
+    api = Lane("api.shop.example", rate=5)
+    polite = Politeness(Policies({"shop.example": Rules()}), lanes={"shops": (api,)})
+    assert polite.lane_name("api.shop.example") == "api.shop.example"
+    assert polite.lane_name("eu.api.shop.example") == "shop.example"
+    assert polite.lane_name(HOST) == "shop.example"
+
+
+def test_the_whole_day_can_be_said_against_a_file_that_closes_at_night() -> None:
+    always = Rules(allowed_hours=AllowedHours(start=0, end=24))
+    lane = Politeness(shipped_policies(), {"linkedin.com": always}).lane_for("linkedin.com")
+    assert lane.hours == Hours(0, 24)
