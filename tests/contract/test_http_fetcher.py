@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import socket
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 import brotli
@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from forager.core.clock import SystemClock
-from forager.core.errors import Permanent, Refused, TimedOut, Transient
+from forager.core.errors import Permanent, RateLimited, Refused, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.fetch import EgressGuard, HttpFetcher
 from tests.support.origin import Answer, Origin, Seen, reply
@@ -244,15 +244,26 @@ async def test_redirects_are_counted() -> None:
 async def test_every_hop_is_announced_before_it_is_asked() -> None:
     hops: list[tuple[str, int]] = []
 
-    async def on_hop(host: str) -> None:
-        hops.append((host, len(origin.seen)))
+    async def on_hop(url: str) -> None:
+        hops.append((url, len(origin.seen)))
 
     def answer(seen: Seen) -> bytes:
-        return reply(302, Location="/end") if seen.target == "/" else reply()
+        return reply(302, Location="/end?a=b#c") if seen.target == "/" else reply()
 
-    hook: Callable[[str], Awaitable[None]] = on_hop
     async with Origin(answer) as origin:
-        fetcher = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: None, on_hop=hook)
-        await fetcher(Request(origin.url()))
+        fetcher = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: None)
+        await fetcher(Request(origin.url(), on_hop=on_hop))
         await fetcher.close()
-    assert hops == [("127.0.0.1", 1)]
+    assert hops == [(origin.url("/end?a=b"), 1)]
+
+
+async def test_a_hop_that_is_not_let_through_is_not_asked() -> None:
+    async def on_hop(url: str) -> None:
+        raise RateLimited("not now")
+
+    async with Origin(lambda _: reply(302, Location="/end")) as origin:
+        fetcher = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: None)
+        with pytest.raises(RateLimited):
+            await fetcher(Request(origin.url(), on_hop=on_hop))
+        await fetcher.close()
+        assert len(origin.seen) == 1

@@ -13,14 +13,17 @@ import aiohttp
 from yarl import URL
 
 from forager.core.clock import Clock
-from forager.core.errors import Refused, Transient, Unconfigured
+from forager.core.errors import ProxyFailed, Refused, Transient, Unconfigured
 from forager.core.http import Request, Response, SecretRef
+from forager.core.proxies import ProxyEndpoint
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
 from forager.fetch.guard import EgressGuard
 from forager.fetch.leaving import LeavingRequest, leaving
 from forager.fetch.redirect import REDIRECTS, Hop, next_hop
+from forager.fetch.sessions import ProxySessions
 from forager.fetch.translate import map_errors, shown
+from forager.fetch.upstream import Way
 
 USER_AGENT = "forager/0.1"
 ACCEPTED = "gzip, deflate, br, zstd"
@@ -31,14 +34,14 @@ BREATH = 0.005  # seconds of unpacking after which other tasks get their turn
 CONNECT_TIMEOUT = 10.0
 
 Secrets = Callable[[str], str | None]
-OnHop = Callable[[str], Awaitable[None]]
+EndpointOf = Callable[[int], ProxyEndpoint]
+Send = Callable[[Hop], Awaitable[aiohttp.ClientResponse]]
 
 
 class HttpFetcher:
-    """Implements `core.http.Fetch` on one aiohttp session. Create it inside a running loop; `close` it at the end.
+    """Implements `core.http.Fetch` on aiohttp sessions. Create it inside a running loop; `close` it at the end.
 
-    `on_hop` is told the host of every redirect target before it is requested; `tls` trusts other certificates than
-    the system's.
+    `endpoint_of` tells where the proxy with a number is; `tls` trusts other certificates than the system's.
     """
 
     def __init__(
@@ -49,31 +52,17 @@ class HttpFetcher:
         *,
         user_agent: str = USER_AGENT,
         limit: int = 100,
-        on_hop: OnHop | None = None,
+        endpoint_of: EndpointOf | None = None,
         dialer: Dialer = open_socket,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._secrets = secrets
-        self._on_hop = on_hop
-        self._session = aiohttp.ClientSession(
-            connector=guarded_connector(guard, limit=limit, dialer=dialer, tls=tls),
-            headers={"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": ACCEPTED},
-            skip_auto_headers=("Content-Type",),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            request_class=LeavingRequest,
-            auto_decompress=False,
-            trust_env=False,
-            max_line_size=MAX_HEADER_LINE,
-            max_field_size=MAX_HEADER_LINE,
-            max_headers=MAX_HEADERS,
-            read_bufsize=READ_BUFFER,
-        )
-        # aiohttp sends a request a second time by itself when a kept connection turns out dead: a call that was
-        # never counted. It has no public switch; its own test client turns it off in the same way.
-        self._session._retry_connection = False  # noqa: SLF001
+        self._endpoint_of = endpoint_of
+        self._user_agent = user_agent
+        self._session = self._open_session(guarded_connector(guard, limit=limit, dialer=dialer, tls=tls))
+        self._proxied = ProxySessions(Way(guard, dialer, tls), self._open_session, limit=limit)
 
     async def __call__(self, request: Request) -> Response:
         """Send one request. An answer of any status is a `Response`; `max_redirects=0` returns redirects unfollowed."""
@@ -82,7 +71,10 @@ class HttpFetcher:
         try:
             with map_errors(request.url):
                 async with asyncio.timeout(request.timeout):
-                    answer, body = await self._follow(request)
+                    if request.proxy is None:
+                        answer, body = await self._follow(request, self._send)
+                    else:
+                        answer, body = await self._follow_through(request, request.proxy)
         finally:
             leaving.reset(told)
         return Response(
@@ -96,31 +88,60 @@ class HttpFetcher:
 
     async def close(self) -> None:
         await self._session.close()
+        await self._proxied.close()
 
-    async def _follow(self, request: Request) -> tuple[aiohttp.ClientResponse, bytes]:
+    def _open_session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+        session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": ACCEPTED},
+            skip_auto_headers=("Content-Type",),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=LeavingRequest,
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=MAX_HEADER_LINE,
+            max_field_size=MAX_HEADER_LINE,
+            max_headers=MAX_HEADERS,
+            read_bufsize=READ_BUFFER,
+        )
+        # aiohttp sends a request a second time by itself when a kept connection turns out dead: a call that was
+        # never counted. It has no public switch; its own test client turns it off in the same way.
+        session._retry_connection = False  # noqa: SLF001
+        return session
+
+    def _send(self, hop: Hop) -> Awaitable[aiohttp.ClientResponse]:
+        return self._session.request(hop.method, hop.url, headers=hop.headers, data=hop.body, allow_redirects=False)
+
+    async def _follow_through(self, request: Request, proxy: int) -> tuple[aiohttp.ClientResponse, bytes]:
+        """The same through a proxy, redirects included."""
+        if self._endpoint_of is None:
+            raise ProxyFailed(f"there is no proxy {proxy} here.")
+        async with self._proxied.through(self._endpoint_of(proxy)) as proxied:
+            return await self._follow(request, proxied.sender(min(CONNECT_TIMEOUT, 0.8 * request.timeout)))
+
+    async def _follow(self, request: Request, send: Send) -> tuple[aiohttp.ClientResponse, bytes]:
         """The answer at the end of the redirects, and its body."""
         url = self._guard.check_url(request.url)
         hop = Hop(url, request.method.upper(), self._headers(request), request.body)
         for _ in range(request.max_redirects + 1):
-            answer = await self._session.request(
-                hop.method, hop.url, headers=hop.headers, data=hop.body, allow_redirects=False
-            )
+            answer = await send(hop)
             location = answer.headers.get("Location") if answer.status in REDIRECTS else None
             if not location or not request.max_redirects:
                 return answer, await _body(answer, request.max_bytes)
             answer.release()
             hop = next_hop(hop, answer.status, location)
-            await self._admit(hop.url)
+            self._admit(hop.url)
+            if request.on_hop:
+                await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 
-    async def _admit(self, url: URL) -> None:
-        """A redirect's target passes the same guard as a request, and is announced before it is asked."""
+    def _admit(self, url: URL) -> None:
+        """A redirect's target passes the same guard as a request."""
         try:
             self._guard.check_url(url)
         except Refused as error:
             raise Refused(f"it redirects to {shown(url)}: {error.message}") from None
-        if self._on_hop and url.raw_host:
-            await self._on_hop(url.raw_host)
 
     def _headers(self, request: Request) -> dict[str, str]:
         if not request.auth:

@@ -15,8 +15,8 @@ from ipaddress import ip_address
 from typing import TypeVar, cast
 
 from forager.core.errors import ForagerError, ProxyFailed, Transient
+from forager.core.proxies import ProxyEndpoint
 from forager.fetch.connect import Dialer, dial
-from forager.fetch.endpoint import ProxyEndpoint
 from forager.fetch.guard import EgressGuard
 
 MOST_HEAD = 16 * 1024

@@ -16,10 +16,10 @@ import structlog
 from yarl import URL
 
 from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient
+from forager.core.proxies import ProxyEndpoint
 from forager.fetch.browser.framing import Head, Malformed
 from forager.fetch.browser.splice import Inlet, Outlet
 from forager.fetch.connect import Dialer, dial, open_socket
-from forager.fetch.endpoint import ProxyEndpoint
 from forager.fetch.guard import EgressGuard
 from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
 
