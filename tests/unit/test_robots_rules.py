@@ -77,7 +77,7 @@ def group(names: list[str], lines: list[tuple[bool, str]]) -> list[str]:
     path="/a",
     query="",
 )
-def test_a_url_is_allowed_exactly_when_the_rules_for_us_permit_it__SC_P25(  # noqa: PLR0917
+def test_a_url_is_allowed_exactly_when_the_rules_for_us_permit_it__SC_P25(
     mine, everybody, theirs, other, spelling, order, path, query
 ) -> None:
     groups = [
