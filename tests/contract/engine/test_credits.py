@@ -76,7 +76,7 @@ async def test_a_budget_of_nothing_sends_nothing__PL_11(open_rig: OpenRig) -> No
 async def test_a_time_out_counts_against_the_budget_although_nobody_told_its_price__PL_11(open_rig: OpenRig) -> None:
     rules = (Rule(Fault.TIMEOUT, times=None),)
     async with SerperSandbox(SerperConfig(script=rules)) as sandbox:
-        rig = await open_rig(serper(sandbox.url, timeout=0.1))
+        rig = await open_rig(serper(sandbox.url, timeout=0.5))
         job = await rig.submit_places(3, pages=1, max_credits=5)
         await rig.run(sandbox.url)
         row = rig.job(job)
