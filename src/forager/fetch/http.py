@@ -20,6 +20,7 @@ from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
 from forager.fetch.guard import EgressGuard
 from forager.fetch.leaving import LeavingRequest, leaving
+from forager.fetch.looks import looks
 from forager.fetch.redirect import REDIRECTS, Hop, next_hop
 from forager.fetch.sessions import ProxySessions
 from forager.fetch.translate import map_errors, shown
@@ -84,6 +85,7 @@ class HttpFetcher:
             body=body,
             at=self._clock.now(),
             elapsed_ms=round((self._clock.monotonic() - started) * 1000),
+            looks=looks(answer.status, answer.headers, body) if request.site else "page",
         )
 
     async def close(self) -> None:

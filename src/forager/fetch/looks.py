@@ -45,8 +45,9 @@ _HIDDEN = re.compile(
 )
 
 _CHALLENGES = (
-    b"/cdn-cgi/challenge-platform/h/",
     b"_cf_chl_opt",
+    b"/orchestrate/chl_page",
+    b"/orchestrate/jsch",
     b"cf-browser-verification",
     b"jschl_vc",
     b"checking your browser before accessing",
@@ -56,16 +57,13 @@ _CHALLENGES = (
     b"awswafcookiedomainlist",
     b"sec-if-cpt-container",
     b"bm-verify=",
-    b"/_incapsula_resource?swjiylwa",
-    b"'rt':'i'",
+    b"var dd={'rt':'i'",
     b"window.kpsdk",
 )
 _BLOCKS = (
     b"attention required! | cloudflare",
-    b"cf-error-details",
     b"sorry, you have been blocked",
     b"px-captcha",
-    b"_pxappid",
     b"captcha-delivery.com",
     b"errors.edgesuite.net",
     b"incapsula incident id",
@@ -74,6 +72,9 @@ _BLOCKS = (
     b"pardon our interruption",
     b"why do i have to complete a captcha",
 )
+# These stand on the good pages of a guarded site too, and on the errors of its guard.
+_WEAK_CHALLENGES = (b"/_incapsula_resource?swjiylwa", b"/cdn-cgi/challenge-platform/")
+_WEAK_BLOCKS = (b"_pxappid", b"cf-error-details")
 _CAPTCHAS = (b"g-recaptcha", b"h-captcha", b"hcaptcha.com", b"cf-turnstile", b"recaptcha/api.js", b"captcha")
 _ACCUSATIONS = (
     b"are you a human",
@@ -124,12 +125,12 @@ def _look(status: int, headers: Mapping[str, str], body: bytes) -> Looks:
         return said
     wall = status in WALL_STATUSES
     if not _is_html(headers.get("content-type", ""), body):
-        return _wall(body[: WINDOWS[-1]].lower(), b"", accused=False) or "page" if wall else "page"
+        return _wall(status, body[: WINDOWS[-1]].lower(), b"") or "page" if wall else "page"
     text = _visible(body)
     if not wall and len(text) >= LITTLE:
         return "page"
     whole = body[: WINDOWS[-1]].lower()
-    found = _wall(whole if wall else whole[:WALL], text, accused=wall)
+    found = _wall(status, whole if wall else whole[:WALL], text)
     if found is not None:
         return found
     return "empty_shell" if 200 <= status < 300 and _is_shell(whole, text) else "page"
@@ -169,21 +170,27 @@ def _visible(body: bytes) -> bytes:
     return text
 
 
-def _wall(head: bytes, text: bytes, *, accused: bool) -> Looks | None:
-    """A block or a challenge, by its marks. `accused`: the status is that of a wall, so a captcha alone is enough."""
-    if any(mark in head for mark in _CHALLENGES):
+def _wall(status: int, head: bytes, text: bytes) -> Looks | None:
+    """A block or a challenge, by its marks."""
+    accused = status in WALL_STATUSES
+    bare = status < 500 and (accused or len(text) < A_SENTENCE)
+    if _has(head, _CHALLENGES):
         return "challenge"
-    if any(mark in head for mark in _BLOCKS):
+    if _has(head, _BLOCKS) or (b"access denied" in text and b"reference #" in text):
         return "block"
-    spoken = head[:TITLE] + text
-    accused = accused or any(words in spoken for words in _ACCUSATIONS)
-    if accused and any(mark in head for mark in _CAPTCHAS):
+    if bare and _has(head, _WEAK_BLOCKS):
         return "block"
-    if b"access denied" in text and b"reference #" in text:
+    if bare and _has(head, _WEAK_CHALLENGES):
+        return "challenge"
+    if (accused or _has(head[:TITLE] + text, _ACCUSATIONS)) and _has(head, _CAPTCHAS):
         return "block"
     if len(text) < A_SENTENCE and b"document.cookie" in head and _RELOADS.search(head):
         return "challenge"
     return None
+
+
+def _has(head: bytes, marks: tuple[bytes, ...]) -> bool:
+    return any(mark in head for mark in marks)
 
 
 def _is_shell(head: bytes, text: bytes) -> bool:
@@ -195,6 +202,4 @@ def _is_shell(head: bytes, text: bytes) -> bool:
         return True
     if _ROOT.search(head) or _EMPTY_HEADLINE.search(head) or _GAP.search(head):
         return True
-    if any(tag in head for tag in _ROOT_TAGS):
-        return True
-    return any(word in part for part in _NO_SCRIPT.findall(head) for word in _NEEDED)
+    return _has(head, _ROOT_TAGS) or any(_has(part, _NEEDED) for part in _NO_SCRIPT.findall(head))
