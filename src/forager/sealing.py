@@ -9,6 +9,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,16 +151,13 @@ class _Key:
 
 
 def _key(text: str, where: str) -> _Key:
-    try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError):
-        raw = b""
-    if len(raw) != 32:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{43}=?", text):
         raise Rejected(
             f"a key in {where} is not 32 random bytes in URL-safe base64. Make one with:"
             ' python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
             fields=[FieldError(where, "use the output of secrets.token_urlsafe(32); several separated by commas")],
         )
+    raw = base64.urlsafe_b64decode(text[:43] + "=")
     return _Key(_derived(raw, "id", 4).hex(), AESGCM(_derived(raw, "seal", 32)), _derived(raw, "fingerprint", 32))
 
 

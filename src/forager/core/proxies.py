@@ -117,8 +117,8 @@ class ProxyStore(Protocol):
         """Those of the settings are these: the missing are added and, unless `add_only`, the others removed."""
         ...
 
-    async def record(self, uses: Sequence[ProxyUse]) -> None:
-        """Add to the counts; a failure since the last check makes it unhealthy."""
+    async def record(self, uses: Sequence[ProxyUse]) -> Sequence[ProxyUse]:
+        """Add to the counts; a failure since the last check makes it unhealthy. Gives back what was not written."""
         ...
 
     async def claim_check(self, proxy: int, *, every: float) -> bool:

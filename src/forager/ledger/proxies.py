@@ -5,14 +5,16 @@ What leaves here in plain is an endpoint, for whoever dials it; a listing, an er
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from forager.core.errors import Conflict, NotFound
+from forager.core.errors import Conflict, NotFound, StoreError
 from forager.core.proxies import Proxy, ProxyEndpoint, ProxySource, ProxyUse
 from forager.core.secret import About, Seal, SealBroken, Secret
 from forager.ledger.database import Database, Row
+
+T = TypeVar("T")
 
 TABLE = "proxies"
 SEALED = ("username", "password")
@@ -79,19 +81,22 @@ class ProxyTable:
                 missing[prints[0]] = endpoint
             elif found.source == "settings" and endpoint.region and endpoint.region != found.region:
                 await self.set(found.id, region=endpoint.region)
-        await _in_parts([self._add_unless_there(endpoint) for endpoint in missing.values()])
+        refused = [error for _, error in await _in_parts(list(missing.values()), self._add_unless_there)]
         if not add_only:
             left = [row for mark, row in there.items() if row.source == "settings" and mark not in wanted]
-            await _in_parts([self._remove_if_there(row) for row in left])
+            refused += [error for _, error in await _in_parts(left, self._remove_if_there)]
+        if refused:
+            raise refused[0]
 
     # ── what the pool writes ──
 
     async def endpoint(self, proxy: int) -> ProxyEndpoint:
         return self._opened(await self._whole(proxy))
 
-    async def record(self, uses: Sequence[ProxyUse]) -> None:
+    async def record(self, uses: Sequence[ProxyUse]) -> Sequence[ProxyUse]:
         now = await self._now_ms()
-        await _in_parts([self._database.write(_RECORD, _use_values(use, now)) for use in uses])
+        left = await _in_parts(uses, lambda use: self._database.write(_RECORD, _use_values(use, now)))
+        return [use for use, _ in left]
 
     async def claim_check(self, proxy: int, *, every: float) -> bool:
         now = await self._now_ms()
@@ -198,6 +203,11 @@ class ProxyTable:
         return endpoint
 
 
+def _latest(column: str, value: str) -> str:
+    """Another process may have written a later moment."""
+    return f"{column} = CASE WHEN {value} > coalesce({column}, 0) THEN {value} ELSE {column} END"
+
+
 _WHOLE = "id, fingerprint, protocol, url, port, username, password, region"
 
 # The mean is over the successes. A failure older than the last check says nothing any more.
@@ -207,7 +217,7 @@ UPDATE proxies SET
   failures = failures + CAST(:failures AS BIGINT),
   bytes = bytes + CAST(:bytes AS BIGINT),
   avg_response_time_ms = CASE WHEN CAST(:successes AS BIGINT) = 0 THEN avg_response_time_ms
-    ELSE (coalesce(avg_response_time_ms, 0) * success_count + CAST(:elapsed_ms AS BIGINT))
+    ELSE (coalesce(avg_response_time_ms, 0) * success_count + CAST(:elapsed_ms AS DOUBLE PRECISION))
       / (success_count + CAST(:successes AS BIGINT)) END,
   failure_count = CASE WHEN CAST(:successes AS BIGINT) = 0 THEN failure_count ELSE 0 END
     + CAST(:in_a_row AS INTEGER),
@@ -215,9 +225,9 @@ UPDATE proxies SET
   disabled = disabled OR (
     CASE WHEN CAST(:successes AS BIGINT) = 0 THEN failure_count ELSE 0 END + CAST(:in_a_row AS INTEGER)
     > {MOST_FAILURES}),
-  last_used_at = coalesce(CAST(:used_at AS BIGINT), last_used_at),
-  last_success_at = coalesce(CAST(:succeeded_at AS BIGINT), last_success_at),
-  last_failure_at = coalesce(CAST(:failed_at AS BIGINT), last_failure_at),
+  {_latest("last_used_at", "CAST(:used_at AS BIGINT)")},
+  {_latest("last_success_at", "CAST(:succeeded_at AS BIGINT)")},
+  {_latest("last_failure_at", "CAST(:failed_at AS BIGINT)")},
   updated_at = :now
 WHERE id = :id"""
 
@@ -244,7 +254,7 @@ def _use_values(use: ProxyUse, now: int) -> dict[str, Any]:
         "successes": use.successes,
         "failures": use.failures,
         "in_a_row": use.failures_since_success,
-        "elapsed_ms": use.elapsed_ms,
+        "elapsed_ms": float(use.elapsed_ms),
         "bytes": use.bytes,
         "used_at": at(use.used_ms_ago),
         "succeeded_at": at(use.succeeded_ms_ago),
@@ -271,7 +281,14 @@ def _expected(proxy: int, rows: Sequence[Row]) -> Row:
     return rows[0]
 
 
-async def _in_parts(work: Sequence[Awaitable[Any]]) -> None:
-    """Some at once, so that writes share a commit; not all, so that others get their turn."""
-    for start in range(0, len(work), AT_ONCE):
-        await asyncio.gather(*work[start : start + AT_ONCE])
+async def _in_parts(items: Sequence[T], work: Callable[[T], Awaitable[Any]]) -> Sequence[tuple[T, StoreError]]:
+    """Some at once, so that writes share a commit; not all, so that others get their turn. What the store refused."""
+    refused: list[tuple[T, StoreError]] = []
+    for start in range(0, len(items), AT_ONCE):
+        part = items[start : start + AT_ONCE]
+        for item, ended in zip(part, await asyncio.gather(*map(work, part), return_exceptions=True), strict=True):
+            if isinstance(ended, StoreError):
+                refused.append((item, ended))
+            elif isinstance(ended, BaseException):
+                raise ended
+    return refused

@@ -1,0 +1,308 @@
+"""The proxies of this process: which one is next, how each did, and whether it is well.
+
+Choosing is pure memory, because every request passes here; what happened is written down every few seconds, and read
+back with what other processes found. Only an operator moves `is_active`. Proxies are named by number, never by address.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from forager.core.clock import Clock
+from forager.core.errors import FieldError, ForagerError, NoHealthyProxies, NotFound, ProxyFailed, Refused, Rejected
+from forager.core.proxies import Proxy, ProxyEndpoint, ProxyStore, ProxyUse
+from forager.core.secret import SealBroken
+from forager.fetch.endpoint import parse_endpoint, parse_file, parse_region
+from forager.fetch.guard import EgressGuard
+from forager.fetch.proxy_check import Checked
+from forager.fetch.proxy_state import MOST_FAILURES, Known, Since
+
+log = structlog.get_logger("forager.proxies")
+
+CHECK_EVERY = 60.0
+WRITE_EVERY = 5.0
+CHECKS_AT_ONCE = 20
+Check = Callable[[int, ProxyEndpoint], Awaitable[Checked]]
+
+
+class ProxyPool:
+    """Implements `core.proxies.Proxies`. `open` it before use, let `run` go on beside the engine, `close` it last."""
+
+    def __init__(
+        self,
+        store: ProxyStore,
+        clock: Clock,
+        guard: EgressGuard,
+        check: Check,
+        *,
+        given: Sequence[ProxyEndpoint] = (),
+        check_every: float = CHECK_EVERY,
+        write_every: float = WRITE_EVERY,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._guard = guard
+        self._check = check
+        self._given = given
+        self._check_every = check_every
+        self._write_every = write_every
+        self._known: dict[int, Known] = {}
+        """Least recently used first."""
+        self._storing = asyncio.Lock()
+
+    # ── every request ──
+
+    def choose(self, rests: Callable[[int], float]) -> tuple[int | None, float]:
+        shortest: float | None = None
+        for proxy, known in self._known.items():
+            if known.usable:
+                rest = rests(proxy)
+                if rest <= 0:
+                    self._used(proxy, known)
+                    return proxy, 0.0
+                shortest = rest if shortest is None else min(shortest, rest)
+        if shortest is None and self._known:
+            raise NoHealthyProxies(
+                f"None of {len(self._known)} proxies can be used now. `forager proxies list` shows why;"
+                " a check restores those that are well again."
+            )
+        return None, shortest or 0.0
+
+    def succeeded(self, proxy: int, *, elapsed_ms: int, size: int) -> None:
+        if known := self._known.get(proxy):
+            known.in_a_row = 0
+            known.since.succeeded(self._clock.monotonic(), elapsed_ms, size)
+
+    def failed(self, proxy: int) -> None:
+        if known := self._known.get(proxy):
+            known.since.failed(self._clock.monotonic())
+            known.fail()
+            log.info("a proxy failed", proxy=proxy, in_a_row=known.in_a_row, disabled=known.disabled)
+
+    def endpoint(self, proxy: int) -> ProxyEndpoint:
+        """Where to dial. One that is gone meanwhile is a failed one: another may do."""
+        known = self._known.get(proxy)
+        if known is None or known.endpoint is None:
+            raise ProxyFailed(f"The proxy {proxy} was removed or cannot be read.")
+        return known.endpoint
+
+    @property
+    def usable(self) -> int:
+        return sum(known.usable for known in self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # ── an operator ──
+
+    async def add(self, address: str, *, region: str | None = None) -> Proxy:
+        endpoint = parse_endpoint(address)
+        if region is not None:
+            endpoint = replace(endpoint, region=parse_region(region) or None)
+        self._admit(endpoint, "address")
+        added = await self._store.add(endpoint, source="operator")
+        await self.refresh()
+        return added
+
+    async def set(self, proxy: int, *, is_active: bool | None = None, region: str | None = None) -> Proxy:
+        changed = await self._store.set(
+            proxy, is_active=is_active, region=None if region is None else parse_region(region)
+        )
+        await self.refresh()
+        return changed
+
+    async def remove(self, proxy: int) -> None:
+        await self._store.remove(proxy)
+        await self.refresh()
+
+    async def list(self) -> Sequence[Proxy]:
+        """As they are kept, with what happened here until now."""
+        await self.flush()
+        return await self._store.list()
+
+    async def get(self, proxy: int) -> Proxy:
+        await self.flush()
+        return await self._store.get(proxy)
+
+    async def check(self, proxy: int) -> Checked:
+        """One real connection now, whoever else checked it lately."""
+        await self._store.get(proxy)
+        known = self._known.get(proxy)
+        if known is None:
+            await self.refresh()
+            known = self._known.get(proxy)
+        if known is None:
+            raise NotFound(f"There is no proxy {proxy}. `forager proxies list` shows those there are.")
+        if known.endpoint is None:
+            return Checked(passed=False, latency_ms=0, reason=known.trouble)
+        return await self._check_one(proxy, known, known.endpoint)
+
+    # ── beside the engine ──
+
+    async def open(self) -> None:
+        """Load what is kept, and add what the settings name. Nothing is removed: this may be a passing command."""
+        for endpoint in self._given:
+            self._admit(endpoint, "SCRAPER_PROXY_ENDPOINTS")
+        if self._given:
+            await self._store.keep_only(self._given, add_only=True)
+        await self.refresh()
+
+    async def run(self) -> None:
+        """Write down, read back and check, until cancelled. What the settings no longer name is removed first."""
+        checks: asyncio.Task[None] | None = None
+        swept = False
+        try:
+            while True:
+                try:
+                    if not swept:
+                        await self._store.keep_only(self._given, add_only=False)
+                        swept = True
+                    await self.refresh()
+                except ForagerError as error:
+                    log.warning("the proxies' counts could not be written; they are kept", error=error.message)
+                if checks is None or checks.done():
+                    checks = asyncio.create_task(self.check_due())
+                await self._clock.sleep(self._write_every)
+        finally:
+            if checks is not None:
+                checks.cancel()
+                await asyncio.gather(checks, return_exceptions=True)
+
+    async def close(self) -> None:
+        try:
+            await self.flush()
+        except ForagerError as error:
+            log.warning("the last counts of the proxies are lost", error=error.message)
+
+    async def check_due(self) -> None:
+        """Check every proxy that an operator has not switched off and that no process checked lately."""
+        now = self._clock.monotonic()
+        due = [
+            proxy
+            for proxy, known in self._known.items()
+            if known.is_active and known.endpoint and now - known.looked_at >= self._check_every
+        ]
+        room = asyncio.Semaphore(CHECKS_AT_ONCE)
+        await asyncio.gather(*(self._check_if_ours(proxy, room) for proxy in due))
+
+    async def flush(self) -> None:
+        """Add what happened here to what is kept. What cannot be written now is kept for the next time."""
+        async with self._storing:
+            await self._flush()
+
+    async def refresh(self) -> None:
+        """Write down, then see what others did."""
+        async with self._storing:
+            await self._flush()
+            rows = sorted(await self._store.list(), key=lambda row: (row.last_used_at or 0, row.id))
+            new = {row.id: known for row in rows if (known := await self._met(row))}
+            # Without an await from here on: a request sees either all of the old or all of the new. New ones come
+            # first, in the order of their use elsewhere: here nobody used them yet.
+            self._known = {**new, **{proxy: known for proxy, known in self._known.items() if proxy not in new}}
+            for gone in self._known.keys() - {row.id for row in rows}:
+                del self._known[gone]
+            for row in rows:
+                self._learn(row)
+
+    # ── inside ──
+
+    def _used(self, proxy: int, known: Known) -> None:
+        known.since.used_at = self._clock.monotonic()
+        del self._known[proxy]
+        self._known[proxy] = known
+
+    def _admit(self, endpoint: ProxyEndpoint, name: str) -> None:
+        """What the guard can say without a lookup; a name is resolved and judged each time it is dialled."""
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        try:
+            self._guard.check_url(f"http://{host}:{endpoint.port}")
+        except Refused as error:
+            raise Rejected(
+                f"This proxy is refused: {error.message}", fields=[FieldError(name, error.message)]
+            ) from None
+
+    async def _flush(self) -> None:
+        taken: dict[int, Since] = {}
+        for proxy, known in self._known.items():
+            if not known.since.empty:
+                taken[proxy], known.since = known.since, Since()
+        now = self._clock.monotonic()
+        left: Sequence[ProxyUse] = [since.use(proxy, now) for proxy, since in taken.items()]
+        try:
+            if left:
+                left = await self._store.record(left)
+        finally:
+            for use in left:
+                if kept := self._known.get(use.proxy):
+                    kept.since = taken[use.proxy].then(kept.since)
+
+    async def _met(self, row: Proxy) -> Known | None:
+        """What is to be known of one that is new here. Another address under a known number is another proxy."""
+        before = self._known.get(row.id)
+        if before is not None and before.fingerprint == row.fingerprint:
+            return None
+        known = Known(row.fingerprint)
+        try:
+            known.endpoint = await self._store.endpoint(row.id)
+        except (SealBroken, NotFound) as error:
+            known.trouble = error.message
+            log.error("a proxy cannot be used", proxy=row.id, error=error.message)
+        if before and before.endpoint and replace(before.endpoint, region=row.region) == known.endpoint:
+            before.fingerprint = row.fingerprint  # the keys were changed, not the proxy
+            return None
+        return known
+
+    def _learn(self, row: Proxy) -> None:
+        known = self._known[row.id]
+        if known.endpoint is not None and known.endpoint.region != row.region:
+            known.endpoint = replace(known.endpoint, region=row.region)
+        known.is_active = row.is_active
+        known.disabled = row.disabled
+        known.in_a_row = row.failure_count
+        # What failed since we wrote is not in the row yet.
+        known.healthy = row.healthy and known.since.failed_at <= known.restored_at
+        if known.since.failures:
+            known.in_a_row = known.since.in_a_row + (0 if known.since.successes else row.failure_count)
+            known.disabled = known.disabled or known.in_a_row > MOST_FAILURES
+
+    async def _check_if_ours(self, proxy: int, room: asyncio.Semaphore) -> None:
+        async with room:
+            known = self._known.get(proxy)
+            if known is None or known.endpoint is None:
+                return
+            known.looked_at = self._clock.monotonic()
+            try:
+                if await self._store.claim_check(proxy, every=self._check_every):
+                    await self._check_one(proxy, known, known.endpoint)
+            except ForagerError as error:
+                log.warning("a proxy could not be checked", proxy=proxy, error=error.message)
+
+    async def _check_one(self, proxy: int, known: Known, endpoint: ProxyEndpoint) -> Checked:
+        checked = await self._check(proxy, endpoint)
+        async with self._storing:
+            await self._store.checked(proxy, passed=checked.passed, region=checked.region)
+            known.looked_at = self._clock.monotonic()
+            if checked.passed:
+                known.restore(self._clock.monotonic())
+            else:
+                known.fail()
+                log.info("a proxy did not pass its check", proxy=proxy, reason=checked.reason, in_a_row=known.in_a_row)
+            if checked.region and endpoint.region is None:
+                known.endpoint = replace(endpoint, region=checked.region)
+        return checked
+
+
+def given_proxies(addresses: Sequence[str], file: Path | None) -> list[ProxyEndpoint]:
+    """Those that the settings name, in their order. Every mistake is told with where it stands."""
+    found = [parse_endpoint(text, field=f"SCRAPER_PROXY_ENDPOINTS[{n}]") for n, text in enumerate(addresses, 1)]
+    if file is not None:
+        try:
+            found += parse_file(file.read_text("utf-8").splitlines(), file.name)
+        except (OSError, UnicodeDecodeError) as error:
+            said = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            message = f"the proxy file {file} cannot be read ({said}). Correct the path or unset FORAGER_PROXY_FILE."
+            raise Rejected(message, fields=[FieldError("FORAGER_PROXY_FILE", message)]) from None
+    return found

@@ -1,0 +1,126 @@
+"""Whether a proxy works: one real connection, guarded like any other, and how long it took. Never shows a secret.
+
+Without a check URL only the proxy itself is asked: connect, TLS where it speaks it, and for SOCKS5 also whether it
+takes our user and password. To ask a site through every proxy every minute is a request to a stranger, which an
+operator has to choose (FORAGER_PROXY_CHECK_URL); then the whole way is tried, and the answer may tell the country.
+"""
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from forager.core.clock import Clock
+from forager.core.errors import ForagerError, ProxyFailed
+from forager.core.http import Fetch, Request
+from forager.core.proxies import ProxyEndpoint
+from forager.fetch.guard import EgressGuard
+
+SECONDS = 10.0
+MOST_BYTES = 64 * 1024
+COUNTRY_NAMES = ("country", "countryCode", "country_code", "country_iso", "loc_country")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    passed: bool
+    latency_ms: int
+    region: str | None = None
+    reason: str | None = None
+    """Why it did not pass."""
+
+
+class ProxyCheck:
+    def __init__(
+        self,
+        guard: EgressGuard,
+        clock: Clock,
+        *,
+        fetch: Fetch | None = None,
+        url: str | None = None,
+        seconds: float = SECONDS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`fetch` goes through a proxy by its number; it is used with `url` alone."""
+        self._guard = guard
+        self._clock = clock
+        self._fetch = fetch
+        self._url = url
+        self._seconds = seconds
+        self._tls = tls
+
+    async def __call__(self, proxy: int, endpoint: ProxyEndpoint) -> Checked:
+        started = self._clock.monotonic()
+        region, reason = None, None
+        try:
+            async with asyncio.timeout(self._seconds):
+                if self._url and self._fetch:
+                    region = await self._through(proxy, self._fetch, self._url)
+                else:
+                    await self._greet(endpoint)
+        except TimeoutError:
+            reason = f"no answer in {self._seconds:g} s"
+        except ForagerError as error:
+            reason = error.message
+        except (OSError, EOFError) as error:
+            # Never the library's text: it may hold what was sent.
+            said = getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
+            reason = f"no connection ({said})"
+        took = round((self._clock.monotonic() - started) * 1000)
+        return Checked(reason is None, took, region, reason)
+
+    async def _through(self, proxy: int, fetch: Fetch, url: str) -> str | None:
+        request = Request(url=url, site=True, proxy=proxy, timeout=self._seconds, max_bytes=MOST_BYTES, max_redirects=0)
+        answer = await fetch(request)
+        if answer.status >= 400:
+            raise ProxyFailed(f"the check URL answered {answer.status} through it")
+        return _country(answer.body)
+
+    async def _greet(self, endpoint: ProxyEndpoint) -> None:
+        """As far as one can come without asking a third party."""
+        addresses = await self._guard.resolve(endpoint.host, endpoint.port)
+        secure = (self._tls or ssl.create_default_context()) if endpoint.protocol == "https" else None
+        reader, writer = await asyncio.open_connection(
+            addresses[0], endpoint.port, ssl=secure, server_hostname=endpoint.host if secure else None
+        )
+        try:
+            if endpoint.protocol == "socks5":
+                await _greet_socks(reader, writer, endpoint)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+async def _greet_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: ProxyEndpoint) -> None:
+    """RFC 1928 and 1929: which way to sign in, then user and password."""
+    writer.write(b"\x05\x02\x00\x02" if endpoint.username else b"\x05\x01\x00")
+    version, method = await reader.readexactly(2)
+    if version != 5:
+        raise ProxyFailed("it does not speak SOCKS5")
+    if method == 0:
+        return
+    if method != 2 or endpoint.username is None:
+        raise ProxyFailed("it wants another way to sign in")
+    user = endpoint.username.reveal().encode()
+    password = endpoint.password.reveal().encode() if endpoint.password else b""
+    writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
+    if (await reader.readexactly(2))[1] != 0:
+        raise ProxyFailed("it does not accept the user and password")
+
+
+def _country(body: bytes) -> str | None:
+    """From the JSON of the usual services that tell where a request came from; anything else tells nothing."""
+    try:
+        told: Any = orjson.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(told, Mapping):
+        return None
+    found = (told.get(name) for name in COUNTRY_NAMES)
+    return next((code.upper() for code in found if isinstance(code, str) and re.fullmatch("[A-Za-z]{2}", code)), None)

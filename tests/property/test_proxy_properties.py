@@ -1,0 +1,233 @@
+"""Which proxy is next: the seed's properties 18 to 21 over the pool and its real table, with a clock that stands still."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forager.core.errors import NoHealthyProxies
+from forager.fetch.proxies import ProxyPool
+from forager.ledger.proxies import ProxyTable
+from forager.sealing import sealer_for
+from tests.support.clock import FakeClock
+from tests.support.postgres import Postgres
+from tests.support.proxies import DecidedCheck, endpoint, pool_on, table_on
+from tests.support.rig import catalog, create_store, postgres_rig, sqlite_rig
+
+REST = 30.0
+CASES = settings(max_examples=100, deadline=None)
+HEALTH = st.lists(st.booleans(), min_size=1, max_size=8)
+
+
+@contextlib.asynccontextmanager
+async def a_table() -> AsyncIterator[ProxyTable]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.db"
+        create_store(path)
+        rig = await sqlite_rig(path)
+        try:
+            yield table_on(rig, Path(folder))
+        finally:
+            await rig.ledger.close()
+            rig.tables.close()
+
+
+@contextlib.asynccontextmanager
+async def a_pool(
+    count: int, check: DecidedCheck | None = None
+) -> AsyncIterator[tuple[ProxyPool, FakeClock, list[int]]]:
+    async with a_table() as table:
+        clock = FakeClock()
+        for n in range(count):
+            await table.add(endpoint(n, secret=False), source="operator")
+        pool = await pool_on(table, clock, check)
+        yield pool, clock, [row.id for row in await table.list()]
+
+
+def run(example: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(example())  # type: ignore[arg-type]
+
+
+def never(_: int) -> float:
+    return 0.0
+
+
+# Feature: scraping-microservices, Property 18: Proxy round-robin skips unhealthy
+@CASES
+@given(healthy=HEALTH, rounds=st.integers(1, 4), off=st.sets(st.integers(0, 7)))
+def test_round_robin_goes_over_the_healthy_alone__SC_P18(healthy: list[bool], rounds: int, off: set[int]) -> None:
+    async def example() -> None:
+        async with a_pool(len(healthy)) as (pool, _, ids):
+            for proxy, well in zip(ids, healthy, strict=True):
+                if not well:
+                    pool.failed(proxy)
+                elif ids.index(proxy) in off:
+                    await pool.set(proxy, is_active=False)
+            usable = [p for n, (p, well) in enumerate(zip(ids, healthy, strict=True)) if well and n not in off]
+            assert pool.usable == len(usable)
+            if not usable:
+                with pytest.raises(NoHealthyProxies):
+                    pool.choose(never)
+                return
+            chosen = [pool.choose(never)[0] for _ in range(rounds * len(usable))]
+            assert chosen == usable * rounds
+
+    run(example)
+
+
+# Feature: scraping-microservices, Property 19: Failed proxy marked unhealthy
+@CASES
+@given(
+    count=st.integers(1, 6),
+    acts=st.lists(
+        st.tuples(st.sampled_from(["fail", "succeed", "choose", "flush", "check"]), st.integers(0, 5)), max_size=30
+    ),
+    well=st.sets(st.integers(0, 5)),
+)
+def test_a_failed_proxy_is_left_out_until_a_check_restores_it__SC_P19(
+    count: int, acts: list[tuple[str, int]], well: set[int]
+) -> None:
+    async def example() -> None:
+        check = DecidedCheck()
+        async with a_pool(count, check) as (pool, clock, ids):
+            check.well = lambda proxy: ids.index(proxy) in well
+            out: set[int] = set()
+            for act, n in acts:
+                proxy = ids[n % count]
+                clock.advance(1)
+                match act:
+                    case "fail":
+                        pool.failed(proxy)
+                        out.add(proxy)
+                    case "succeed":
+                        pool.succeeded(proxy, elapsed_ms=1, size=1)
+                    case "flush":
+                        await pool.refresh()
+                    case "check":
+                        if (await pool.check(proxy)).passed:
+                            out.discard(proxy)
+                        else:
+                            out.add(proxy)
+                    case "choose":
+                        if len(out) == count:
+                            with pytest.raises(NoHealthyProxies):
+                                pool.choose(never)
+                        else:
+                            assert pool.choose(never)[0] not in out
+                assert pool.usable == count - len(out)
+
+    run(example)
+
+
+# Feature: scraping-microservices, Property 20: Proxy per-domain cooldown
+@CASES
+@given(
+    count=st.integers(1, 4),
+    visits=st.lists(st.tuples(st.sampled_from(["a.example", "b.example"]), st.floats(0, 20)), max_size=40),
+)
+def test_a_proxy_rests_between_two_visits_to_a_domain__SC_P20(count: int, visits: list[tuple[str, float]]) -> None:
+    async def example() -> None:
+        async with a_pool(count) as (pool, clock, ids):
+            last: dict[tuple[str, int], float] = {}
+            for domain, passed in visits:
+                clock.advance(passed)
+                now = clock.monotonic()
+
+                def rests(proxy: int, domain: str = domain, now: float = now) -> float:
+                    return last.get((domain, proxy), now - REST) + REST - now
+
+                chosen, wait = pool.choose(rests)
+                resting = [rests(proxy) for proxy in ids]
+                if chosen is None:
+                    assert all(rest > 0 for rest in resting)
+                    assert wait == min(resting)
+                else:
+                    assert now - last.get((domain, chosen), now - REST) >= REST
+                    last[(domain, chosen)] = now
+
+    run(example)
+
+
+ACTS = st.lists(
+    st.tuples(
+        st.integers(0, 1), st.integers(0, 2), st.sampled_from(["ok", "bad", "flush", "use"]), st.integers(0, 900)
+    ),
+    max_size=30,
+)
+
+
+async def counted_exactly(table: ProxyTable, acts: list[tuple[int, int, str, int]]) -> None:
+    """Two processes share three proxies; what both did is what the table says."""
+    for n in range(3):
+        await table.add(endpoint(n, secret=False), source="operator")
+    clock = FakeClock()
+    pools = [await pool_on(table, clock), await pool_on(table, clock)]
+    ids = [row.id for row in await table.list()]
+    good: dict[int, list[int]] = {proxy: [] for proxy in ids}
+    bad = dict.fromkeys(ids, 0)
+    for who, n, act, elapsed in acts:
+        pool, proxy = pools[who], ids[n]
+        clock.advance(0.5)
+        if act == "ok":
+            pool.succeeded(proxy, elapsed_ms=elapsed, size=elapsed * 2)
+            good[proxy].append(elapsed)
+        elif act == "bad":
+            pool.failed(proxy)
+            bad[proxy] += 1
+        elif act == "flush":
+            await pool.refresh()
+        else:
+            with contextlib.suppress(NoHealthyProxies):
+                pool.choose(never)
+    await asyncio.gather(*(pool.close() for pool in pools))
+    for row in await table.list():
+        took = good[row.id]
+        assert (row.success_count, row.failures, row.bytes) == (len(took), bad[row.id], 2 * sum(took))
+        mean = sum(took) / len(took) if took else None
+        assert row.avg_response_time_ms == (pytest.approx(mean) if took else None)
+        assert row.healthy is (bad[row.id] == 0)
+
+
+# Feature: scraping-microservices, Property 21: Proxy metrics accuracy
+@CASES
+@given(acts=ACTS)
+def test_counts_are_those_of_what_happened_with_two_processes__SC_P21(acts: list[tuple[int, int, str, int]]) -> None:
+    async def example() -> None:
+        async with a_table() as table:
+            await counted_exactly(table, acts)
+
+    run(example)
+
+
+# Feature: scraping-microservices, Property 21: Proxy metrics accuracy
+def test_counts_are_those_of_what_happened_on_postgresql_too__SC_P21(postgres: Postgres, tmp_path: Path) -> None:
+    from forager.ledger.migrate import create_postgres
+
+    url = postgres.create_database()
+    create_postgres(url, catalog())
+
+    @CASES
+    @given(acts=ACTS)
+    def many(acts: list[tuple[int, int, str, int]]) -> None:
+        async def example() -> None:
+            rig = await postgres_rig(url, create=False)
+            try:
+                rig.write("DELETE FROM proxies")
+                ledger: Any = rig.ledger
+                await counted_exactly(ProxyTable(ledger.database, ledger.now_ms, sealer_for(tmp_path)), acts)
+            finally:
+                await rig.ledger.close()
+                rig.tables.close()
+
+        run(example)
+
+    try:
+        many()
+    finally:
+        postgres.drop_database(url)

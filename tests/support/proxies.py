@@ -1,0 +1,85 @@
+"""Proxies under test: a pool on a real ledger, a small real proxy to connect to, and checks that a test decides."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forager.core.clock import Clock
+from forager.core.proxies import ProxyEndpoint
+from forager.core.secret import Secret
+from forager.fetch.guard import EgressGuard
+from forager.fetch.proxies import ProxyPool
+from forager.fetch.proxy_check import Checked
+from forager.ledger.proxies import ProxyTable
+from forager.sealing import sealer_for
+from tests.support.rig import Rig
+
+CANARY_USER = "canary-user-3f9b"
+CANARY_PASSWORD = "canary-p@ss-77d1"
+CANARIES = (CANARY_USER, CANARY_PASSWORD, "canary-p%40ss-77d1", "canary")
+CANARY_ADDRESS = f"http://{CANARY_USER}:canary-p%40ss-77d1@203.0.112.7:8080"
+
+
+def endpoint(n: int = 1, *, secret: bool = True) -> ProxyEndpoint:
+    user, password = (Secret(CANARY_USER), Secret(CANARY_PASSWORD)) if secret else (None, None)
+    return ProxyEndpoint("http", f"proxy{n}.example", 8080, user, password)
+
+
+def table_on(rig: Rig, home: Path) -> ProxyTable:
+    return ProxyTable(rig.ledger.database, rig.ledger.now_ms, sealer_for(home))  # type: ignore[attr-defined]
+
+
+@dataclass
+class DecidedCheck:
+    """A check whose outcome the test decides: the network is the injected part here."""
+
+    well: Callable[[int], bool] = lambda _: True
+    asked: list[int] = field(default_factory=list)
+    region: str | None = None
+
+    async def __call__(self, proxy: int, endpoint: ProxyEndpoint) -> Checked:
+        self.asked.append(proxy)
+        return Checked(self.well(proxy), 5, self.region, None if self.well(proxy) else "no connection")
+
+
+async def pool_on(
+    table: ProxyTable,
+    clock: Clock,
+    check: DecidedCheck | None = None,
+    *,
+    given: Sequence[ProxyEndpoint] = (),
+    allow: Sequence[str] = (),
+) -> ProxyPool:
+    pool = ProxyPool(table, clock, EgressGuard(allow), check or DecidedCheck(), given=given)
+    await pool.open()
+    return pool
+
+
+@asynccontextmanager
+async def socks5_proxy(user: str, password: str) -> AsyncIterator[int]:
+    """As much of a SOCKS5 server as signing in needs. Gives its port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            _, count = await reader.readexactly(2)
+            methods = await reader.readexactly(count)
+            if 2 not in methods:
+                writer.write(b"\x05\xff")
+                return
+            writer.write(b"\x05\x02")
+            given = []
+            await reader.readexactly(1)
+            for _ in range(2):
+                (length,) = await reader.readexactly(1)
+                given.append((await reader.readexactly(length)).decode())
+            writer.write(b"\x01\x00" if given == [user, password] else b"\x01\x01")
+        except asyncio.IncompleteReadError:
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
