@@ -24,6 +24,8 @@ from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
 MOST_IDLE = 32
 IDLE = 60.0
 HANDSHAKE = 10.0
+FORWARDED = URL("http://proxy.invalid")
+"""Tells aiohttp to write the whole URL into a request. Where the proxy is, the connector knows; this is never looked up."""
 
 Open = Callable[[aiohttp.BaseConnector], aiohttp.ClientSession]
 
@@ -93,7 +95,6 @@ class Proxied:
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
         self._proxy, self._way = proxy, way
-        self._url = URL.build(scheme="http", host=proxy.host, port=proxy.port)  # marks a request as forwarded
 
     def sender(self, patience: float) -> Callable[[Hop], Awaitable[aiohttp.ClientResponse]]:
         """How hops are sent. The proxy has `patience` seconds to let us in: less than the whole request, so that a
@@ -107,7 +108,7 @@ class Proxied:
             headers = dict(hop.headers)
             if credentials := authorization(self._proxy):
                 headers["Proxy-Authorization"] = credentials
-            answer = await self._send(hop, headers, timeout, self._url)
+            answer = await self._send(hop, headers, timeout, FORWARDED)
             if answer.status == 407:
                 answer.close()
                 raise refused_by(self._proxy, 407)
@@ -190,6 +191,8 @@ async def _secured(
             raise aiohttp.ClientConnectorCertificateError(req.connection_key, error) from error
         if isinstance(error, OSError):
             raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        if isinstance(error, TypeError):  # how asyncio (not uvloop) of Python 3.11 fails in TLS inside TLS: why is lost
+            raise aiohttp.ClientConnectorError(req.connection_key, ConnectionAbortedError("TLS failed")) from error
         raise
     if secured is None:
         raise aiohttp.ClientConnectorError(req.connection_key, ConnectionResetError("the proxy hung up"))
