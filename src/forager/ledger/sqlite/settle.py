@@ -25,9 +25,10 @@ EVIDENCE_BYTES = 256 * 1024
 
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
+# Most of a group ends in the same way: one statement for all that do costs half of one for each.
 _END = """
 UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
-  session_id = NULL WHERE id = ?
+  session_id = NULL WHERE id IN (SELECT value FROM json_each(?))
 """
 _PUT_BACK = """
 UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, guessed = guessed + ?, error = ?,
@@ -71,7 +72,7 @@ def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple
 def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int]) -> None:
     now = memory.now_ms()
     deltas = Deltas()
-    ends: list[tuple[object, ...]] = []
+    ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     back: list[Settlement] = []
     for s in live:
         lease, number, counter = s.lease, 4, "completed"
@@ -81,9 +82,10 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
                 continue
             number, counter = int(s.state), COUNTER_OF[s.state]
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        ends.append((number, s.cost, s.guessed, s.error, facts, now, lease.task_id))
+        ends[number, s.cost, s.guessed, s.error, facts].append(lease.task_id)
         deltas.ended(lease.job_id, counter, lease.price, s.cost, s.guessed)
-    db.executemany(_END, ends)
+    for how, tasks in ends.items():
+        db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
     _put_back(db, memory, back, deltas, now)
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
