@@ -15,16 +15,14 @@ from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.memory import Memory, next_number
 from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
+_COLUMNS = "id, job_id, lane_id, attempt + 1, price, kind, key, body, followed"
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
+_NEXT = f"SELECT {_COLUMNS} FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
+_THESE = f"SELECT {_COLUMNS} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
+# Read first, then taken, all in one statement: RETURNING would copy every row once more.
 _TAKE = """
 UPDATE tasks SET state = 3, attempt = attempt + 1, claim = ?, claimed_at = ?, session_id = ?
-WHERE id IN (SELECT id FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?)
-RETURNING id, job_id, lane_id, attempt, price, kind, key, body, followed, rank
-"""
-_TAKE_THESE = """
-UPDATE tasks SET state = 3, attempt = attempt + 1, claim = ?, claimed_at = ?, session_id = ?
 WHERE id IN (SELECT value FROM json_each(?))
-RETURNING id, job_id, lane_id, attempt, price, kind, key, body, followed, rank
 """
 _SUSPECTS = """
 SELECT t.id, t.lane_id, t.together, t.price, j.id, j.running, j.concurrency, j.max_cost, j.spent + j.reserved
@@ -51,6 +49,13 @@ class _Claim:
     """By job: how many tasks this lease gave out already, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     """… and what they may cost. The jobs' own counters are written once, at the end."""
+    found: list[int] = field(default_factory=list)
+    """Tasks that were given out but not yet taken: they still look ready."""
+
+    def take(self, db: sqlite3.Connection) -> None:
+        if self.found:
+            db.execute(_TAKE, (self.number, self.now, self.session.id, orjson.dumps(self.found).decode()))
+            self.found.clear()
 
 
 def lease(
@@ -75,6 +80,8 @@ def lease(
             if len(got) == want.most:
                 continue
         next_due[want.lane] = memory.flows.next_due.get(want.lane)
+    if claim is not None:
+        claim.take(db)
     _write(db, leases, now)
     return leases, next_due
 
@@ -90,9 +97,10 @@ def lease_suspects(
     if not chosen:
         return []
     now = memory.now_ms()
-    claim = next_number(db, "claim")
-    rows = db.execute(_TAKE_THESE, (claim, now, session.id, orjson.dumps(chosen).decode())).fetchall()
-    leases = [_lease(memory, claim, row) for row in rows]
+    claim = _Claim(session, next_number(db, "claim"), now, found=chosen)
+    rows = db.execute(_THESE, (orjson.dumps(chosen).decode(),)).fetchall()
+    leases = [_lease(memory, claim.number, row) for row in rows]
+    claim.take(db)
     _write(db, leases, now)
     return leases
 
@@ -103,7 +111,7 @@ def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease
         " WHERE state = 3 AND session_id = ?",
         (session.id,),
     ).fetchall()
-    return [_lease(memory, row[9], row) for row in rows]
+    return [_lease(memory, row[9], row[:9]) for row in rows]
 
 
 def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
@@ -121,6 +129,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
         jobs = memory.flows.next_jobs(want.lane, but=limited)
         if not jobs:
             break
+        claim.take(db)  # a job that is asked again must not give the same
         part = -(-(want.most - len(got)) // len(jobs))
         rows = {row[0]: row for row in db.execute(_JOBS, (orjson.dumps(jobs).decode(),))}
         for job in jobs:
@@ -128,7 +137,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
             if asked == 0:
                 break
             most = _allowed(db, memory, want.lane, rows.get(job), asked, claim)
-            taken = _take(db, memory, claim, want.lane, job, most)
+            taken = _next(db, memory, claim, want.lane, job, most)
             got.extend(taken)
             memory.flows.served(want.lane, job)
             if most < asked:
@@ -176,19 +185,18 @@ def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     memory.flows.draining.add(job)
 
 
-def _take(db: sqlite3.Connection, memory: Memory, claim: _Claim, lane: int, job: int, most: int) -> list[Lease]:
+def _next(db: sqlite3.Connection, memory: Memory, claim: _Claim, lane: int, job: int, most: int) -> list[Lease]:
     if most <= 0:
         return []
-    rows = db.execute(_TAKE, (claim.number, claim.now, claim.session.id, lane, job, most)).fetchall()
-    if len(rows) > 1:
-        rows.sort(key=lambda r: (r[9], r[0]))
-    claim.taken[job] += len(rows)
-    claim.reserved[job] += sum(row[4] for row in rows)
-    return [_lease(memory, claim.number, row) for row in rows]
+    leases = [_lease(memory, claim.number, row) for row in db.execute(_NEXT, (lane, job, most))]
+    claim.found.extend([lease_.task_id for lease_ in leases])
+    claim.taken[job] += len(leases)
+    claim.reserved[job] += sum([lease_.price for lease_ in leases])
+    return leases
 
 
 def _lease(memory: Memory, claim: int, row: tuple[Any, ...]) -> Lease:
-    number, job, lane, attempt, price, kind, key, body, followed, _ = row
+    number, job, lane, attempt, price, kind, key, body, followed = row
     task = memory.catalog.decode(kind, body)
     return Lease(number, job, lane, claim, attempt, price, kind, key, task, bool(followed))
 
