@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from forager.ledger.changelog import NewChange
+from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.memory import next_number
 
 
@@ -11,8 +12,9 @@ def write_changes(db: sqlite3.Connection, changes: Sequence[NewChange], now: int
     if not changes:
         return
     first = next_number(db, "change", len(changes))
-    db.executemany(
-        "INSERT INTO changes (id, kind, key, op, version, job_id, at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    insert_many(
+        db,
+        "changes (id, kind, key, op, version, job_id, at, body)",
         [
             (first + i, c.kind, c.key, c.op, c.version, c.job_id, now, c.body and c.body.decode())
             for i, c in enumerate(changes)

@@ -14,6 +14,7 @@ import orjson
 from forager.core.record import Record
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
+from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
 
@@ -155,10 +156,10 @@ def _insert(
     db: sqlite3.Connection, table: RecordTable, rows: list[tuple[list[Any], int, int | None]], now: int
 ) -> None:
     columns = ("job_id", *table.fields) if table.per_job else table.fields
-    db.executemany(
-        f"INSERT INTO {table.name} ({', '.join(columns)}, version, first_seen_at, last_seen_at, times_seen)"
-        f" VALUES ({'?, ' * len(columns)}1, ?, ?, ?)",
-        [(*((job,) if table.per_job else ()), *values, now, now, times) for values, times, job in rows],
+    insert_many(
+        db,
+        f"{table.name} ({', '.join(columns)}, version, first_seen_at, last_seen_at, times_seen)",
+        [(*((job,) if table.per_job else ()), *values, 1, now, now, times) for values, times, job in rows],
     )
 
 

@@ -13,6 +13,7 @@ from forager.core.states import JobState, TaskState
 from forager.core.task import Plan
 from forager.ledger.changelog import job_change
 from forager.ledger.creation import CHUNK, IDEMPOTENT_MS, PLANNING_LEASE_MS, fingerprint, require_same
+from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
 
@@ -107,10 +108,11 @@ def insert_tasks(
         body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
         rows.append((number, job, lane, kind, key, state, plan.rank, after, prices.get(kind, 0), body))
     before = db.total_changes
-    db.executemany(
-        'INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)'
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id, kind, key) DO NOTHING",
-        [(*row, row[0] in followed) for row in rows],
+    insert_many(
+        db,
+        'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
+        [(*row, row[0] in followed) for row in rows] if followed else [(*row, 0) for row in rows],
+        "ON CONFLICT (job_id, kind, key) DO NOTHING",
     )
     written = db.total_changes - before
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
