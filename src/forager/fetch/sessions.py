@@ -25,7 +25,7 @@ MOST_IDLE = 32
 IDLE = 60.0
 HANDSHAKE = 10.0
 FORWARDED = URL("http://proxy.invalid")
-"""Tells aiohttp to write the whole URL into a request. Where the proxy is, the connector knows; this is never looked up."""
+"""Tells aiohttp to write the whole URL into a request. The connector knows where the proxy is: nobody looks this up."""
 
 Open = Callable[[aiohttp.BaseConnector], aiohttp.ClientSession]
 
