@@ -1,26 +1,34 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log that proves what was sent.
 
-Serper's places API so far. They start inside `demo` and tests, and alone (`python -m forager.sandbox`). Never used
-against the outside: they listen on the loopback address only.
+Serper's places API, and web sites to be polite to. They start inside `demo` and tests; Serper's also alone
+(`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
 """
 
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.faults import Fault, Rule
 from forager.sandbox.log import Entry, RequestLog, read_log
 from forager.sandbox.server import SerperSandbox, serve
+from forager.sandbox.site import Outage, SandboxSite, Visit, most_in_flight, most_starts
+from forager.sandbox.site_pages import Answer
 from forager.sandbox.world import FULL_DENSITY, MIXED_DENSITY, Band, World
 
 __all__ = [
     "FULL_DENSITY",
     "MIXED_DENSITY",
+    "Answer",
     "Band",
     "Entry",
     "Fault",
+    "Outage",
     "RequestLog",
     "Rule",
+    "SandboxSite",
     "SerperConfig",
     "SerperSandbox",
+    "Visit",
     "World",
+    "most_in_flight",
+    "most_starts",
     "read_log",
     "serve",
 ]

@@ -65,10 +65,10 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def send(self, status: int, body: bytes, kind: bytes = JSON) -> None:
-        """Write an answer whole, if the client is still there."""
+    def send(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
+        """Write an answer whole, if the client is still there. `more` are further header lines, each with its end."""
         if self._transport is not None:
-            self._transport.write(self._head(status, len(body), kind) + body)
+            self._transport.write(self._head(status, len(body), kind, more) + body)
             self._finish()
 
     def send_part(self, status: int, body: bytes, length: int) -> None:
@@ -78,12 +78,14 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._head(status, length, JSON) + body)
             self._transport.close()
 
-    def send_long(self, status: int, parts: Iterator[bytes], length: int, written: Callable[[], None]) -> None:
+    def send_long(
+        self, status: int, parts: Iterator[bytes], length: int, written: Callable[[], None], kind: bytes = JSON
+    ) -> None:
         """Write an answer part by part, at the speed at which the client reads; `written` is called after the last."""
         if self._transport is not None:
             self._rest, self._when_written = parts, written
             self._transport.set_write_buffer_limits(high=256 * 1024)
-            self._transport.write(self._head(status, length, JSON))
+            self._transport.write(self._head(status, length, kind))
             self.resume_writing()
 
     def cut(self) -> None:
@@ -123,14 +125,14 @@ class Connection(asyncio.Protocol):
         elif self._buffer and not self._reading:
             self._read_on()
 
-    def _head(self, status: int, length: int, kind: bytes) -> bytes:
+    def _head(self, status: int, length: int, kind: bytes, more: bytes = b"") -> bytes:
         head = b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n" % (
             status,
             _REASONS.get(status, b"Unknown"),
             kind,
             length,
         )
-        return head + (b"\r\n" if self._keep_alive else b"Connection: close\r\n\r\n")
+        return head + more + (b"\r\n" if self._keep_alive else b"Connection: close\r\n\r\n")
 
     def _read_on(self) -> None:
         self._reading = True
