@@ -21,16 +21,21 @@ from pydantic import BaseModel, ValidationError
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
-from forager.core.pipeline import Pipeline, Retry
+from forager.core.pipeline import Breaker, Pipeline, Retry
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
+from forager.ledger.domains import Domains
 from forager.ledger.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.reports import Reports
+from forager.ledger.robots import LedgerRobots
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines import places
+from forager.politeness import ground
+from forager.rulebook import Rulebook
 from forager.settings import Settings
 
 log = structlog.get_logger("forager.app")
@@ -49,16 +54,18 @@ class App:
         pipelines: Sequence[Pipeline],
         ledger: Ledger,
         reports: Reports,
-        fetcher: HttpFetcher,
+        worker: Worker,
+        domains: Domains,
+        rules: Rulebook,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.pipelines = {p.name: p for p in pipelines}
         self.ledger = ledger
         self.reports = reports
-        self.worker = Worker(
-            ledger, pipelines, fetcher, clock, name=f"{socket.gethostname()}:{os.getpid()}", capacity=settings.capacity
-        )
+        self.domains = domains
+        self.rules = rules
+        self.worker = worker
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
         self._references: dict[str, Any] = {}
         self._loading = asyncio.Lock()
@@ -120,7 +127,10 @@ class App:
     async def engine(self, *, schedules: bool = True) -> AsyncIterator[asyncio.Task[None]]:
         """Work, sweep and fire schedules while the block runs; then drain: nothing in flight is lost or burned."""
         every = sweep_interval(self.settings.lease_seconds)
-        beside = [asyncio.create_task(sweep_forever(self.ledger, self.clock, every))]
+        beside = [
+            asyncio.create_task(sweep_forever(self.ledger, self.clock, every)),
+            asyncio.create_task(self.rules.follow(self.clock, self.worker.adopt_rules)),
+        ]
         if schedules:
             beside.append(asyncio.create_task(self.scheduler.run()))
         work = asyncio.create_task(self.worker.run())
@@ -190,8 +200,20 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         guard = EgressGuard(settings.egress_allow)
         fetcher = HttpFetcher(guard, clock, _secrets(settings), user_agent=settings.user_agent, limit=settings.capacity)
         stack.push_async_callback(fetcher.close)
+        domains = Domains(ledger.database, ledger.now_ms)
+        rules = await _open_rules(settings, domains, pipelines)
+        worker = Worker(
+            ledger,
+            pipelines,
+            fetcher,
+            clock,
+            name=f"{socket.gethostname()}:{os.getpid()}",
+            capacity=settings.capacity,
+            rules=rules,
+            robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
+        )
         _spare_the_collector()
-        yield App(settings, clock, pipelines, ledger, Reports(ledger.database, catalog), fetcher)
+        yield App(settings, clock, pipelines, ledger, Reports(ledger.database, catalog), worker, domains, rules)
 
 
 def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
@@ -222,6 +244,20 @@ async def _open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> An
 
     await asyncio.to_thread(ensure_postgres, settings.database_url, catalog)
     return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
+
+
+async def _open_rules(settings: Settings, domains: Domains, pipelines: Sequence[Pipeline]) -> Rulebook:
+    return await Rulebook.open(
+        domains,
+        pipelines,
+        path=settings.domain_policies_path,
+        ground=ground(
+            tokens=settings.rate_limit_tokens,
+            interval=settings.rate_limit_interval_seconds,
+            proxy_rest=settings.proxy_domain_cooldown_seconds,
+        ),
+        breaker=Breaker(settings.cb_window_size, settings.cb_failure_threshold, settings.cb_cooldown_seconds),
+    )
 
 
 def _secrets(settings: Settings) -> Callable[[str], str | None]:

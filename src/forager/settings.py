@@ -40,6 +40,7 @@ _store = partial(setting, group="Data")
 _api = partial(setting, group="API")
 _logs = partial(setting, group="Logs")
 _engine = partial(setting, group="Engine and egress")
+_polite = partial(setting, group="Politeness")
 _serper = partial(setting, group="Serper")
 _places = partial(setting, group="Places")
 _later = partial(setting, group=LATER)
@@ -86,6 +87,30 @@ class Settings(BaseSettings):
     capacity: int = _engine(1_000, "Most HTTP requests in flight in one process.", ge=1, le=100_000)
     egress_allow: Texts = _engine((), "Private networks that may be reached: CIDR or host:port, separated by commas.")
     user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.")
+
+    rate_limit_tokens: float = _polite(
+        2.0,
+        "Most requests per interval and site, where no policy says otherwise.",
+        seed="SCRAPER_RATE_LIMIT_TOKENS",
+        gt=0,
+        le=100_000,
+    )
+    rate_limit_interval_seconds: float = _polite(
+        10.0, "Length of that interval.", seed="SCRAPER_RATE_LIMIT_INTERVAL_SECONDS", gt=0, le=86_400
+    )
+    cb_window_size: int = _polite(
+        10, "Calls that a site's breaker looks back on.", seed="SCRAPER_CB_WINDOW_SIZE", ge=1, le=1_000
+    )
+    cb_failure_threshold: int = _polite(
+        5, "Failures among them that open it.", seed="SCRAPER_CB_FAILURE_THRESHOLD", ge=1, le=1_000
+    )
+    cb_cooldown_seconds: float = _polite(
+        120.0, "Time until it lets one probe through.", seed="SCRAPER_CB_COOLDOWN_SECONDS", ge=0, le=86_400
+    )
+    domain_policies_path: Location | None = _polite(
+        None, "YAML with rules per domain, instead of the one that ships.", seed="SCRAPER_DOMAIN_POLICIES_PATH"
+    )
+    robots_agent: HeaderText = _polite("Forager", "Name under which robots.txt is read.")
 
     serper_api_key: SecretStr | None = _serper(
         None, "Key of the Serper account that queries are charged to.", seed="SERPER_API_KEY"
@@ -141,36 +166,18 @@ class Settings(BaseSettings):
     )
     max_queue_depth: int = _later(500, "scrape: most tasks that wait.", seed="SCRAPER_MAX_QUEUE_DEPTH", ge=0)
     task_timeout_seconds: float = _later(60.0, "scrape: time for one task.", seed="SCRAPER_TASK_TIMEOUT_SECONDS", ge=0)
-    rate_limit_tokens: float = _later(
-        2.0, "scrape: requests per interval and domain.", seed="SCRAPER_RATE_LIMIT_TOKENS", ge=0
-    )
-    rate_limit_interval_seconds: float = _later(
-        10.0, "scrape: length of that interval.", seed="SCRAPER_RATE_LIMIT_INTERVAL_SECONDS", ge=0
-    )
-    cb_window_size: int = _later(
-        10, "scrape: calls that the breaker looks back on.", seed="SCRAPER_CB_WINDOW_SIZE", ge=1
-    )
-    cb_failure_threshold: int = _later(
-        5, "scrape: failures among them that open it.", seed="SCRAPER_CB_FAILURE_THRESHOLD", ge=1
-    )
-    cb_cooldown_seconds: float = _later(
-        120.0, "scrape: time until it lets one probe through.", seed="SCRAPER_CB_COOLDOWN_SECONDS", ge=0
-    )
     proxy_endpoints: Secrets = _later((), "scrape: proxies, separated by commas.", seed="SCRAPER_PROXY_ENDPOINTS")
     proxy_health_check_interval_seconds: float = _later(
         60.0, "scrape: time between checks of a proxy.", seed="SCRAPER_PROXY_HEALTH_CHECK_INTERVAL_SECONDS", ge=0
     )
     proxy_domain_cooldown_seconds: float = _later(
-        30.0, "scrape: rest of a proxy per domain.", seed="SCRAPER_PROXY_DOMAIN_COOLDOWN_SECONDS", ge=0
+        30.0, "scrape: rest of a proxy per domain.", seed="SCRAPER_PROXY_DOMAIN_COOLDOWN_SECONDS", ge=0, le=86_400
     )
     credential_cache_ttl_seconds: float = _later(
         300.0, "scrape: how long credentials are remembered.", seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS", ge=0
     )
     credential_max_retries: int = _later(
         3, "scrape: retries of the credentials' API.", seed="SCRAPER_CREDENTIAL_MAX_RETRIES", ge=0
-    )
-    domain_policies_path: Location | None = _later(
-        None, "scrape: YAML with rules per domain, instead of the one that ships.", seed="SCRAPER_DOMAIN_POLICIES_PATH"
     )
     google_application_credentials: Location | None = _later(
         None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"

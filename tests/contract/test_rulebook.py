@@ -1,0 +1,94 @@
+"""Rules that change while Forager runs: by the file, by an operator; and a file that nobody can use changes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from forager.core.errors import Rejected
+from forager.core.pipeline import Breaker
+from forager.ledger.domains import Domains
+from forager.politeness import ground
+from forager.rulebook import Rulebook
+from tests.support.rig import PIPELINE, Rig
+
+RULES = "domains:\n  shop.example:\n    tokens_per_interval: {}\n"
+
+
+@pytest.fixture
+def domains(rig: Rig) -> Domains:
+    return Domains(rig.ledger.database, rig.ledger.now_ms)  # type: ignore[attr-defined]  # of both ledgers
+
+
+async def opened(domains: Domains, path: Path | None) -> Rulebook:
+    return await Rulebook.open(domains, [PIPELINE], path=path, ground=ground(), breaker=Breaker())
+
+
+def replaced(path: Path, text: str) -> None:
+    """As editors do: a new file takes the place of the old one."""
+    beside = path.with_suffix(".new")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+async def test_without_a_file_the_shipped_rules_hold__SC_7(domains: Domains) -> None:
+    rules = await opened(domains, None)
+    assert rules.lane_name("https://www.linkedin.com/in/x") == "linkedin.com"
+    assert (rules.lane_for("linkedin.com").rate, rules.lane_for("linkedin.com").per) == (1, 15)
+    assert rules.lane_for("api") == PIPELINE.lanes[0]
+    assert not await rules.refresh()
+
+
+async def test_a_changed_file_is_in_force_without_a_restart__SC_7(domains: Domains, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES.format(3))
+    rules = await opened(domains, path)
+    assert rules.lane_for("shop.example").rate == 3
+    assert not await rules.refresh()
+    replaced(path, RULES.format(4))
+    assert await rules.refresh()
+    assert rules.lane_for("shop.example").rate == 4
+
+
+async def test_a_file_that_became_unusable_changes_nothing_and_says_why(domains: Domains, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES.format(3))
+    rules = await opened(domains, path)
+    for text, says in ((RULES.format("fast"), "line 3"), ("", "empty"), ("domains: [", "not YAML")):
+        replaced(path, text)
+        assert not await rules.refresh()
+        assert rules.trouble is not None
+        assert says in rules.trouble
+        assert rules.lane_for("shop.example").rate == 3
+        assert not await rules.refresh()
+        assert rules.trouble is not None
+    path.unlink()
+    assert not await rules.refresh()
+    assert "cannot be read" in str(rules.trouble)
+    path.write_text(RULES.format(5))
+    assert await rules.refresh()
+    assert (rules.trouble, rules.lane_for("shop.example").rate) == (None, 5)
+
+
+async def test_a_start_with_an_unusable_file_is_refused(domains: Domains, tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    with pytest.raises(Rejected, match="cannot be read"):
+        await opened(domains, path)
+    path.write_text(RULES.format("fast"))
+    with pytest.raises(Rejected, match="line 3"):
+        await opened(domains, path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(Rejected, match="UTF-8"):
+        await opened(domains, path)
+
+
+async def test_an_override_of_another_process_is_in_force_at_the_next_look(domains: Domains) -> None:
+    rules = await opened(domains, None)
+    await domains.set("www.linkedin.com", {"tokens_per_interval": 3})
+    assert await rules.refresh()
+    assert rules.lane_name("https://www.linkedin.com/") == "www.linkedin.com"
+    lane = rules.lane_for("www.linkedin.com")
+    assert (lane.rate, lane.per, lane.crawl_delay) == (3, 15, False)
+    assert not await rules.refresh()
+    await domains.clear("www.linkedin.com")
+    assert await rules.refresh()
+    assert rules.lane_name("https://www.linkedin.com/") == "linkedin.com"
