@@ -67,7 +67,9 @@ class Gate:
     async def open(self, upstream: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
         """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context."""
         passage = Passage(self._way, upstream, self._most, self._idle)
-        server = await asyncio.get_running_loop().create_server(lambda: Inlet(passage), "127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Inlet(passage), "127.0.0.1", 0, backlog=self._most
+        )
         passage.port = server.sockets[0].getsockname()[1]
         try:
             yield passage
