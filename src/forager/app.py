@@ -20,22 +20,27 @@ from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Breaker, Pipeline, Retry
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.proxies import ProxyPool, given_proxies
+from forager.fetch.proxy_check import ProxyCheck
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
 from forager.ledger.domains import Domains
 from forager.ledger.migrate import ensure_postgres, ensure_sqlite
+from forager.ledger.proxies import ProxyTable
 from forager.ledger.reports import Reports
 from forager.ledger.robots import LedgerRobots
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines import places
 from forager.politeness import ground
 from forager.rulebook import Rulebook
+from forager.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
 
 log = structlog.get_logger("forager.app")
@@ -57,6 +62,8 @@ class App:
         worker: Worker,
         domains: Domains,
         rules: Rulebook,
+        proxies: ProxyPool,
+        rotate: Callable[[], Awaitable[Rotated]],
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -65,6 +72,8 @@ class App:
         self.reports = reports
         self.domains = domains
         self.rules = rules
+        self.proxies = proxies
+        self.rotate_keys = rotate
         self.worker = worker
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
         self._references: dict[str, Any] = {}
@@ -131,6 +140,7 @@ class App:
             asyncio.create_task(sweep_forever(self.ledger, self.clock, every)),
             asyncio.create_task(self.rules.follow(self.clock, self.worker.adopt_rules)),
         ]
+        beside.append(asyncio.create_task(self.proxies.run()))
         if schedules:
             beside.append(asyncio.create_task(self.scheduler.run()))
         work = asyncio.create_task(self.worker.run())
@@ -198,7 +208,19 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         ledger = await _open_ledger(settings, catalog, clock)
         stack.push_async_callback(ledger.close)
         guard = EgressGuard(settings.egress_allow)
-        fetcher = HttpFetcher(guard, clock, _secrets(settings), user_agent=settings.user_agent, limit=settings.capacity)
+        sealer = sealer_for(settings.home, settings.secret_key)
+        table = ProxyTable(ledger.database, ledger.now_ms, sealer)
+        fetcher: HttpFetcher  # made below: it asks the pool where a proxy is, and a check of the pool goes through it
+        proxies = await _open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
+        stack.push_async_callback(proxies.close)
+        fetcher = HttpFetcher(
+            guard,
+            clock,
+            _secrets(settings),
+            user_agent=settings.user_agent,
+            limit=settings.capacity,
+            endpoint_of=proxies.endpoint,
+        )
         stack.push_async_callback(fetcher.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await _open_rules(settings, domains, pipelines)
@@ -211,9 +233,12 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             capacity=settings.capacity,
             rules=rules,
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
+            proxies=proxies,
         )
         _spare_the_collector()
-        yield App(settings, clock, pipelines, ledger, Reports(ledger.database, catalog), worker, domains, rules)
+        reports = Reports(ledger.database, catalog)
+        rotate = partial(rotate_keys, sealer, [table])
+        yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, rotate)
 
 
 def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
@@ -258,6 +283,22 @@ async def _open_rules(settings: Settings, domains: Domains, pipelines: Sequence[
         ),
         breaker=Breaker(settings.cb_window_size, settings.cb_failure_threshold, settings.cb_cooldown_seconds),
     )
+
+
+async def _open_proxies(
+    settings: Settings, table: ProxyTable, guard: EgressGuard, clock: Clock, fetch: Fetch
+) -> ProxyPool:
+    addresses = [each.get_secret_value() for each in settings.proxy_endpoints]
+    pool = ProxyPool(
+        table,
+        clock,
+        guard,
+        ProxyCheck(guard, clock, fetch=fetch, url=settings.proxy_check_url),
+        given=given_proxies(addresses, settings.proxy_file),
+        check_every=settings.proxy_health_check_interval_seconds,
+    )
+    await pool.open()
+    return pool
 
 
 def _secrets(settings: Settings) -> Callable[[str], str | None]:

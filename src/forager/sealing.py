@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import SecretStr
 
 from forager._key_file import KeyFile, new_key
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, Rejected, SealBroken
 from forager.core.faults import Faults, NoFaults
-from forager.core.secret import About, SealBroken, SealedTable
+from forager.core.secret import About, SealedTable
 
 FILE = "secret.key"
 VARIABLE = "FORAGER_SECRET_KEY"

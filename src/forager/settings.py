@@ -41,6 +41,7 @@ _api = partial(setting, group="API")
 _logs = partial(setting, group="Logs")
 _engine = partial(setting, group="Engine and egress")
 _polite = partial(setting, group="Politeness")
+_proxies = partial(setting, group="Proxies")
 _serper = partial(setting, group="Serper")
 _places = partial(setting, group="Places")
 _later = partial(setting, group=LATER)
@@ -56,6 +57,11 @@ class Settings(BaseSettings):
     home: Location = _store(Path(".forager"), "Data folder: ledger, lock, keys, stored pages.")
     database_url: StoreUrl | None = _store(
         None, "PostgreSQL to keep the ledger in; without it, SQLite in the data folder.", hidden=True
+    )
+    secret_key: Secrets = _store(
+        (),
+        "Keys that encrypt secrets in the ledger, newest first, separated by commas; without them, one is made in the"
+        " data folder.",
     )
 
     host: Host = _api("127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.")
@@ -112,6 +118,28 @@ class Settings(BaseSettings):
     )
     robots_agent: HeaderText = _polite("Forager", "Name under which robots.txt is read.")
 
+    proxy_endpoints: Secrets = _proxies(
+        (), "Proxies as http://user:password@host:port, separated by commas.", seed="SCRAPER_PROXY_ENDPOINTS"
+    )
+    proxy_file: Location | None = _proxies(None, "File with more of them, one per line; # begins a comment.")
+    proxy_check_url: WebUrl | None = _proxies(
+        None, "Asked through a proxy to check it; without it, only a connection to the proxy itself is made."
+    )
+    proxy_health_check_interval_seconds: float = _proxies(
+        60.0,
+        "Time between two checks of a proxy.",
+        seed="SCRAPER_PROXY_HEALTH_CHECK_INTERVAL_SECONDS",
+        ge=1,
+        le=86_400,
+    )
+    proxy_domain_cooldown_seconds: float = _proxies(
+        30.0,
+        "Rest of a proxy between two visits to a site, where no policy says otherwise.",
+        seed="SCRAPER_PROXY_DOMAIN_COOLDOWN_SECONDS",
+        ge=0,
+        le=86_400,
+    )
+
     serper_api_key: SecretStr | None = _serper(
         None, "Key of the Serper account that queries are charged to.", seed="SERPER_API_KEY"
     )
@@ -166,13 +194,6 @@ class Settings(BaseSettings):
     )
     max_queue_depth: int = _later(500, "scrape: most tasks that wait.", seed="SCRAPER_MAX_QUEUE_DEPTH", ge=0)
     task_timeout_seconds: float = _later(60.0, "scrape: time for one task.", seed="SCRAPER_TASK_TIMEOUT_SECONDS", ge=0)
-    proxy_endpoints: Secrets = _later((), "scrape: proxies, separated by commas.", seed="SCRAPER_PROXY_ENDPOINTS")
-    proxy_health_check_interval_seconds: float = _later(
-        60.0, "scrape: time between checks of a proxy.", seed="SCRAPER_PROXY_HEALTH_CHECK_INTERVAL_SECONDS", ge=0
-    )
-    proxy_domain_cooldown_seconds: float = _later(
-        30.0, "scrape: rest of a proxy per domain.", seed="SCRAPER_PROXY_DOMAIN_COOLDOWN_SECONDS", ge=0, le=86_400
-    )
     credential_cache_ttl_seconds: float = _later(
         300.0, "scrape: how long credentials are remembered.", seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS", ge=0
     )
@@ -194,6 +215,9 @@ class Settings(BaseSettings):
         """Every secret that is set, so that the log can be kept free of them."""
         found = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
         if self.database_url and (password := urlsplit(self.database_url).password):
+            found += [password, unquote(password)]
+        for proxy in self.proxy_endpoints:
+            password = proxy.get_secret_value().rpartition("@")[0].rpartition("/")[2].partition(":")[2]
             found += [password, unquote(password)]
         return tuple(dict.fromkeys(text for text in found if text))
 

@@ -1,4 +1,4 @@
-"""A change of keys over both stores: everything opens after it, a stolen database tells nothing, a crash costs nothing."""
+"""A change of keys over both stores: all opens after it, a stolen database tells nothing, a crash costs nothing."""
 
 import secrets
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from forager.core.errors import SealBroken
 from forager.core.faults import Faults
-from forager.core.secret import SealBroken
 from forager.ledger.proxies import ProxyTable
 from forager.sealing import FILE, Sealer, rotate_keys, sealer_for
 from tests.support.proxies import CANARIES, endpoint

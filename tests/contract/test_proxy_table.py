@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from forager.core.errors import Conflict, NotFound
+from forager.core.errors import Conflict, NotFound, SealBroken
 from forager.core.proxies import ProxyEndpoint, ProxyUse
-from forager.core.secret import SealBroken
 from forager.fetch.endpoint import parse_endpoint
 from forager.ledger import schema
 from forager.ledger.proxies import SEALED, TABLE, ProxyTable

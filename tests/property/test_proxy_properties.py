@@ -1,4 +1,4 @@
-"""Which proxy is next: the seed's properties 18 to 21 over the pool and its real table, with a clock that stands still."""
+"""Which proxy is next: the seed's properties 18 to 21 over the pool and its table, with a clock that stands still."""
 
 import asyncio
 import contextlib

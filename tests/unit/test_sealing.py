@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from forager._key_file import KeyFile, new_key
-from forager.core.errors import Rejected
-from forager.core.secret import About, SealBroken, Secret
+from forager.core.errors import Rejected, SealBroken
+from forager.core.secret import About, Secret
 from forager.sealing import FILE, Sealer, sealer_for
 
 HERE = About("proxies", "row-1", "password")

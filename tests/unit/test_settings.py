@@ -383,6 +383,8 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "default_pages": ("1", "0", "10", "11"),
     "max_retries_per_query": ("0", "-1", "100", "101"),
     "retry_delay_seconds": ("0", "-0.1", "86400", "86401"),
+    "proxy_health_check_interval_seconds": ("1", "0.9", "86400", "86401"),
+    "proxy_domain_cooldown_seconds": ("0", "-0.1", "86400", "86401"),
 }
 
 
@@ -461,7 +463,7 @@ def secret_variables() -> list[str]:
 
 def test_the_settings_that_hold_secrets_are_known() -> None:
     expected = {"SERVICE_KEY", "SERPER_API_KEY", "BACKEND_SERVICE_KEY", "WEBHOOK_SECRET", "APIFY_TOKEN"}
-    assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS"} == {
+    assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS", "SECRET_KEY"} == {
         name.removeprefix("FORAGER_") for name in secret_variables()
     }
 
@@ -474,6 +476,11 @@ def test_secrets_print_as_stars__S8(load: Load) -> None:
     assert CANARY not in f"{settings!r} {settings} {settings.model_dump_json(exclude={'database_url'})}"
     assert "service_key=SecretStr('***" in repr(settings)
     assert settings.secrets() == (CANARY,)
+
+
+def test_the_password_of_a_proxy_counts_as_a_secret_in_both_spellings(load: Load) -> None:
+    address = "http://u:p%40ss@host:1"
+    assert load(env={"FORAGER_PROXY_ENDPOINTS": address}).secrets() == (address, "p%40ss", "p@ss")
 
 
 def test_the_password_of_a_url_counts_as_a_secret_in_both_spellings(load: Load) -> None:

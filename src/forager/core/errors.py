@@ -21,6 +21,7 @@ ForagerError
     ├── StoreLocked      another process owns the embedded store
     ├── StoreFull        no room left on the disk
     ├── StoreOutdated    the schema is older or newer than this program
+    ├── SealBroken       a secret in it does not open: another key, another place, or changed
     └── StoreUnavailable the database does not answer
 """
 
@@ -164,6 +165,10 @@ class StoreFull(StoreError):
 
 class StoreOutdated(StoreError):
     """The ledger's schema does not fit this program."""
+
+
+class SealBroken(StoreError):
+    """A secret in the ledger does not open."""
 
 
 class StoreUnavailable(StoreError):

@@ -3,12 +3,6 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from forager.core.errors import ForagerError
-
-
-class SealBroken(ForagerError):
-    """A sealed text cannot be opened: another key, another place, or changed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Secret:

@@ -12,9 +12,17 @@ from pathlib import Path
 import structlog
 
 from forager.core.clock import Clock
-from forager.core.errors import FieldError, ForagerError, NoHealthyProxies, NotFound, ProxyFailed, Refused, Rejected
+from forager.core.errors import (
+    FieldError,
+    ForagerError,
+    NoHealthyProxies,
+    NotFound,
+    ProxyFailed,
+    Refused,
+    Rejected,
+    SealBroken,
+)
 from forager.core.proxies import Proxy, ProxyEndpoint, ProxyStore, ProxyUse
-from forager.core.secret import SealBroken
 from forager.fetch.endpoint import parse_endpoint, parse_file, parse_region
 from forager.fetch.guard import EgressGuard
 from forager.fetch.proxy_check import Checked

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from forager.core.errors import Conflict, NotFound, StoreError
+from forager.core.errors import Conflict, NotFound, SealBroken, StoreError
 from forager.core.proxies import Proxy, ProxyEndpoint, ProxySource, ProxyUse
-from forager.core.secret import About, Seal, SealBroken, Secret
+from forager.core.secret import About, Seal, Secret
 from forager.ledger.database import Database, Row
 
 T = TypeVar("T")
