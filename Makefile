@@ -23,6 +23,7 @@ demo: $(RUNTIME) ## see it work: a small places job against the built-in sandbox
 
 test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres
+	@scripts/setup browser
 	$(PYTEST) -m "not chaos" $(ARGS)
 
 quick: $(DEV) ## format, lint and unit tests, under a minute
@@ -42,10 +43,12 @@ format: $(DEV) ## rewrite the code in the one format
 
 bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
 	@scripts/setup postgres
+	@scripts/setup browser
 	$(BIN)/python -m bench $(NAME)
 
 chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 	@scripts/setup postgres
+	@scripts/setup browser
 	$(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
 
 fuzz: $(DEV) ## long property tests

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.chromium import require_chromium
 from tests.support.postgres import (
     OWN_SERVER,
     Postgres,
@@ -55,6 +57,12 @@ def postgres_server(require_postgres: None) -> Iterator[PostgresServer]:
     """A PostgreSQL for one test alone, which may `kill`, `stop` and `start` it."""
     with PostgresServer(fsync=False) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The Chromium of this machine."""
+    return require_chromium()
 
 
 def _require_programs() -> None:

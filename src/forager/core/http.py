@@ -49,6 +49,8 @@ class Request:
     """The proxy to go through, by its number in the ledger."""
     block: frozenset[str] = frozenset()
     """What a browser does not load: image, font, media, stylesheet."""
+    delay: tuple[float, float] | None = None
+    """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
     on_leave: Callable[[], None] | None = None
     """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
     on_hop: Callable[[str], Awaitable[None]] | None = None

@@ -1,0 +1,114 @@
+"""Performs the script of a visit: wait, scroll, click, picture. What a page lacks is passed over unless it must be."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from forager.core.errors import Permanent, TimedOut
+from forager.core.visit import MOST_SCROLLS, Action, Click, Screenshot, Scroll, WaitFor, WaitQuiet
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+MOST_SCREENSHOT = 16 * 1024 * 1024
+TALLEST = 10_000
+"""Pixels of a picture of a whole page: an endless one would fill the memory of its process."""
+SCREENSHOT_TIMEOUT = 10.0
+GROWTH = 1.0
+"""Seconds that a page is given to grow after it was scrolled."""
+LONGEST = 600.0
+
+_TO_THE_END = "() => { const h = document.documentElement.scrollHeight; window.scrollTo(0, h); return h; }"
+_IS_LONGER = "before => document.documentElement.scrollHeight > before"
+
+Pause = Callable[[], Awaitable[None]]
+
+
+def most_seconds(script: Sequence[Action], longest_pause: float) -> float:
+    """How long a script can take at most: a visit that takes longer is stuck."""
+    return sum(_seconds(action, longest_pause) for action in script)
+
+
+async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes | None:
+    """Everything in order, with a pause before each action; the last picture, if one was taken."""
+    shot: bytes | None = None
+    for action in script:
+        await pause()
+        match action:
+            case WaitFor():
+                await _wait_for(page, action)
+            case WaitQuiet():
+                await _patiently(page.wait_for_load_state("networkidle", timeout=_ms(action.timeout)))
+            case Scroll():
+                await _scroll(page, action, pause)
+            case Click():
+                await _click(page, action)
+            case Screenshot():
+                shot = await _screenshot(page, action)
+    return shot
+
+
+async def _wait_for(page: "Page", action: WaitFor) -> None:
+    there = await _patiently(
+        page.wait_for_selector(action.selector, state="attached", timeout=_ms(action.timeout)), action.selector
+    )
+    if action.must and not there:
+        raise TimedOut(f"nothing that {action.selector!r} names appeared within {action.timeout:g} s.")
+
+
+async def _click(page: "Page", action: Click) -> None:
+    done = await _patiently(page.click(action.selector, timeout=_ms(action.timeout)), action.selector)
+    if action.must and not done:
+        raise TimedOut(f"nothing that {action.selector!r} names could be clicked within {action.timeout:g} s.")
+    # A click may lead to another page: what comes next is about that one.
+    await _patiently(page.wait_for_load_state("domcontentloaded", timeout=_ms(LONGEST)))
+
+
+async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
+    for turn in range(min(action.times, MOST_SCROLLS)):
+        if turn:
+            await pause()
+        before = await page.evaluate(_TO_THE_END)
+        if not await _patiently(page.wait_for_function(_IS_LONGER, arg=before, timeout=_ms(GROWTH))):
+            return
+
+
+async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
+    """None if it is too big to be kept."""
+    width = page.viewport_size["width"] if page.viewport_size else 1280
+    tall = action.full_page and await page.evaluate("() => document.documentElement.scrollHeight") > TALLEST
+    taken = await page.screenshot(
+        full_page=action.full_page,
+        timeout=_ms(SCREENSHOT_TIMEOUT),
+        clip={"x": 0, "y": 0, "width": width, "height": TALLEST} if tall else None,
+    )
+    return taken if len(taken) <= MOST_SCREENSHOT else None
+
+
+async def _patiently(waiting: Awaitable[object], selector: str | None = None) -> bool:
+    """Whether it came in time. A selector that cannot be read is the script's own fault."""
+    from playwright.async_api import Error
+    from playwright.async_api import TimeoutError as PageTimeout
+
+    try:
+        await waiting
+    except PageTimeout:
+        return False
+    except Error as error:
+        if selector is not None and ("parsing" in str(error) or "not a valid selector" in str(error)):
+            raise Permanent(f"the selector {selector!r} cannot be read. Correct the script.") from None
+        raise
+    return True
+
+
+def _seconds(action: Action, pause: float) -> float:
+    match action:
+        case WaitFor() | WaitQuiet() | Click():
+            return pause + action.timeout + GROWTH
+        case Scroll():
+            return min(action.times, MOST_SCROLLS) * (pause + GROWTH + GROWTH)
+        case Screenshot():
+            return pause + SCREENSHOT_TIMEOUT + GROWTH
+
+
+def _ms(seconds: float) -> float:
+    return max(1.0, min(seconds, LONGEST) * 1000)

@@ -1,0 +1,193 @@
+"""Starts the system's Chromium through Playwright, with everything switched off that a visit does not need.
+
+Nothing of a browser may leave but through the proxy of a visit's context: what has none (updates, reports, look-ups)
+is sent to a port where nobody listens. Playwright is imported when the first browser is started, and never before.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from forager.core.errors import BrowserCrashed, Unconfigured
+from forager.fetch.browser import orphans
+from forager.fetch.browser.executable import find_chromium
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+log = structlog.get_logger("forager.browser")
+
+LAUNCH_TIMEOUT = 20.0
+CLOSE_TIMEOUT = 5.0
+NOWHERE = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens, and the guard refuses it anyway
+FLAGS = (
+    "--disable-quic",  # UDP passes no proxy
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # the same switch of the headless shell
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",  # names are looked up by the gate alone
+    "--block-new-web-contents",  # no pop-ups; the whole browser does not know it, there they are closed
+    "--disable-gpu",
+    "--disable-domain-reliability",
+    "--no-pings",
+    "--no-first-run",
+)
+
+
+class ChromiumBrowser:
+    """One running Chromium. `inner` is Playwright's; `gone` is set when it has ended, for whatever reason."""
+
+    def __init__(self, inner: "Browser", process: orphans.Process | None, file: Path | None) -> None:
+        self.inner = inner
+        self.gone = asyncio.Event()
+        self._process = process
+        self._file = file
+
+    @property
+    def is_gone(self) -> bool:
+        return self.gone.is_set()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def memory(self) -> int:
+        return orphans.memory_of(self._process) if self._process else 0
+
+    async def close(self) -> None:
+        """In order if it obeys, else by force. Afterwards none of its processes is left."""
+        process = self._process
+        tree = await asyncio.to_thread(orphans.family, process) if process else []
+        if not self.gone.is_set():
+            with contextlib.suppress(Exception):  # whatever it says: it is ended below
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self.inner.close()
+        if process:
+            await asyncio.to_thread(_end, process, tree)
+        if self._file:
+            self._file.unlink(missing_ok=True)
+
+
+class ChromiumLauncher:
+    """`pids` is the folder in which living browsers are on record; `extra` are flags for tests."""
+
+    def __init__(self, executable: str | Path | None = None, *, pids: Path | None = None, extra: Sequence[str] = ()):
+        self._chosen = executable
+        self._pids = pids
+        self._extra = tuple(extra)
+        self._driver: Playwright | None = None
+        self._starting = asyncio.Lock()
+        self._living = 0
+        self._launchable: bool | None = None
+
+    def can_launch(self) -> bool:
+        """Asked for by readiness, often: found out once, since a program is seldom installed under a running one."""
+        if self._launchable is None:
+            try:
+                find_chromium(self._chosen)
+                self._launchable = importlib.util.find_spec("playwright") is not None
+            except Unconfigured:
+                self._launchable = False
+        return self._launchable
+
+    async def launch(self, gone: Callable[[ChromiumBrowser], None]) -> ChromiumBrowser:
+        path = find_chromium(self._chosen)
+        mark = secrets.token_hex(16)
+        try:
+            driver = await self._running_driver()
+            inner = await driver.chromium.launch(
+                executable_path=path,
+                args=[*FLAGS, f"{orphans.MARK}{mark}", *self._extra],
+                chromium_sandbox=os.geteuid() != 0,  # it refuses to run with one as root
+                proxy={"server": NOWHERE, "bypass": "<-loopback>"},
+                timeout=LAUNCH_TIMEOUT * 1000,
+                handle_sigint=False,  # Ctrl-C is for us: running visits are let finish
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+        except Unconfigured:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the driver says, the browser did not start
+            if not self._living:
+                await self._stop_driver()  # a driver that died takes no further call; the next launch starts another
+            raise BrowserCrashed(_why(path, error)) from None
+        return await self._recorded(inner, mark, gone)
+
+    async def close(self) -> None:
+        await self._stop_driver()
+
+    async def _recorded(self, inner: "Browser", mark: str, gone: Callable[[ChromiumBrowser], None]) -> ChromiumBrowser:
+        process = await asyncio.to_thread(orphans.find_marked, mark)
+        file = None
+        if process and self._pids:
+            with contextlib.suppress(OSError):  # a full disk must not keep a browser from working
+                file = orphans.record(self._pids, process, mark)
+        browser = ChromiumBrowser(inner, process, file)
+        self._living += 1
+
+        def ended(_: object = None) -> None:
+            if not browser.is_gone:
+                self._living -= 1
+                browser.gone.set()
+                gone(browser)
+
+        inner.on("disconnected", ended)
+        if not inner.is_connected():
+            ended()
+        return browser
+
+    async def _running_driver(self) -> "Playwright":
+        async with self._starting:
+            if self._driver is None:
+                if self._pids:
+                    await self._end_orphans(self._pids)
+                self._driver = await _start_driver()
+            return self._driver
+
+    async def _end_orphans(self, folder: Path) -> None:
+        if ended := await asyncio.to_thread(orphans.end_orphans, folder):
+            log.warning("orphaned_browsers_ended", count=ended)
+
+    async def _stop_driver(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            with contextlib.suppress(Exception):  # it is thrown away in any case
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await driver.stop()
+
+
+async def _start_driver() -> "Playwright":
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        raise Unconfigured(
+            "Browser visits need Playwright. Install it: pip install 'forager-data[browser]' "
+            "(it drives the Chromium of the system; `playwright install` is not needed)."
+        ) from None
+    return await async_playwright().start()
+
+
+def _end(process: orphans.Process, tree: Sequence[orphans.Process]) -> None:
+    """Kill what is left of a browser, and see it end."""
+    until = time.monotonic() + CLOSE_TIMEOUT
+    orphans.kill_tree(process)
+    while (left := [member for member in tree if member.is_alive]) and time.monotonic() < until:
+        for member in left:
+            orphans.kill_tree(member)
+        time.sleep(0.005)
+
+
+def _why(path: Path, error: Exception) -> str:
+    """The line of Chromium's own words that says most. Playwright's text holds the whole command line."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = next((line for line in lines if "ERROR:" in line or "FATAL:" in line or "sandbox" in line), "")
+    said = telling.partition("]")[2].strip(" :") or (lines[0] if lines else type(error).__name__)
+    hint = " Its sandbox needs user namespaces: allow them, or run Forager as a user that has them."
+    return f"{path} did not start: {said[:200]}.{hint if 'sandbox' in telling else ''}"

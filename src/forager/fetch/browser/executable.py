@@ -1,0 +1,39 @@
+"""Where the system's Chromium is. Forager drives the one that is installed and never downloads another."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from forager.core.errors import Unconfigured
+
+# The headless shell first: half the memory of the whole browser, and pages come several times faster.
+CANDIDATES = (
+    "/usr/lib/chromium/chromium-headless-shell",
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+)
+INSTALL = (
+    "Install one (Debian: apt-get install chromium-headless-shell), or name it: FORAGER_CHROMIUM=/path/to/chromium"
+)
+
+
+def find_chromium(chosen: str | Path | None = None, *, which: Callable[[str], str | None] = shutil.which) -> Path:
+    """The one that was chosen, else the first that is there. Raises `Unconfigured`."""
+    if chosen:
+        named = Path(chosen)
+        if not (named.is_file() and os.access(named, os.X_OK)):
+            raise Unconfigured(f"FORAGER_CHROMIUM names {named}, which is no program. Correct it, or leave it unset.")
+        return named
+    found = next((path for name in CANDIDATES if (path := which(name))), None)
+    if found is None:
+        raise Unconfigured(f"There is no Chromium on this machine. {INSTALL}")
+    return Path(found)
+
+
+def is_headless_shell(path: Path) -> bool:
+    return "headless-shell" in path.name or "headless_shell" in path.name

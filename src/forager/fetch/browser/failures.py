@@ -1,0 +1,67 @@
+"""What a browser says when a page cannot be had becomes one of our errors here. Its texts hold whole URLs: never shown.
+
+the guard                                                   → Refused
+the proxy                                                   → ProxyFailed
+time-out                                                    → TimedOut
+no connection, dropped, not HTTP, does not resolve          → Transient
+certificate, a scheme or a port it will not open, a file    → Permanent
+the browser or the page's process died                      → BrowserCrashed
+"""
+
+import contextlib
+import re
+from collections.abc import Awaitable
+
+from forager.core.errors import BrowserCrashed, ForagerError, Permanent, Refused, Transient
+
+_NET = re.compile(r"net::ERR_([A-Z0-9_]+)")
+_DEAD = ("Target page, context or browser has been closed", "Target closed", "Connection closed", "Browser closed")
+
+PERMANENT = {
+    "UNSAFE_PORT": "its port is not for web pages",
+    "UNKNOWN_URL_SCHEME": "its scheme is not one that is visited",
+    "DISALLOWED_URL_SCHEME": "its scheme is not one that is visited",
+    "INVALID_URL": "it is no URL that a browser can go to",
+    "INVALID_REDIRECT": "it redirects to something that is no URL",
+    "UNSAFE_REDIRECT": "it redirects to something that may not be visited",
+    "ABORTED": "it is a download or an empty answer, not a page; fetch it by plain HTTP",
+}
+
+
+def translated(error: Exception) -> ForagerError:
+    """Which of our errors a browser's own means."""
+    text = str(error)
+    if found := _NET.search(text):
+        return _net(found[1])
+    if any(sign in text for sign in _DEAD):
+        return BrowserCrashed("the browser died while it was on the page.")
+    if "Page crashed" in text:
+        return page_crashed()
+    if "Download is starting" in text:
+        return Permanent("it is a download, not a page; fetch it by plain HTTP.")
+    if "invalid URL" in text or "Cannot navigate" in text:
+        return Permanent("it is no URL that a browser can go to.")
+    return Transient(f"the visit failed ({type(error).__name__}).", maybe_done=True)
+
+
+def page_crashed() -> BrowserCrashed:
+    return BrowserCrashed("the page's process died: out of memory, or a fault of the browser.")
+
+
+def _net(code: str) -> ForagerError:
+    words = code.replace("_", " ").lower()
+    if code == "TOO_MANY_REDIRECTS":
+        return Refused("it redirects without end.")
+    if code.startswith(("CERT_", "SSL_", "BAD_SSL", "ECH_")):
+        return Permanent(f"its certificate or encryption is not trusted ({words}).")
+    if code in PERMANENT:
+        return Permanent(f"{PERMANENT[code]}.")
+    return Transient(f"the page could not be loaded ({words}).", maybe_done=code.startswith("EMPTY"))
+
+
+async def quietly(work: Awaitable[object]) -> None:
+    """Do it, and do not mind if the page or the browser is not there any more."""
+    from playwright.async_api import Error
+
+    with contextlib.suppress(Error):
+        await work

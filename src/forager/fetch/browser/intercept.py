@@ -1,0 +1,109 @@
+"""Holds each navigation of a visit until it may go, and drops what the lane does not load.
+
+It listens on the page's own DevTools session (`Fetch`), for documents and the blocked kinds alone. Playwright's routing
+would stop every request of the page, and shows the first hop of a redirect only; this sees every hop, before it is
+sent, and costs the other requests nothing. Frames of other sites have sessions of their own: what they load is not
+dropped. It decides about politeness only: what may be reached is decided by the gate, which sees everything.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from forager.core.errors import Refused
+from forager.core.http import Request
+from forager.fetch.guard import EgressGuard
+from forager.fetch.translate import shown
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession
+
+MOST_NAVIGATIONS = 20
+"""Of one visit, beside redirects: a page that goes on and on by itself is stopped."""
+KINDS = {"image": "Image", "font": "Font", "media": "Media", "stylesheet": "Stylesheet"}
+
+
+class Intercept:
+    """`failed` is called with the error that ends the visit; `waited` with seconds that a hop waited for its lane."""
+
+    def __init__(
+        self,
+        session: "CDPSession",
+        main_frame: str,
+        request: Request,
+        guard: EgressGuard,
+        *,
+        failed: Callable[[Exception], None],
+        waited: Callable[[float], None],
+    ) -> None:
+        self._session = session
+        self._main_frame = main_frame
+        self._request = request
+        self._guard = guard
+        self._failed = failed
+        self._waited = waited
+        self._navigations = 0
+        self._redirects = 0
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        kinds = ["Document", *(KINDS[kind] for kind in sorted(self._request.block) if kind in KINDS)]
+        self._session.on("Fetch.requestPaused", self._paused)
+        await self._session.send("Fetch.enable", {"patterns": [{"resourceType": kind} for kind in kinds]})
+
+    def stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    def _paused(self, event: dict[str, Any]) -> None:
+        task = asyncio.create_task(self._decide(event))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _decide(self, event: dict[str, Any]) -> None:
+        number = event["requestId"]
+        if event.get("resourceType") != "Document":
+            await self._drop(number)
+        elif event.get("frameId") != self._main_frame:
+            await self._send("Fetch.continueRequest", number)
+        else:
+            await self._navigate(event, number)
+
+    async def _navigate(self, event: dict[str, Any], number: str) -> None:
+        try:
+            await self._admit(event)
+        except Exception as error:  # noqa: BLE001 - whatever a lane says ends the visit, and is raised there
+            self._failed(error)
+            await self._drop(number)
+            return
+        if self._request.on_leave:
+            self._request.on_leave()
+        await self._send("Fetch.continueRequest", number)
+
+    async def _admit(self, event: dict[str, Any]) -> None:
+        url = str(event["request"]["url"])
+        self._navigations += 1
+        self._redirects = self._redirects + 1 if "redirectedRequestId" in event else 0
+        if self._redirects > self._request.max_redirects:
+            raise Refused(f"it redirects more than {self._request.max_redirects} times.")
+        if self._navigations > MOST_NAVIGATIONS:
+            raise Refused(f"it went on by itself more than {MOST_NAVIGATIONS} times.")
+        if self._navigations == 1:
+            return
+        try:
+            self._guard.check_url(url)
+        except Refused as error:
+            raise Refused(f"it redirects to {shown(url)}: {error.message}") from None
+        if self._request.on_hop:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await self._request.on_hop(url)
+            self._waited(loop.time() - began)
+
+    async def _drop(self, number: str) -> None:
+        await self._send("Fetch.failRequest", number, errorReason="BlockedByClient")
+
+    async def _send(self, verb: str, number: str, **more: str) -> None:
+        with contextlib.suppress(Exception):  # the page went elsewhere, or the visit is over: nobody waits for it
+            await self._session.send(verb, {"requestId": number, **more})

@@ -1,0 +1,138 @@
+"""Browsers on record: each has a file in `pids/` while it lives, so that none outlives the program for long.
+
+A browser whose program dies ends by itself (its pipe closes). Should that ever fail, the next start finds its file and
+ends it. Only a process that is beyond doubt ours is ended: same pid, same start time, and our mark on its command line.
+"""
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+MARK = "--forager-browser="
+"""A flag that Chromium does not know and therefore ignores; its value is unique to one browser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that cannot be taken for another: the kernel gives a pid again, but not with the same start time."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process | None":
+        fields = _stat(pid)
+        return cls(pid, int(fields[19])) if fields and fields[0] != "Z" else None
+
+    @property
+    def is_alive(self) -> bool:
+        return Process.of(self.pid) == self
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    browser: Process
+    owner: Process
+    mark: str
+
+
+def find_marked(mark: str) -> Process | None:
+    """The process that was started with this mark, which only a browser's first process has."""
+    return next((found for pid in _pids() if _has_mark(pid, mark) and (found := Process.of(pid))), None)
+
+
+def record(folder: Path, browser: Process, mark: str) -> Path:
+    """Note a browser that belongs to this program."""
+    owner = Process.of(os.getpid())
+    path = folder / f"browser-{browser.pid}-{browser.started}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"browser": asdict(browser), "owner": owner and asdict(owner), "mark": mark}))
+    return path
+
+
+def end_orphans(folder: Path) -> int:
+    """End the browsers whose program is dead; how many there were. Files of browsers that are gone are removed."""
+    ended = 0
+    for path in sorted(folder.glob("browser-*.json")):
+        entry = _read(path)
+        if entry is not None and entry.owner.is_alive:
+            continue
+        if entry is not None and entry.browser.is_alive and _has_mark(entry.browser.pid, entry.mark):
+            kill_tree(entry.browser)
+            ended += 1
+        path.unlink(missing_ok=True)
+    return ended
+
+
+def kill_tree(process: Process) -> None:
+    """End a browser's process with everything that it started."""
+    tree = family(process)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if process.is_alive and os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    for member in tree:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if member.is_alive:
+                os.kill(member.pid, signal.SIGKILL)
+
+
+def family(process: Process) -> list[Process]:
+    """A process and all its descendants, as far as they live."""
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        if fields := _stat(pid):
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: list[Process] = []
+    pending = [process.pid] if process.is_alive else []
+    while pending:
+        pid = pending.pop()
+        if member := Process.of(pid):
+            found.append(member)
+        pending += children.get(pid, [])
+    return found
+
+
+def memory_of(process: Process) -> int:
+    """Bytes that a browser really uses: what its processes share is counted once."""
+    return sum(_pss(member.pid) for member in family(process))
+
+
+def _pss(pid: int) -> int:
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def _read(path: Path) -> Entry | None:
+    try:
+        found = json.loads(path.read_text())
+        return Entry(Process(**found["browser"]), Process(**found["owner"]), str(found["mark"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _pids() -> Iterator[int]:
+    if PROC.is_dir():
+        yield from (int(path.name) for path in PROC.iterdir() if path.name.isdigit())
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        return f"{MARK}{mark}".encode() in (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name, which may itself hold spaces: state, parent, …"""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,79 @@
+"""A page as its scripts left it, read into a `Response`: what was answered, and the HTML that stands there now.
+
+It is read in a JavaScript world of its own, where nothing counts that the page did to its own objects, and is measured
+there, before it is handed over: a page cannot fill our memory.
+"""
+
+from typing import TYPE_CHECKING
+
+from multidict import CIMultiDict
+
+from forager.core.errors import Refused, Transient
+from forager.core.http import Response
+from forager.fetch.browser.failures import quietly
+from forager.fetch.browser.witness import Witness
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from playwright.async_api import CDPSession, Page
+
+TRIES = 3
+GOING_ELSEWHERE = 5.0
+# They describe the bytes on the wire, not the page as it is handed over.
+NOT_OF_THE_PAGE = frozenset(("content-encoding", "content-length", "transfer-encoding", "content-type"))
+_SERIALISED = """(() => {
+  const type = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
+  const text = type + (document.documentElement ? document.documentElement.outerHTML : '');
+  return text.length > %d ? text.length : text;
+})()"""
+
+
+async def read_html(page: "Page", session: "CDPSession", frame: str, most: int) -> bytes:
+    """The page as it stands. One that goes elsewhere while it is read is waited for."""
+    from playwright.async_api import Error
+
+    for attempt in range(1, TRIES + 1):
+        try:
+            html = await _evaluated(session, frame, _SERIALISED % most)
+            break
+        except (Error, KeyError):
+            if attempt == TRIES or page.is_closed():
+                raise
+            await quietly(page.wait_for_load_state("domcontentloaded", timeout=GOING_ELSEWHERE * 1000))
+    body = html.encode(errors="replace") if isinstance(html, str) else None
+    if body is None or len(body) > most:
+        raise Refused(f"the page is larger than its cap of {most:,} bytes.")
+    return body
+
+
+async def response_of(page: "Page", witness: Witness, body: bytes, shot: bytes | None, at: "datetime") -> Response:
+    answer = witness.answer
+    if answer is None:
+        raise Transient("the browser shows a page that no answer belongs to.", maybe_done=True)
+    headers = CIMultiDict[str]()
+    for each in await answer.headers_array():
+        if each["name"].lower() not in NOT_OF_THE_PAGE:
+            headers.add(each["name"], each["value"])
+    headers["Content-Type"] = "text/html; charset=utf-8"
+    return Response(
+        url=page.url if page.url.startswith("http") else answer.url,
+        status=answer.status,
+        headers=headers,
+        body=body,
+        at=at,
+        elapsed_ms=0,
+        rendered=True,
+        console=tuple(witness.console),
+        screenshot=shot,
+    )
+
+
+async def _evaluated(session: "CDPSession", frame: str, expression: str) -> object:
+    world = await session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "forager"})
+    read = await session.send(
+        "Runtime.evaluate",
+        {"expression": expression, "contextId": world["executionContextId"], "returnByValue": True},
+    )
+    found: object = read["result"]["value"]
+    return found

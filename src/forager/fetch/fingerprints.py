@@ -1,0 +1,198 @@
+"""What a browser says about itself: user agent, client hints, screen, language, place. Consistent, recent, never twice
+the same in a row.
+
+Only browsers of the Chromium family are claimed, in versions near the engine's own: a page could tell any other claim
+from what the engine can do. Every entry is a build that was released, with the day of its release; a test fails when
+one is more than a year older than the list. Nothing here hides that a browser is driven by a program.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from random import Random
+from typing import Any, Literal
+
+from forager.fetch.regions import NEUTRAL, REGIONS, Region
+
+LISTED = date(2026, 11, 16)
+"""When the list was last gone through. Renew it at least once a year."""
+
+Vendor = Literal["Google Chrome", "Microsoft Edge"]
+System = Literal["Windows", "macOS", "Linux"]
+
+WIDTHS, HEIGHTS = (1280, 1920), (720, 1080)
+DELAY = (0.5, 2.0)
+"""Seconds between two actions of a visit, unless the lane's policy says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    version: str
+    """The whole number, as the client hint tells it; the user agent shows only the first part."""
+    chromium: str
+    released: date
+
+    @property
+    def major(self) -> str:
+        return self.version.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One browser of one release on one system."""
+
+    vendor: Vendor
+    system: System
+    release: Release
+
+    @property
+    def user_agent(self) -> str:
+        suffix = f" Edg/{self.release.major}.0.0.0" if self.vendor == "Microsoft Edge" else ""
+        token = _SYSTEMS[self.system].token
+        return (
+            f"Mozilla/5.0 ({token}) AppleWebKit/537.36 (KHTML, like Gecko) "
+            f"Chrome/{self.release.major}.0.0.0 Safari/537.36{suffix}"
+        )
+
+    @property
+    def platform(self) -> str:
+        """`navigator.platform`."""
+        return _SYSTEMS[self.system].platform
+
+    def client_hints(self) -> dict[str, Any]:
+        """`navigator.userAgentData` and the Sec-CH-UA headers, as the DevTools protocol takes them."""
+        system = _SYSTEMS[self.system]
+        return {
+            "brands": self._brands(full=False),
+            "fullVersionList": self._brands(full=True),
+            "platform": self.system,
+            "platformVersion": system.version,
+            "architecture": system.architecture,
+            "bitness": "64",
+            "model": "",
+            "mobile": False,
+            "wow64": False,
+        }
+
+    def _brands(self, *, full: bool) -> list[dict[str, str]]:
+        """The vendor, the engine, and a name without meaning that keeps servers from relying on the list."""
+        greased = "99.0.0.0" if full else "99"
+        return [
+            {"brand": "Not/A)Brand", "version": greased},
+            {"brand": self.vendor, "version": self.release.version if full else self.release.major},
+            {"brand": "Chromium", "version": self.release.chromium if full else self.release.major},
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Platform:
+    token: str
+    platform: str
+    version: str
+    architecture: str
+    screens: tuple[tuple[int, int], ...]
+    """What the window of such a machine shows: the screen less the browser's own bars."""
+
+
+_SYSTEMS: Mapping[System, _Platform] = {
+    "Windows": _Platform(
+        "Windows NT 10.0; Win64; x64",
+        "Win32",
+        "15.0.0",
+        "x86",
+        ((1280, 720), (1366, 768), (1440, 900), (1536, 864), (1600, 900), (1680, 1050), (1920, 945), (1920, 1080)),
+    ),
+    "macOS": _Platform(
+        "Macintosh; Intel Mac OS X 10_15_7",
+        "MacIntel",
+        "15.6.0",
+        "arm",
+        ((1280, 800), (1440, 789), (1440, 900), (1512, 861), (1680, 1050), (1728, 992), (1920, 1080)),
+    ),
+    "Linux": _Platform(
+        "X11; Linux x86_64",
+        "Linux x86_64",
+        "",
+        "x86",
+        ((1280, 1024), (1366, 768), (1600, 900), (1680, 1050), (1920, 977), (1920, 1080)),
+    ),
+}
+
+_CHROME = tuple(
+    Release(version, version, released)
+    for version, released in (
+        ("145.0.7632.117", date(2026, 2, 23)),
+        ("146.0.7680.80", date(2026, 3, 13)),
+        ("147.0.7727.138", date(2026, 4, 28)),
+        ("148.0.7778.179", date(2026, 5, 19)),
+        ("149.0.7827.103", date(2026, 6, 8)),
+        ("150.0.7871.46", date(2026, 6, 30)),
+    )
+)
+_EDGE = (Release("148.0.3967.97", "148.0.7778.179", date(2026, 6, 4)),)
+
+AGENTS: tuple[Agent, ...] = (
+    *(Agent("Google Chrome", system, release) for release in _CHROME for system in _SYSTEMS),
+    *(Agent("Microsoft Edge", system, release) for release in _EDGE for system in _SYSTEMS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    agent: Agent
+    viewport: tuple[int, int]
+    timezone: str
+    language: str
+    """The first that the browser prefers, such as de-DE."""
+    geolocation: tuple[float, float] | None
+    """Latitude and longitude; without a region no position is claimed."""
+
+    @property
+    def user_agent(self) -> str:
+        return self.agent.user_agent
+
+    @property
+    def accept_language(self) -> str:
+        """The languages in order of preference: this one, its base, English. The browser adds the weights itself."""
+        return ",".join(dict.fromkeys((self.language, self.language.partition("-")[0], "en-US", "en")))
+
+
+class Fingerprints:
+    """Makes one after the other. Randomness is injected, so that a run can be repeated."""
+
+    def __init__(self, random: Random | None = None, agents: tuple[Agent, ...] = AGENTS) -> None:
+        self._random = random or Random()  # noqa: S311 - a disguise, not a secret
+        self._agents = agents
+        self._last: Fingerprint | None = None
+
+    def next(self, region: str | None = None) -> Fingerprint:
+        """For a proxy's region (two letters of its country), never the same as the one before."""
+        while True:
+            made = self._made(REGIONS.get((region or "").upper(), NEUTRAL))
+            if made != self._last:
+                self._last = made
+                return made
+
+    def _made(self, region: Region) -> Fingerprint:
+        agent = self._random.choice(self._agents)
+        place = self._random.choice(region.places) if region.places else None
+        return Fingerprint(
+            agent=agent,
+            viewport=self._random.choice(_SYSTEMS[agent.system].screens),
+            timezone=place.timezone if place else region.timezone,
+            language=self._random.choice(region.languages),
+            geolocation=self._near(place.latitude, place.longitude) if place else None,
+        )
+
+    def _near(self, latitude: float, longitude: float) -> tuple[float, float]:
+        """Within a few kilometres of a city's middle: nobody lives at the same point as everybody."""
+        return (
+            round(latitude + self._random.uniform(-0.02, 0.02), 4),
+            round(longitude + self._random.uniform(-0.02, 0.02), 4),
+        )
+
+
+def action_delay(random: Random, between: tuple[float, float] | None = None) -> float:
+    """Seconds to wait before the next action: from the policy's range, else half a second to two."""
+    least, most = between or DELAY
+    return min(max(random.uniform(least, most), least), most)

@@ -1,0 +1,31 @@
+"""The Chromium of this machine for tests and benchmarks. `python -m tests.support.chromium` says which, or ends with 1."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from forager.core.errors import Unconfigured
+from forager.fetch.browser.executable import find_chromium
+
+
+def require_chromium() -> Path:
+    """Without Chromium its tests are skipped with the reason; in CI nothing is silently left out."""
+    try:
+        if importlib.util.find_spec("playwright") is None:
+            raise Unconfigured("Playwright is not installed. Run `make setup`.")
+        return find_chromium(os.environ.get("FORAGER_CHROMIUM"))
+    except Unconfigured as reason:
+        told = f"{reason.message} `scripts/setup browser` does it where it can."
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{find_chromium(os.environ.get('FORAGER_CHROMIUM'))}\n")
+    except Unconfigured as reason:
+        sys.exit(reason.message)
