@@ -179,6 +179,32 @@ async def test_a_slow_reader_holds_up_the_site_instead_of_filling_the_memory() -
         client.writer.transport.abort()
 
 
+@pytest.mark.parametrize("first", ["browser", "site"])
+async def test_a_tunnel_that_both_ends_have_closed_is_gone(first: str) -> None:
+    async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if first == "site":
+            writer.write_eof()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(raw, "127.0.0.1", 0)
+    endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with passage(endpoint, most=4) as gate:
+        for _ in range(20):  # more than may be open at once
+            client = await Client.to(gate)
+            client.say(f"CONNECT {endpoint} HTTP/1.1\r\n\r\n")
+            assert (await client.answer())[0] == 200
+            if first == "browser":
+                client.writer.write_eof()
+                assert await client.rest() == b""
+            else:
+                assert await client.rest() == b""
+                client.writer.write_eof()
+            client.writer.close()
+            await client.writer.wait_closed()
+    server.close()
+
+
 async def test_everything_is_cut_when_the_visit_ends() -> None:
     async with Origin(lambda _: reply()) as origin:
         async with passage(origin.endpoint) as gate:

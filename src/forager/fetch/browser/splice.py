@@ -83,6 +83,8 @@ class Inlet(asyncio.Protocol):
         self._body: Body | None = None
         self._busy = False  # a dial or an upgrade is under way: what comes meanwhile is kept
         self._ending = False
+        self._said_all = False
+        self._heard_all = False
 
     # ── asyncio's side ──
 
@@ -107,10 +109,13 @@ class Inlet(asyncio.Protocol):
         self._read()
 
     def eof_received(self) -> bool:
-        if self.spliced and self.outlet and self.outlet.transport and self.outlet.transport.can_write_eof():
-            self.outlet.transport.write_eof()
-            return True
-        return False
+        """The browser has nothing more to say. In a tunnel the site may still have; True keeps this end open for it."""
+        self._said_all = True
+        far = self.outlet.transport if self.outlet else None
+        if not self.spliced or self._heard_all or not far or far.is_closing() or not far.can_write_eof():
+            return False
+        far.write_eof()
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
@@ -137,11 +142,13 @@ class Inlet(asyncio.Protocol):
             self.transport.resume_reading()
 
     def half_closed(self) -> bool:
-        """The site has nothing more to say. In a tunnel the browser may still have."""
-        if self.spliced and self.transport and not self.transport.is_closing() and self.transport.can_write_eof():
-            self.transport.write_eof()
-            return True
-        return False
+        """The same from the other side."""
+        self._heard_all = True
+        near = self.transport
+        if not self.spliced or self._said_all or not near or near.is_closing() or not near.can_write_eof():
+            return False
+        near.write_eof()
+        return True
 
     def outlet_lost(self) -> None:
         if self.transport and not self._ending:
