@@ -24,7 +24,8 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *(f"jobs {verb}" for verb in ("list", "show", "watch", "pause", "resume", "cancel", "retry")),
         *(f"dead {verb}" for verb in ("list", "show", "retry", "discard")),
         *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),
-        *(f"db {verb}" for verb in ("upgrade", "downgrade", "current")),
+        *(f"proxies {verb}" for verb in ("add", "list", "check", "set", "remove")),
+        *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key")),
     }
 
     assert {path for path, _ in COMMANDS} == wanted

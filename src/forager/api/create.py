@@ -18,6 +18,7 @@ from forager.api.limits import SizeLimit
 from forager.api.metrics import Metrics, metrics_router
 from forager.api.openapi import describe
 from forager.api.places import places_router
+from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
@@ -52,6 +53,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         dead_router(app),
         schedules_router(app),
         lanes_router(app),
+        proxies_router(app),
         records_router(app),
         health_router(app, vital, feeds, service_key),
         metrics_router(metrics),

@@ -120,6 +120,32 @@ LANE = {
     "wake_at": None,
     "state": {"rate": 300},
 }
+PROXY = {
+    "id": 7,
+    "protocol": "http",
+    "url": "proxy.example",
+    "port": 8080,
+    "username": None,
+    "password": None,
+    "authenticated": True,
+    "region": "US",
+    "source": "operator",
+    "is_active": True,
+    "healthy": True,
+    "disabled": False,
+    "failure_count": 0,
+    "success_count": 1204,
+    "failures": 3,
+    "bytes": 88310412,
+    "avg_response_time_ms": 412.5,
+    "last_used_at": "2026-03-14T12:00:00.120Z",
+    "last_success_at": "2026-03-14T12:00:00.120Z",
+    "last_failure_at": "2026-03-13T08:11:42Z",
+    "last_check_at": "2026-03-14T11:59:30Z",
+    "created_at": "2026-03-01T09:00:00Z",
+    "updated_at": "2026-03-14T12:00:00.120Z",
+}
+PROXY_CHECK = {"id": 7, "passed": True, "latency_ms": 184, "region": "US", "reason": None}
 HEALTH = {
     "status": "ok",
     "store": "ok",

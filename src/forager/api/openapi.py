@@ -23,6 +23,7 @@ TAGS = [
     {"name": "schedules", "description": "Jobs that are created again and again."},
     {"name": "records", "description": "Everything that was found, by kind, paged or as a file."},
     {"name": "lanes", "description": "What rates and limits belong to."},
+    {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"

@@ -1,4 +1,4 @@
-"""`forager db …`: the schema of the store. Needs the store for itself: a running Forager keeps these out."""
+"""`forager db …`: schema and key of the store. Needs the store for itself: a running Forager keeps these out."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from forager.cli.invocation import Invocation, Json, invocation, quiet_log
 if TYPE_CHECKING:
     from forager.ledger.catalog import Catalog
 
-app = typer.Typer(help="The schema of the store: where it stands, up and down.", no_args_is_help=True)
+app = typer.Typer(help="The schema of the store: where it stands, up and down; and its key.", no_args_is_help=True)
 
 
 @app.command()
@@ -51,6 +51,36 @@ def downgrade(
     store, catalog = _store(invocation(context))
     migrate.downgrade(store, catalog, revision)
     _show(migrate.current(store), as_json=as_json)
+
+
+@app.command()
+def rotate_key(context: typer.Context, as_json: Json = False) -> None:
+    """Seal every secret of the store with a new key, and drop the old one. If it is interrupted, run it again.
+
+    With FORAGER_SECRET_KEY the keys are yours: put a new one first on every machine, run this, then take the old away.
+    """
+    from dataclasses import asdict
+
+    from forager.app import open_app
+    from forager.cli import render
+    from forager.cli.running import run_loop
+    from forager.sealing import Rotated
+
+    given = invocation(context)
+    settings = given.settings()
+    quiet_log(debug=given.debug)
+
+    async def rotated() -> Rotated:
+        async with open_app(settings) as opened:
+            return await opened.rotate_keys()
+
+    done = run_loop(rotated())
+    if as_json:
+        render.show_json(asdict(done))
+        return
+    old = "The old key is gone." if done.dropped else "The keys are those of FORAGER_SECRET_KEY: take the old one away."
+    said = f"{render.some(done.resealed, 'secret entry', 'secret entries')} sealed with the newest key."
+    render.out().print(f"{said} {old}", markup=False, soft_wrap=True)
 
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":

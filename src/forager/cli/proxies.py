@@ -1,0 +1,133 @@
+"""`forager proxies …`: what requests to sites may go through. A user or password goes in and is never shown again."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from forager.cli.invocation import Json
+from forager.cli.running import with_api
+
+app = typer.Typer(help="Proxies that requests to sites go through.", no_args_is_help=True)
+
+Number = Annotated[int, typer.Argument(metavar="ID", help="The proxy's number.", min=1)]
+Region = Annotated[str | None, typer.Option(help="Two letters of its country, such as US; '' takes it away.")]
+
+
+@app.command("list")
+def list_proxies(context: typer.Context, as_json: Json = False) -> None:
+    """List the proxies: whether each is well, how it did, and how fast it is."""
+    from forager.cli import render
+
+    proxies = with_api(context, lambda at: at.api.get("/proxies"))
+    if as_json:
+        render.show_json(proxies)
+        return
+    if not proxies:
+        render.notes().print("No proxies: requests go out directly. Add one: forager proxies add -", soft_wrap=True)
+        return
+    rows = render.table(
+        "id", "proxy", "region", "state", "good", "failed", "mean", "last used (UTC)", right=("id", "good", "failed")
+    )
+    for each in proxies:
+        mean = "-" if each["avg_response_time_ms"] is None else f"{each['avg_response_time_ms']:,.0f} ms"
+        where = render.plain(f"{each['protocol']}://{each['url']}:{each['port']}")
+        counts = (render.count(each["success_count"]), render.count(each["failures"]))
+        used = render.moment(each["last_used_at"])
+        rows.add_row(str(each["id"]), where, render.plain(each["region"]), condition(each), *counts, mean, used)
+    render.out().print(rows)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    address: Annotated[
+        str,
+        typer.Argument(
+            help="http://user:password@host:port, or https, socks5. With - it is read from standard input, so that a"
+            " password stands neither in the shell's history nor in the list of processes."
+        ),
+    ],
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """Add a proxy. Its user and password are encrypted, and never shown again."""
+    from forager.cli import render
+
+    body = {"address": sys.stdin.readline().strip() if address == "-" else address}
+    added = with_api(context, lambda at: at.api.post("/proxies", body | ({"region": region} if region else {})))
+    if as_json:
+        render.show_json(added)
+    else:
+        said = f"Added as {added['id']}. See whether it works: forager proxies check {added['id']}"
+        render.out().print(said, markup=False, soft_wrap=True)
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[ID]", help="The proxy's number; every proxy if left out.", min=1)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Connect to a proxy, or to all, now. One that passes is healthy again; one switched off stays off."""
+    from forager.cli import render
+    from forager.cli.errors import ProblemFound
+
+    async def checked(at: Any) -> list[dict[str, Any]]:
+        numbers = [number] if number is not None else [each["id"] for each in await at.api.get("/proxies")]
+        return [await at.api.post(f"/proxies/{each}/check") for each in numbers]
+
+    found = with_api(context, checked)
+    if as_json:
+        render.show_json(found)
+    for each in [] if as_json else found:
+        said = f"passed in {each['latency_ms']} ms" if each["passed"] else f"failed: {each['reason']}"
+        region = f" ({each['region']})" if each["region"] else ""
+        render.out().print(f"{each['id']}: {said}{region}", markup=False, soft_wrap=True)
+    if bad := [each for each in found if not each["passed"]]:
+        raise ProblemFound(f"{render.some(len(bad), 'proxy', 'proxies')} did not pass.")
+
+
+@app.command("set")
+def change(
+    context: typer.Context,
+    number: Number,
+    active: Annotated[
+        bool | None, typer.Option("--active/--inactive", help="Use it, or leave it alone whatever a check finds.")
+    ] = None,
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """Switch a proxy on or off, or name its region."""
+    from forager.cli import render
+
+    body = {name: value for name, value in (("is_active", active), ("region", region)) if value is not None}
+
+    async def changed(at: Any) -> Any:
+        return (await at.api.ask("PATCH", f"/proxies/{number}", body=body)).data
+
+    kept = with_api(context, changed)
+    if as_json:
+        render.show_json(kept)
+    else:
+        render.out().print(f"Kept. It is {condition(kept)}.", markup=False)
+
+
+@app.command()
+def remove(context: typer.Context, number: Number, as_json: Json = False) -> None:
+    """Remove a proxy. One that the settings name comes back with the next start; switch it off instead."""
+    from forager.cli import render
+
+    found = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
+    render.show_json(found) if as_json else render.out().print("Removed.")
+
+
+def condition(proxy: dict[str, Any]) -> str:
+    """The one word that decides whether it is used."""
+    if not proxy["is_active"]:
+        return "switched off"
+    if proxy["disabled"]:
+        return "disabled"
+    return "healthy" if proxy["healthy"] else "unhealthy"
