@@ -1,8 +1,6 @@
-"""Proxies under test: a pool on a real ledger, a small real proxy to connect to, and checks that a test decides."""
+"""Proxies under test: a pool on a real ledger, and checks whose outcome a test decides."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,31 +53,3 @@ async def pool_on(
     pool = ProxyPool(table, clock, EgressGuard(allow), check or DecidedCheck(), given=given)
     await pool.open()
     return pool
-
-
-@asynccontextmanager
-async def socks5_proxy(user: str, password: str) -> AsyncIterator[int]:
-    """As much of a SOCKS5 server as signing in needs. Gives its port."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            _, count = await reader.readexactly(2)
-            methods = await reader.readexactly(count)
-            if 2 not in methods:
-                writer.write(b"\x05\xff")
-                return
-            writer.write(b"\x05\x02")
-            given = []
-            await reader.readexactly(1)
-            for _ in range(2):
-                (length,) = await reader.readexactly(1)
-                given.append((await reader.readexactly(length)).decode())
-            writer.write(b"\x01\x00" if given == [user, password] else b"\x01\x01")
-        except asyncio.IncompleteReadError:
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
