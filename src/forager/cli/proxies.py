@@ -26,9 +26,8 @@ def list_proxies(context: typer.Context, as_json: Json = False) -> None:
     if not proxies:
         render.notes().print("No proxies: requests go out directly. Add one: forager proxies add -", soft_wrap=True)
         return
-    rows = render.table(
-        "id", "proxy", "region", "state", "good", "failed", "mean", "last used (UTC)", right=("id", "good", "failed")
-    )
+    columns = ("id", "proxy", "region", "state", "good", "failed", "mean", "last used (UTC)")
+    rows = render.table(*columns, right=("id", "good", "failed", "mean"), fold=("proxy",))
     for each in proxies:
         mean = "-" if each["avg_response_time_ms"] is None else f"{each['avg_response_time_ms']:,.0f} ms"
         where = render.plain(f"{each['protocol']}://{each['url']}:{each['port']}")
