@@ -89,7 +89,7 @@ async def test_a_name_has_one_spelling_and_nonsense_is_none(domains: Domains) ->
     for name in ("", "https://example.com", "two words", "*.example.com", "a..b"):
         with pytest.raises(Rejected) as refused:
             await domains.set(name, {"min_delay_ms": 1})
-        assert [wrong.field for wrong in refused.value.fields] == ["name"]
+        assert [wrong.field for wrong in refused.value.fields] == ["lane"]
 
 
 async def test_what_is_cleared_says_nothing_and_is_not_listed(domains: Domains) -> None:

@@ -25,6 +25,7 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *(f"dead {verb}" for verb in ("list", "show", "retry", "discard")),
         *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),
         *(f"proxies {verb}" for verb in ("add", "list", "check", "set", "remove")),
+        *(f"lanes {verb}" for verb in ("list", "show", "pause", "resume", "set")),
         *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key")),
     }
 

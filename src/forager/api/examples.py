@@ -118,7 +118,43 @@ LANE = {
     "owner": "host-1:4711",
     "paused": False,
     "wake_at": None,
-    "state": {"rate": 300},
+    "state": {"slow_until": 1773489630000},
+}
+OVERRIDES = {"tokens_per_interval": 1, "interval_seconds": 30, "allowed_hours": {"start": 22, "end": 6}}
+OVERRIDE = {
+    "name": "shop.example",
+    "rules": OVERRIDES,
+    "created_at": "2026-03-14T12:00:00Z",
+    "updated_at": "2026-03-14T12:00:00Z",
+}
+LANE_DETAIL = {
+    "name": "shop.example",
+    "kind": "site",
+    "seen": True,
+    "owner": "host-1:4711",
+    "paused": False,
+    "wake_at": None,
+    "rules": {
+        "tokens_per_interval": {"value": 1, "by": "operator", "where": "shop.example"},
+        "interval_seconds": {"value": 30, "by": "operator", "where": "shop.example"},
+        "min_delay_ms": {"value": 500, "by": "default", "where": "default"},
+        "max_delay_ms": {"value": 2000, "by": "default", "where": "default"},
+        "allowed_hours": {"value": {"start": 22, "end": 6}, "by": "operator", "where": "shop.example"},
+        "respect_robots_txt": {"value": True, "by": "default", "where": "default"},
+        "max_concurrent_requests": {"value": 5, "by": "settings", "where": "settings"},
+        "crawl_delay_seconds": {"value": 0, "by": "settings", "where": "settings"},
+        "use_proxies": {"value": True, "by": "settings", "where": "settings"},
+        "proxy_cooldown_seconds": {"value": 30, "by": "settings", "where": "settings"},
+        "block_resources": {"value": [], "by": "settings", "where": "settings"},
+    },
+    "overrides": OVERRIDES,
+    "open_now": True,
+    "opens_at": None,
+    "breaker": {"state": "closed", "calls": 10, "failures": 1, "probe_at": None},
+    "slow_until": None,
+    "hold_until": None,
+    "crawl_delay_seconds": 10,
+    "capped": False,
 }
 PROXY = {
     "id": 7,

@@ -1,24 +1,53 @@
-"""Lanes: what rates and limits belong to, and who runs them now."""
+"""Lanes: what rates and limits belong to, who runs them now, and what an operator says about them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Path, Query
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.asking import PageQuery
-from forager.api.envelope import Page, page
-from forager.api.examples import LANE
+from forager.api.envelope import Envelope, Page, answer, page
+from forager.api.examples import LANE, LANE_DETAIL, OVERRIDE, OVERRIDES
+from forager.api.lane_detail import LaneDetail, OverrideReport, lane_detail, override_report
+from forager.api.limits import JsonRoute
 from forager.api.openapi import example, failures
 from forager.app import App
+from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.hosts import checked_host
+from forager.core.rules import Rules
+from forager.ledger.domains import checked_name
 from forager.ledger.reports import LaneReport
+from forager.politeness import API_FIELDS
+
+LaneName = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=260,
+        description="A domain such as example.com, seen yet or not, or the name of an API's lane.",
+        examples=["example.com"],
+    ),
+]
+RulesBody = Annotated[Rules, Body(openapi_examples={"slower, at night": {"value": OVERRIDES}})]
+
+
+class Cleared(BaseModel):
+    cleared: str
 
 
 def lanes_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/lanes", tags=["lanes"])
+    router = APIRouter(prefix="/api/v1", tags=["lanes"], route_class=JsonRoute)
+    _add_reading(router, app)
+    _add_pausing(router, app)
+    _add_rules(router, app)
+    return router
 
+
+def _add_reading(router: APIRouter, app: App) -> None:
     @router.get(
-        "",
+        "/lanes",
         summary="List lanes",
         response_model=Page[LaneReport],
         responses={200: example([LANE], next_cursor=None), **failures()},
@@ -28,4 +57,110 @@ def lanes_router(app: App) -> APIRouter:
         found = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
-    return router
+    @router.get(
+        "/overrides",
+        summary="List what operators say about lanes",
+        response_model=Page[OverrideReport],
+        responses={200: example([OVERRIDE], next_cursor=None), **failures()},
+    )
+    async def list_overrides(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
+        """By name, also about domains that no job has used yet."""
+        found = await app.domains.list(cursor=asked.cursor, limit=asked.limit)
+        return page(request, [override_report(domain) for domain in found.items], found.next_cursor)
+
+    @router.get("/lanes/{lane}", summary="Show a lane", **_ONE)
+    async def show_lane(request: Request, lane: LaneName) -> Response:
+        """Which rules hold, whose they are, and how the lane stands. A host shows the lane that it belongs to."""
+        await app.rules.refresh()
+        return answer(request, await lane_detail(app, await _belongs_to(app, lane)))
+
+
+def _add_pausing(router: APIRouter, app: App) -> None:
+    @router.post("/lanes/{lane}/pause", summary="Pause a lane", **_ONE)
+    async def pause_lane(request: Request, lane: LaneName) -> Response:
+        """Nothing new is asked there until it is resumed; what is in flight ends. Its tasks stay queued."""
+        name = await _itself(app, lane)
+        await app.ledger.pause_lane(name, paused=True)
+        return answer(request, await lane_detail(app, name))
+
+    @router.post("/lanes/{lane}/resume", summary="Resume a lane", **_ONE)
+    async def resume_lane(request: Request, lane: LaneName) -> Response:
+        name = await _itself(app, lane)
+        if await app.reports.lane(name) is not None:
+            await app.ledger.pause_lane(name, paused=False)
+        return answer(request, await lane_detail(app, name))
+
+
+def _add_rules(router: APIRouter, app: App) -> None:
+    @router.put("/lanes/{lane}/rules", summary="Replace a lane's overrides", **_ONE)
+    async def put_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
+        """These rules stand above the policy file and the pipelines; what is left out is theirs to say again."""
+        name = _ruled(app, lane, {key for key, value in body if value is not None})
+        await app.domains.replace(name, body)
+        await app.rules.refresh()
+        return answer(request, await lane_detail(app, name))
+
+    @router.patch("/lanes/{lane}/rules", summary="Change some of a lane's overrides", **_ONE)
+    async def patch_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
+        """What is named is changed, null takes it back, the others stay."""
+        if not body.model_fields_set:
+            problem = FieldError("body", f"name at least one of {', '.join(Rules.model_fields)}")
+            raise Rejected("There is nothing to change.", fields=[problem])
+        changes = {key: getattr(body, key) for key in body.model_fields_set}
+        name = _ruled(app, lane, {key for key, value in changes.items() if value is not None})
+        await app.domains.set(name, changes)
+        await app.rules.refresh()
+        return answer(request, await lane_detail(app, name))
+
+    @router.delete(
+        "/lanes/{lane}/rules",
+        summary="Clear a lane's overrides",
+        response_model=Envelope[Cleared],
+        responses={200: example({"cleared": OVERRIDE["name"]}), **failures(404)},
+    )
+    async def clear_rules(request: Request, lane: LaneName) -> Response:
+        """The policy file, the pipelines and the settings speak again."""
+        name = checked_name(lane)
+        if not await app.domains.clear(name):
+            raise NotFound(f"Nobody has said anything about {name!r}. `forager lanes list --overrides` shows who has.")
+        await app.rules.refresh()
+        return answer(request, {"cleared": name})
+
+
+async def _belongs_to(app: App, lane: str) -> str:
+    """A lane that there is, under its own name; else the one that a host of this name belongs to."""
+    if await app.reports.lane(lane) is not None or app.rules.politeness.is_api(lane):
+        return lane
+    return app.rules.politeness.lane_name(checked_name(lane))
+
+
+async def _itself(app: App, lane: str) -> str:
+    """A host in another lane is refused: to pause it would either do nothing or stop its neighbours as well."""
+    await app.rules.refresh()
+    name = await _belongs_to(app, lane)
+    if name not in (lane, _spelled(lane)):
+        problem = FieldError("lane", f"belongs to the lane {name}; name that one")
+        raise Rejected(f"{lane!r} {problem.message}, or give {lane} rules of its own first.", fields=[problem])
+    return name
+
+
+def _spelled(lane: str) -> str:
+    try:
+        return checked_host(lane)
+    except ValueError:
+        return lane
+
+
+def _ruled(app: App, lane: str, said: set[str]) -> str:
+    """The name to keep rules under; an API has no pages, so what is for sites only is refused."""
+    name = checked_name(lane)
+    if app.rules.politeness.is_api(name) and (useless := sorted(said - set(API_FIELDS))):
+        reason = f"is for sites; {name} is an API, which has {', '.join(API_FIELDS)}"
+        raise Rejected(f"These rules are not for {name}.", fields=[FieldError(key, reason) for key in useless])
+    return name
+
+
+_ONE: dict[str, Any] = {
+    "response_model": Envelope[LaneDetail],
+    "responses": {200: example(LANE_DETAIL), **failures(404, body=True)},
+}

@@ -22,7 +22,7 @@ TAGS = [
     {"name": "dead letters", "description": "Tasks that failed for good: look, retry, discard."},
     {"name": "schedules", "description": "Jobs that are created again and again."},
     {"name": "records", "description": "Everything that was found, by kind, paged or as a file."},
-    {"name": "lanes", "description": "What rates and limits belong to."},
+    {"name": "lanes", "description": "What rates and limits belong to: look, pause, set rules of your own."},
     {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]

@@ -75,6 +75,9 @@ class Api:
     async def put(self, path: str, body: Any) -> Any:
         return (await self.ask("PUT", path, body=body)).data
 
+    async def patch(self, path: str, body: Any) -> Any:
+        return (await self.ask("PATCH", path, body=body)).data
+
     async def delete(self, path: str) -> Any:
         return (await self.ask("DELETE", path)).data
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from forager import __version__
-from forager.cli import database, dead, demo, doctor, export, jobs, places, proxies, schedules, serving
+from forager.cli import database, dead, demo, doctor, export, jobs, lanes, places, proxies, schedules, serving
 from forager.cli.invocation import Invocation
 
 app = typer.Typer(
@@ -47,6 +47,7 @@ app.add_typer(places.app, name="places")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
 app.command()(export.export)
 app.command()(doctor.doctor)

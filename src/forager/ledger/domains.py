@@ -127,7 +127,7 @@ def checked_name(name: str) -> str:
     try:
         return checked_host(name)
     except ValueError as error:
-        raise Rejected(f"{name[:80]!r} is no lane's name: {error}.", fields=[FieldError("name", str(error))]) from None
+        raise Rejected(f"{name[:80]!r} is no lane's name: {error}.", fields=[FieldError("lane", str(error))]) from None
 
 
 def _checked(said: Mapping[str, Any]) -> Rules:

@@ -38,6 +38,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 PATIENCE = 60.0
+LANES = ["serper", "www.linkedin.com", "shop.example:8443", "two words"]
 
 
 class Served(threading.Thread):
@@ -93,7 +94,14 @@ class Served(threading.Thread):
         assert dead
         assert places
         kinds = ["place", "sighting"]
-        return {"job_id": jobs, "task_id": dead + tasks, "place_uid": places, "name": ["daily"], "kind": kinds}
+        return {
+            "job_id": jobs,
+            "task_id": dead + tasks,
+            "place_uid": places,
+            "name": ["daily"],
+            "kind": kinds,
+            "lane": LANES,
+        }
 
 
 @pytest.fixture(scope="module")

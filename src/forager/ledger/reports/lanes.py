@@ -3,7 +3,7 @@
 from datetime import date, datetime
 
 from forager.core.errors import NotFound
-from forager.ledger.database import Database
+from forager.ledger.database import Database, Row
 from forager.ledger.reports.models import Health, LaneReport, SessionReport, SinkReport, Spending
 from forager.ledger.reports.page import MOST, Page, Walk, walk
 from forager.ledger.reports.rows import at, public_job_state
@@ -19,17 +19,16 @@ async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[La
     """By name."""
     plan = Walk(_LANE, ("name",), columns="w.*, s.name AS session", joins="LEFT JOIN sessions s ON s.id = w.owner")
     rows, following = await walk(db, plan, cursor, limit)
-    lanes = [
-        LaneReport(
-            name=row["name"],
-            owner=row["session"],
-            paused=bool(row["paused"]),
-            wake_at=at(row["wake_at"]),
-            state=loads(row["state"]) or {},
-        )
-        for row in rows
-    ]
-    return Page(items=lanes, next_cursor=following)
+    return Page(items=[_lane(row) for row in rows], next_cursor=following)
+
+
+async def one_lane(db: Database, name: str) -> LaneReport | None:
+    """None where no job has used it yet."""
+    rows = await db.fetch(
+        f"SELECT w.*, s.name AS session FROM ({_LANE} WHERE name = :name) w LEFT JOIN sessions s ON s.id = w.owner",
+        {"name": name},
+    )
+    return _lane(rows[0]) if rows else None
 
 
 async def spending(db: Database, lane: str, *, days: int) -> list[Spending]:
@@ -89,6 +88,16 @@ async def _sinks(db: Database, last: int) -> list[SinkReport]:
         )
         for r in rows
     ]
+
+
+def _lane(row: Row) -> LaneReport:
+    return LaneReport(
+        name=row["name"],
+        owner=row["session"],
+        paused=bool(row["paused"]),
+        wake_at=at(row["wake_at"]),
+        state=loads(row["state"]) or {},
+    )
 
 
 def _day(number: int) -> date:

@@ -89,6 +89,9 @@ class Reports:
     async def lanes(self, *, cursor: str | None = None, limit: int = PAGE) -> Page[LaneReport]:
         return await lanes.list_lanes(self._db, cursor=cursor, limit=limit)
 
+    async def lane(self, name: str) -> LaneReport | None:
+        return await lanes.one_lane(self._db, name)
+
     async def spending(self, lane: str, *, days: int = 31) -> list[Spending]:
         return await lanes.spending(self._db, lane, days=days)
 

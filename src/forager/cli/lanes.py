@@ -1,0 +1,226 @@
+"""`forager lanes …`: what rates and limits belong to, how each stands, and what an operator says about it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.cli.invocation import Json
+from forager.cli.running import with_api
+
+app = typer.Typer(help="Rates and limits per site or API: look, pause, and set your own rules.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="LANE", help="A domain such as example.com, or an API such as serper.")]
+_BY = {
+    "operator": "an operator, about {}",
+    "file": "the policy file, about {}",
+    "pipeline": "the pipeline's {}",
+    "default": "the policy file's default",
+    "settings": "the settings",
+}
+_UNITS = {"_ms": "ms", "_seconds": "s"}
+
+
+@app.command("list")
+def list_lanes(
+    context: typer.Context,
+    overrides: Annotated[bool, typer.Option("--overrides", help="Only what operators said, and about whom.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, by name.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List the lanes that jobs have used, or with --overrides the rules that operators set."""
+    from forager.cli import render
+
+    path = "/overrides" if overrides else "/lanes"
+    found = with_api(context, lambda at: at.api.get(path, limit=limit))
+    if as_json:
+        render.show_json(found)
+    elif overrides:
+        _show_overrides(found)
+    else:
+        _show_lanes(found)
+
+
+@app.command()
+def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
+    """Show which rules hold for a lane, whose they are, and how it stands. No job need have been there yet."""
+    _shown(with_api(context, lambda at: at.api.get(path_of(lane))), as_json=as_json)
+
+
+@app.command()
+def pause(context: typer.Context, lane: Name, as_json: Json = False) -> None:
+    """Ask nothing new of a site or API until it is resumed. What is in flight ends; its tasks stay queued."""
+    _act(context, lane, "pause", "Paused", as_json=as_json)
+
+
+@app.command()
+def resume(context: typer.Context, lane: Name, as_json: Json = False) -> None:
+    """Go on asking a site or API that was paused."""
+    _act(context, lane, "resume", "Resumed", as_json=as_json)
+
+
+@app.command("set")
+def set_rules(
+    context: typer.Context,
+    lane: Name,
+    tokens: Annotated[float | None, typer.Option(help="Most requests in any interval.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Length of the interval, in seconds.")] = None,
+    min_delay: Annotated[int | None, typer.Option(help="Least pause between two requests, in ms.")] = None,
+    max_delay: Annotated[int | None, typer.Option(help="Longest random pause, in ms.")] = None,
+    hours: Annotated[str | None, typer.Option(metavar="START-END", help="UTC hours, such as 22-6; 0-24: all.")] = None,
+    robots: Annotated[bool | None, typer.Option("--robots/--no-robots", help="Whether robots.txt is obeyed.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Most requests in flight.")] = None,
+    crawl_delay: Annotated[float | None, typer.Option(help="Least time between two requests, in seconds.")] = None,
+    proxies: Annotated[bool | None, typer.Option("--proxies/--no-proxies", help="Whether proxies are used.")] = None,
+    proxy_cooldown: Annotated[float | None, typer.Option(help="Rest of a proxy between two requests, in s.")] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="What browsers do not load: image,font,media,stylesheet or none."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Take one rule back, such as min_delay_ms. Repeat it.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take all your rules for it back first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Set your own rules for a site or API. They stand above the policy file and robots' crawl-delay, from now on."""
+    said: dict[str, Any] = {
+        "tokens_per_interval": tokens,
+        "interval_seconds": interval,
+        "min_delay_ms": min_delay,
+        "max_delay_ms": max_delay,
+        "allowed_hours": None if hours is None else read_hours(hours),
+        "respect_robots_txt": robots,
+        "max_concurrent_requests": concurrency,
+        "crawl_delay_seconds": crawl_delay,
+        "use_proxies": proxies,
+        "proxy_cooldown_seconds": proxy_cooldown,
+        "block_resources": None if block is None else read_names(block),
+    }
+    changes = {key: value for key, value in said.items() if value is not None}
+    taken_back = {key.replace("-", "_"): None for key in unset or ()}
+    if not clear and not changes and not taken_back:
+        raise typer.BadParameter("Say at least one rule, such as --tokens 1, or --clear")
+    path = f"{path_of(lane)}/rules"
+    if clear:
+        found = with_api(context, lambda at: at.api.put(path, changes))
+    else:
+        found = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}))
+    _shown(found, as_json=as_json)
+
+
+def path_of(lane: str) -> str:
+    """Where the API has it. Of a URL it is the host that counts."""
+    from forager.cli.client import part
+    from forager.core.hosts import host_of
+
+    name = host_of(lane) if "://" in lane else lane
+    if not name or "/" in name:
+        raise typer.BadParameter(f"{lane!r} is no host name; write one such as example.com", param_hint="LANE")
+    return f"/lanes/{part(name)}"
+
+
+def read_hours(text: str) -> dict[str, int]:
+    """`22-6` as start and end."""
+    start, dash, end = text.replace(":00", "").partition("-")
+    if not dash or not start.strip().isdigit() or not end.strip().isdigit():
+        raise typer.BadParameter(f"{text!r} are no hours; write START-END in UTC, such as 22-6", param_hint="--hours")
+    return {"start": int(start), "end": int(end)}
+
+
+def read_names(text: str) -> list[str]:
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    return [] if names == ["none"] else names
+
+
+def _act(context: typer.Context, lane: str, verb: str, said: str, *, as_json: bool) -> None:
+    from forager.cli import render
+
+    found = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"))
+    render.show_json(found) if as_json else render.out().print(f"{said} {found['name']}.", markup=False)
+
+
+def _show_lanes(lanes: list[dict[str, Any]]) -> None:
+    from forager.cli import render
+
+    if not lanes:
+        render.notes().print(
+            "No lanes yet: one appears with the first job that uses it."
+            " To see what would hold for a site: forager lanes show example.com",
+            soft_wrap=True,
+        )
+        return
+    rows = render.table("lane", "state", "run by", "next (UTC)", fold=("lane",))
+    for lane in lanes:
+        name, owner = render.plain(lane["name"]), render.plain(lane["owner"])
+        rows.add_row(name, standing(lane), owner, render.moment(lane["wake_at"]))
+    render.out().print(rows)
+
+
+def _show_overrides(found: list[dict[str, Any]]) -> None:
+    from forager.cli import render
+
+    if not found:
+        render.notes().print("No operator has set a rule. Set one: forager lanes set example.com --tokens 1")
+        return
+    rows = render.table("lane", "rules", "changed (UTC)", fold=("lane", "rules"))
+    for each in found:
+        said = ", ".join(f"{key} {amount(key, value)}" for key, value in each["rules"].items())
+        rows.add_row(render.plain(each["name"]), render.plain(said), render.moment(each["updated_at"]))
+    render.out().print(rows)
+
+
+def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
+    from forager.cli import render
+
+    if as_json:
+        render.show_json(lane)
+        return
+    breaker = lane["breaker"]
+    delay = lane["crawl_delay_seconds"]
+    figures = [
+        ("lane", f"{lane['name']} ({lane['kind']})"),
+        ("state", "paused" if lane["paused"] else "used" if lane["seen"] else "not used yet"),
+        ("run by", lane["owner"]),
+        ("closed until", render.moment(lane["opens_at"]) if lane["opens_at"] else None),
+        ("slower until", render.moment(lane["slow_until"]) if lane["slow_until"] else None),
+        ("waits until", render.moment(lane["hold_until"]) if lane["hold_until"] else None),
+        ("breaker", _breaker(breaker) if breaker else None),
+        ("robots.txt asks", f"{delay:g} s between requests" if delay is not None else None),
+        ("cap", "reached" if lane["capped"] else None),
+    ]
+    render.out().print(render.facts(figures))
+    rows = render.table("rule", "value", "who says so", fold=("who says so",))
+    for key, rule in lane["rules"].items():
+        rows.add_row(key, amount(key, rule["value"]), render.plain(_BY[rule["by"]].format(rule["where"])))
+    render.out().print(rows)
+
+
+def _breaker(breaker: dict[str, Any]) -> str:
+    from forager.cli import render
+
+    known = f"{breaker['state'].replace('_', ' ')}, {breaker['failures']} of {breaker['calls']} calls failed"
+    return known if breaker["state"] != "open" else f"{known}, next try {render.moment(breaker['probe_at'])}"
+
+
+def standing(lane: dict[str, Any]) -> str:
+    """A lane in one word, from the list."""
+    if lane["paused"]:
+        return "paused"
+    breaker = lane["state"].get("breaker")
+    if isinstance(breaker, dict) and breaker.get("state") in ("open", "half_open"):
+        return "breaker open"
+    return "running" if lane["owner"] else "idle"
+
+
+def amount(key: str, value: Any) -> str:
+    """A rule's value as people write it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return f"{value['start']:02}-{value['end']:02} UTC"
+    if isinstance(value, list):
+        return ", ".join(value) or "nothing"
+    unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+    return f"{value:g} {unit}".strip()

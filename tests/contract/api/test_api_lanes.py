@@ -1,0 +1,168 @@
+"""Lanes through the API: looked at, paused, and told other rules, also before any job has been there."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from forager.core.rules import FIELDS
+from tests.support.api import Front
+
+PATH = "/api/v1/lanes"
+SHOP = f"{PATH}/shop.example"
+
+
+async def rules(front: Front, lane: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await front.data(f"{PATH}/{lane}"))["rules"]
+    return found
+
+
+async def test_a_domain_that_no_job_has_seen_shows_the_rules_that_would_hold__SC_7(front: Front) -> None:
+    lane = await front.data(f"{PATH}/www.linkedin.com")
+    assert (lane["name"], lane["kind"], lane["seen"], lane["paused"]) == ("linkedin.com", "site", False, False)
+    assert lane["rules"]["tokens_per_interval"] == {"value": 1.0, "by": "file", "where": "linkedin.com"}
+    assert lane["rules"]["allowed_hours"]["value"] == {"start": 6, "end": 22}
+    assert lane["rules"]["respect_robots_txt"]["value"] is True
+    assert lane["rules"]["max_concurrent_requests"]["by"] == "settings"
+    assert set(lane["rules"]) == set(FIELDS)
+    assert lane["breaker"] == {"state": "closed", "calls": 0, "failures": 0, "probe_at": None}
+    assert lane["overrides"] is None
+    assert await front.data(PATH) == [], "looking makes no lane"
+
+
+async def test_an_api_shows_its_pipelines_numbers(front: Front) -> None:
+    await front.create()
+    await front.work()
+    lane = await front.data(f"{PATH}/serper")
+    assert (lane["kind"], lane["seen"], lane["breaker"]) == ("api", True, None)
+    assert lane["rules"]["tokens_per_interval"] == {"value": 300, "by": "pipeline", "where": "serper"}
+
+
+async def test_overrides_are_changed_in_parts_replaced_and_cleared(front: Front) -> None:
+    patched = await front.client.patch(f"{SHOP}/rules", json={"tokens_per_interval": 4, "use_proxies": False})
+    assert patched.status_code == 200, patched.text
+    assert patched.json()["data"]["overrides"] == {"tokens_per_interval": 4, "use_proxies": False}
+    again = await front.client.patch(
+        f"{SHOP}/rules", json={"use_proxies": None, "allowed_hours": {"start": 22, "end": 6}}
+    )
+    said = again.json()["data"]
+    assert said["overrides"] == {"tokens_per_interval": 4, "allowed_hours": {"start": 22, "end": 6}}
+    assert said["rules"]["tokens_per_interval"] == {"value": 4, "by": "operator", "where": "shop.example"}
+    assert said["rules"]["interval_seconds"]["by"] == "default"
+    put = await front.client.put(f"{SHOP}/rules", json={"block_resources": ["font", "image"]})
+    assert put.json()["data"]["overrides"] == {"block_resources": ["image", "font"]}
+    (listed,) = await front.data("/api/v1/overrides")
+    assert (listed["name"], listed["rules"]) == ("shop.example", {"block_resources": ["image", "font"]})
+    assert (await front.client.delete(f"{SHOP}/rules")).json()["data"] == {"cleared": "shop.example"}
+    assert await front.data("/api/v1/overrides") == []
+    assert (await front.client.delete(f"{SHOP}/rules")).status_code == 404
+    assert (await rules(front, "shop.example"))["tokens_per_interval"]["by"] == "default"
+
+
+async def test_a_domain_with_rules_of_its_own_is_a_lane_of_its_own(simple: Front) -> None:
+    await simple.client.patch(f"{PATH}/jobs.linkedin.com/rules", json={"tokens_per_interval": 3})
+    assert (await simple.data(f"{PATH}/de.jobs.linkedin.com"))["name"] == "jobs.linkedin.com"
+    said = await rules(simple, "jobs.linkedin.com")
+    assert (said["tokens_per_interval"]["by"], said["interval_seconds"]["where"]) == ("operator", "linkedin.com")
+
+
+async def test_a_lane_is_paused_and_resumed_before_and_after_its_first_job(front: Front) -> None:
+    paused = await front.client.post(f"{SHOP}/pause")
+    assert (paused.json()["data"]["paused"], paused.json()["data"]["seen"]) == (True, True)
+    resumed = await front.client.post(f"{SHOP}/resume")
+    assert resumed.json()["data"]["paused"] is False
+    unseen = await front.client.post(f"{PATH}/never.example/resume")
+    assert (unseen.json()["data"]["paused"], unseen.json()["data"]["seen"]) == (False, False)
+    assert (await front.client.post(f"{PATH}/serper/pause")).json()["data"]["paused"] is True
+    job = await front.create()
+    session = await front.app.ledger.begin("another worker")
+    assert not await front.app.ledger.take_lanes(session, 10), "nobody works in a paused lane"
+    await front.app.ledger.end(session)
+    await front.client.post(f"{PATH}/serper/resume")
+    await front.work()
+    assert (await front.data(f"/api/v1/jobs/{job}"))["completed"] == 1
+
+
+async def test_a_host_in_another_lane_is_not_paused_by_mistake(simple: Front) -> None:
+    refused = await simple.client.post(f"{PATH}/www.linkedin.com/pause")
+    assert refused.status_code == 422
+    assert refused.json()["meta"]["fields"] == [
+        {"field": "lane", "message": "belongs to the lane linkedin.com; name that one"}
+    ]
+    assert await simple.data(PATH) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"tokens_per_interval": 0}, "tokens_per_interval"),
+        ({"tokens_per_interval": "many"}, "tokens_per_interval"),
+        ({"tokens_per_interval": True}, "tokens_per_interval"),
+        ({"interval_seconds": -1}, "interval_seconds"),
+        ({"min_delay_ms": 10, "max_delay_ms": 5}, "max_delay_ms"),
+        ({"min_delay_ms": 3000}, "max_delay_ms"),
+        ({"min_delay_ms": 0.5}, "min_delay_ms"),
+        ({"allowed_hours": {"start": 5, "end": 5}}, "allowed_hours.end"),
+        ({"allowed_hours": {"start": 24, "end": 5}}, "allowed_hours.start"),
+        ({"allowed_hours": {"start": 2}}, "allowed_hours.end"),
+        ({"allowed_hours": "night"}, "allowed_hours"),
+        ({"block_resources": ["video"]}, "block_resources.0"),
+        ({"max_concurrent_requests": 0}, "max_concurrent_requests"),
+        ({"respect_robots_txt": "no"}, "respect_robots_txt"),
+        ({"colour": "red"}, "colour"),
+        ({}, "body"),
+    ],
+)
+async def test_rules_that_cannot_hold_are_refused_by_field(simple: Front, body: dict[str, Any], field: str) -> None:
+    before = {"max_delay_ms": 1000}
+    assert (await simple.client.put(f"{SHOP}/rules", json=before)).status_code == 200
+    refused = await simple.client.patch(f"{SHOP}/rules", json=body)
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["meta"]["fields"][0]["field"] == field, refused.text
+    assert (await simple.data(SHOP))["overrides"] == before
+
+
+async def test_what_is_no_domain_and_no_lane_is_refused_by_name(simple: Front) -> None:
+    for name in ("two words", "*.example.com", "a..b", "x" * 261):
+        for method, path in (
+            ("GET", ""),
+            ("POST", "/pause"),
+            ("POST", "/resume"),
+            ("PUT", "/rules"),
+            ("DELETE", "/rules"),
+        ):
+            refused = await simple.client.request(method, f"{PATH}/{name}{path}", json={} if method == "PUT" else None)
+            assert refused.status_code == 422, (method, path, refused.text)
+            assert refused.json()["meta"]["fields"][0]["field"] == "lane"
+
+
+async def test_what_is_for_sites_is_refused_for_an_api(simple: Front) -> None:
+    refused = await simple.client.patch(f"{PATH}/serper/rules", json={"respect_robots_txt": True, "use_proxies": True})
+    assert refused.status_code == 422
+    assert [each["field"] for each in refused.json()["meta"]["fields"]] == ["respect_robots_txt", "use_proxies"]
+    slower = await simple.client.patch(f"{PATH}/serper/rules", json={"tokens_per_interval": 50})
+    assert slower.json()["data"]["rules"]["tokens_per_interval"] == {"value": 50, "by": "operator", "where": "serper"}
+
+
+async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front) -> None:
+    await simple.client.post(f"{SHOP}/pause")
+    now = round((await simple.app.ledger.now()).timestamp() * 1000)
+    state = {
+        "slow_until": now + 60_000,
+        "hold_until": now - 1,
+        "crawl_delay": 10,
+        "breaker": {"state": "open", "calls": "xx.xx", "open_for": 100.0, "at": now},
+    }
+    database = simple.app.ledger.database  # type: ignore[attr-defined]  # of both ledgers
+    write = "UPDATE lanes SET state = :state WHERE name = 'shop.example'"
+    await database.write(write, {"state": orjson.dumps(state).decode()})
+    lane = await simple.data(SHOP)
+    assert lane["slow_until"] is not None
+    assert lane["hold_until"] is None, "it is over"
+    assert lane["crawl_delay_seconds"] == 10
+    assert {**lane["breaker"], "probe_at": None} == {"state": "open", "calls": 5, "failures": 4, "probe_at": None}
+    state["breaker"] = {"state": "open", "calls": "xxxxx", "open_for": 100.0, "at": now - 101_000}
+    await database.write(write, {"state": orjson.dumps(state).decode()})
+    assert (await simple.data(SHOP))["breaker"]["state"] == "half_open"
+    await database.write(write, {"state": '{"breaker": 7, "slow_until": "x", "crawl_delay": []}'})
+    assert (await simple.data(SHOP))["breaker"]["state"] == "closed"

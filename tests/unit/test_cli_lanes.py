@@ -1,0 +1,140 @@
+"""`forager lanes` on a store of its own: what it prints, what it refuses, and that a rule stays set."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.cli.lanes import amount, read_hours, read_names, standing
+from forager.cli.main import run
+from forager.core.rules import FIELDS
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+Forager = Callable[..., Ran]
+
+
+@pytest.fixture
+def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str) -> Ran:
+        capfd.readouterr()
+        code = run(arguments)
+        said = capfd.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call
+
+
+def test_a_site_that_nobody_visited_shows_its_rules_and_whose_they_are(forager: Forager) -> None:
+    ran = forager("lanes", "show", "www.linkedin.com")
+    assert ran.code == 0
+    assert "linkedin.com (site)" in ran.out
+    assert "the policy file, about linkedin.com" in ran.out
+    assert "06-22 UTC" in ran.out
+    shown = forager("lanes", "show", "https://www.linkedin.com/in/somebody", "--json").data
+    assert shown["name"] == "linkedin.com"
+    assert set(shown["rules"]) == set(FIELDS)
+
+
+def test_every_rule_can_be_set_taken_back_and_cleared(forager: Forager) -> None:
+    options = (
+        *("--tokens", "0.5", "--interval", "20", "--min-delay", "10", "--max-delay", "20", "--hours", "22-6"),
+        *("--no-robots", "--concurrency", "2", "--crawl-delay", "1.5", "--no-proxies", "--proxy-cooldown", "5"),
+        *("--block", "font, image"),
+    )
+    said = forager("lanes", "set", "shop.example", *options, "--json").data["overrides"]
+    assert said == {
+        "tokens_per_interval": 0.5,
+        "interval_seconds": 20,
+        "min_delay_ms": 10,
+        "max_delay_ms": 20,
+        "allowed_hours": {"start": 22, "end": 6},
+        "respect_robots_txt": False,
+        "max_concurrent_requests": 2,
+        "crawl_delay_seconds": 1.5,
+        "use_proxies": False,
+        "proxy_cooldown_seconds": 5,
+        "block_resources": ["image", "font"],
+    }
+    assert set(said) == set(FIELDS)
+    assert forager("lanes", "list", "--overrides", "--json").data[0]["rules"] == said
+    fewer = forager("lanes", "set", "shop.example", "--unset", "allowed-hours", "--robots", "--json").data["overrides"]
+    assert fewer == {**{key: said[key] for key in said if key != "allowed_hours"}, "respect_robots_txt": True}
+    only = forager("lanes", "set", "shop.example", "--clear", "--block", "none", "--json").data["overrides"]
+    assert only == {"block_resources": []}
+    assert forager("lanes", "set", "shop.example", "--clear", "--json").data["overrides"] is None
+    assert "No operator has set a rule" in forager("lanes", "list", "--overrides").err
+
+
+def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
+    assert "No lanes yet" in forager("lanes", "list").err
+    assert forager("lanes", "pause", "shop.example").out == "Paused shop.example.\n"
+    assert "paused" in forager("lanes", "list").out
+    assert forager("lanes", "list", "--json").data[0]["paused"] is True
+    assert forager("lanes", "resume", "shop.example").out == "Resumed shop.example.\n"
+    assert forager("lanes", "list", "--json").data[0]["paused"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("set", "shop.example"), "Say at least one rule"),
+        (("set", "shop.example", "--hours", "night"), "START-END"),
+        (("set", "shop.example", "--tokens", "0"), "tokens_per_interval"),
+        (("set", "shop.example", "--hours", "5-5"), "start 0 and end 24"),
+        (("set", "shop.example", "--unset", "colour"), "colour"),
+        (("set", "shop.example", "--block", "video"), "block_resources"),
+        (("set", "shop.example/x", "--tokens", "1"), "host name"),
+        (("set", "serper", "--robots"), "serper is an API"),
+        (("pause", "www.linkedin.com"), "linkedin.com"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_what_to_say_instead(
+    forager: Forager, arguments: tuple[str, ...], said: str
+) -> None:
+    ran = forager("lanes", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_a_policy_file_that_is_wrong_is_refused_with_its_lines(forager: Forager, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("domains:\n  shop.example:\n    tokens_per_interval: fast\n")
+    (tmp_path / ".env").write_text("SCRAPER_DOMAIN_POLICIES_PATH=rules.yaml\n")
+    ran = forager("lanes", "list")
+    assert ran.code != 0
+    assert "line 3: domains.shop.example.tokens_per_interval" in ran.err
+
+
+def test_values_are_written_as_people_do() -> None:
+    assert [amount("min_delay_ms", 5), amount("interval_seconds", 2.5), amount("x", None)] == ["5 ms", "2.5 s", "-"]
+    assert [amount("x", True), amount("x", []), amount("x", {"start": 6, "end": 22})] == [
+        "yes",
+        "nothing",
+        "06-22 UTC",
+    ]
+    assert (read_hours("06:00-22:00"), read_names("none")) == ({"start": 6, "end": 22}, [])
+    free: dict[str, Any] = {"paused": False, "owner": None, "state": {}}
+    assert standing({**free, "state": {"breaker": {"state": "open"}}}) == "breaker open"
+    assert [standing(free), standing({**free, "owner": "w"}), standing({**free, "paused": True})] == [
+        "idle",
+        "running",
+        "paused",
+    ]
