@@ -91,14 +91,16 @@ class EngineRig:
         return worker
 
     @asynccontextmanager
-    async def working(self, worker: Worker, *, sweep: bool = True) -> AsyncIterator[asyncio.Task[None]]:
+    async def working(
+        self, worker: Worker, *, sweep: bool = True, patience: float = PATIENCE
+    ) -> AsyncIterator[asyncio.Task[None]]:
         """The engine at work beside the test, as `up` runs it; stopped at the end."""
         task = asyncio.create_task(worker.run())
         sweeper = asyncio.create_task(sweep_forever(self.ledger, self.clock, sweep_interval(self.lease)))
         if not sweep:
             sweeper.cancel()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 yield task
         finally:
             sweeper.cancel()

@@ -1,5 +1,8 @@
 """The lane's limit in any window, as pure arithmetic over injected times."""
 
+from itertools import pairwise
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +123,27 @@ def test_slowing_down_lowers_the_limit_and_undoing_it_restores_it() -> None:
     assert busiest_window(slow, 1.0) <= 80
     limiter.slow_to(1.0)
     assert limiter.rate == 100
+
+
+def test_a_place_that_is_given_back_is_the_next_to_be_had() -> None:
+    for gap in (None, lambda: 2.0):
+        limiter = Limiter(1, 6.0, 1, gap)
+        first = limiter.plan(100.0)
+        second = limiter.plan(100.0)
+        limiter.unplan(second)
+        assert second > first
+        assert limiter.plan(100.0) == pytest.approx(second)
+
+
+@given(low=st.floats(0.1, 2.0), more=st.floats(0, 2.0), lateness=st.lists(st.floats(0, 3.0), min_size=1, max_size=9))
+def test_a_gap_lies_between_any_two_departures_however_late_they_are(
+    low: float, more: float, lateness: list[float]
+) -> None:
+    starts = run_starts(Limiter(None, 1.0, 1, lambda: low + more), 30, lateness)
+    assert min(later - sooner for sooner, later in pairwise(starts)) >= low + more - 1e-6
+
+
+@given(rate=st.floats(0.05, 0.99), per=st.sampled_from([1.0, 10.0]))
+def test_less_than_one_start_is_one_in_a_longer_window(rate: float, per: float) -> None:
+    starts = run_starts(Limiter(rate, per, 3), 6, [0.0])
+    assert min(later - sooner for sooner, later in pairwise(starts)) >= per / rate

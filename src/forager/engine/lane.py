@@ -127,6 +127,7 @@ class LaneRun:
                 if at <= now:
                     return 0.0
             if at - now > longest:
+                self._limiter.unplan(at)
                 return at - now
             await self._clock.sleep(at - now)
 

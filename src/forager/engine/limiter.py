@@ -62,6 +62,12 @@ class Limiter:
             self._after_gap = at + self._gap()
         return at
 
+    def unplan(self, at: float) -> None:
+        """What was planned for `at` will not happen: somebody else can have the place."""
+        self._ideal -= self._interval
+        if self._gap is not None:
+            self._after_gap = min(self._after_gap, at)
+
     def start(self, now: float) -> float:
         """Start now, if that is not one too many in this window: returns `now`, or the time at which to ask again.
 

@@ -111,13 +111,13 @@ class LaneFetch:
             )
             response = await self.around.fetch(prepared)
             way.left()  # whoever has answered has got it
+            way.answered(response)
+            return response
         except BaseException as error:
             way.failed(error)
             raise
         finally:
             way.close()
-        way.answered(response)
-        return response
 
     async def obey_robots(self, lane: LaneRun, url: str) -> None:
         if self.around.robots is None:

@@ -1,0 +1,92 @@
+"""What one site's outage does to the others, and to itself when it is over. The sites' own logs are the witnesses."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from forager.core.pipeline import Breaker, Retry
+from forager.sandbox.site import Outage, SandboxSite, Visit, most_starts
+from tests.support.engine import open_sqlite, until
+from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
+
+LANES = 100
+PACE = 4.0
+"""Requests a second that each site is asked."""
+
+
+async def _healthy_seconds(folder: Path, tasks: int, outage: Outage | None) -> tuple[float, list[Visit]]:
+    """How long the 99 sites took that were well, and what the hundredth was asked."""
+    async with SandboxSite(latency=0.02) as site:
+        await site.fail(outage, host="s0.example")
+        rig = await open_sqlite(folder, [looks()])
+        lane = replace(SITE, rate=PACE, per=1.0, burst=1, concurrency=5, breaker=Breaker(), retry=Retry(3, first=0.1))
+        urls = [site.url(f"/page/{n}", host=f"s{host}.example") for host in range(LANES) for n in range(1, tasks + 1)]
+        job = await rig.submit(plans(urls), "looks")
+        expected = (LANES - 1) * tasks + (0 if outage else tasks)
+        async with rig.working(site_worker(rig, [site], RulesByHost(lane), capacity=400), patience=90):
+            await until(lambda: rig.job(job)["completed"] >= expected, patience=60)
+        await rig.close()
+        well = [v for v in site.log if v.host != "s0.example"]
+        return max(v.at for v in well) - min(v.at for v in well), site.visits(host="s0.example")
+
+
+async def _compare(tmp_path: Path, tasks: int, rounds: int) -> float:
+    ratios = []
+    for number in range(rounds):
+        folders = [tmp_path / f"{number}-{name}" for name in ("well", "hole")]
+        for folder in folders:
+            folder.mkdir()
+        before, _ = await _healthy_seconds(folders[0], tasks, None)
+        during, asked = await _healthy_seconds(folders[1], tasks, Outage.BLACK_HOLE)
+        assert asked, "the fault fired"
+        assert len(asked) <= 10, "the breaker opened after at most ten failures"
+        ratios.append(before / during)
+    return median(ratios)
+
+
+async def test_one_black_hole_among_100_sites_costs_the_others_at_most_a_twentieth__R12(tmp_path: Path) -> None:
+    assert await _compare(tmp_path, tasks=16, rounds=1) >= 0.95
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+async def test_one_black_hole_among_100_sites_over_three_longer_rounds__R12(tmp_path: Path) -> None:
+    assert await _compare(tmp_path, tasks=60, rounds=3) >= 0.95
+
+
+async def _heal(folder: Path, tasks: int, rate: int, down: float) -> None:
+    async with SandboxSite() as site:
+        rig = await open_sqlite(folder, [looks()])
+        lane = replace(SITE, rate=rate, per=1.0, burst=5, breaker=Breaker(10, 5, 0.5), retry=Retry(50, first=0.1))
+        urls = [site.url(f"/page/{1 + n % 900}?n={n}", host="a.example") for n in range(tasks)]
+        job = await rig.submit(plans(urls), "looks")
+        async with rig.working(site_worker(rig, [site], RulesByHost(lane)), patience=60 + tasks / rate * 3):
+            await site.arrived(2 * rate)
+            steady = most_starts(site.log, 1.0)
+            await site.fail(Outage.ERROR)
+            fell, seen = time.monotonic(), len(site.log)
+            await until(lambda: time.monotonic() - fell >= down)
+            assert len(site.log) > seen, "the fault fired"
+            await site.fail(None)
+            healed = time.monotonic()
+            await until(lambda: rig.job(job)["state"] == "completed", patience=60 + tasks / rate * 3)
+        after = [v for v in site.log if v.at >= healed]
+        assert most_starts(after, 1.0) <= min(rate, 1.5 * steady)
+        first = [v for v in after if v.at < after[0].at + 5]
+        assert len(first) < 5 * rate * 0.5, "it came back slowly"
+        assert rig.job(job)["failed"] == 0
+        rig.check()
+        await rig.close()
+
+
+async def test_an_outage_heals_without_a_rush__R13(tmp_path: Path) -> None:
+    await _heal(tmp_path, tasks=200, rate=40, down=3.0)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+async def test_an_outage_heals_without_a_rush_with_10000_retries_due__R13(tmp_path: Path) -> None:
+    await _heal(tmp_path, tasks=10_000, rate=100, down=30.0)
