@@ -138,7 +138,7 @@ class App:
         every = sweep_interval(self.settings.lease_seconds)
         beside = [
             asyncio.create_task(sweep_forever(self.ledger, self.clock, every)),
-            asyncio.create_task(self.rules.follow(self.clock, self.worker.adopt_rules)),
+            asyncio.create_task(self.rules.follow(self.clock)),
         ]
         beside.append(asyncio.create_task(self.proxies.run()))
         if schedules:
@@ -235,6 +235,8 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
             proxies=proxies,
         )
+        rules.when_changed(worker.adopt_rules)
+        rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
         _spare_the_collector()
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table])

@@ -39,6 +39,7 @@ class Rulebook:
         self._path = path
         self._seen: Seen | None = None
         self._marker: int | None = None
+        self._acts: list[Callable[[], None]] = []
 
     @classmethod
     async def open(
@@ -62,19 +63,24 @@ class Rulebook:
         if overrides is not None:
             self._marker = overrides.marker
             self.politeness = replace(self.politeness, overrides=overrides.rules)
-        return self.politeness != before
+        changed = self.politeness != before
+        for act in self._acts if changed else ():
+            act()
+        return changed
 
-    async def follow(self, clock: Clock, on_change: Callable[[], None]) -> None:
-        """Look again and again until cancelled, and say when other rules are in force."""
+    def when_changed(self, act: Callable[[], None]) -> None:
+        """Do this now, and whenever other rules are in force."""
+        self._acts.append(act)
+        act()
+
+    async def follow(self, clock: Clock) -> None:
+        """Look again and again until cancelled."""
         while True:
             await clock.sleep(LOOK_EVERY)
             try:
-                changed = await self.refresh()
+                await self.refresh()
             except StoreError as error:
                 log.warning("the overrides cannot be read now; the last ones stay in force", error=error.message)
-                continue
-            if changed:
-                on_change()
 
     def lane_for(self, name: str) -> Lane:
         return self.politeness.lane_for(name)

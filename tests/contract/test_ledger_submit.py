@@ -147,3 +147,12 @@ async def test_a_key_planned_twice_far_apart_holds_nobody_up(rig: Rig, worker: W
 async def test_pages_wait_for_the_page_before__PL_10(rig: Rig) -> None:
     submitted = await rig.submit(chain("p1", "p2", "p3"))
     assert rig.states(submitted.job) == {"p1": "ready", "p2": "held", "p3": "held"}
+
+
+async def test_hosts_of_one_domain_share_its_lane_once_a_rule_says_so(rig: Rig) -> None:
+    await rig.submit([Plan(Call(name="before", where="www.example.com"))])
+    catalog = getattr(rig.ledger, "_catalog", None) or rig.ledger._memory.catalog
+    catalog.name_lanes_by(lambda name: "example.com" if name.endswith("example.com") else name)
+    await rig.submit([Plan(Call(name=where, where=where)) for where in ("www.example.com", "m.example.com", "api")])
+    used = {row["name"] for row in rig.tables.read("SELECT name FROM lanes")}
+    assert used == {"www.example.com", "example.com", "api"}

@@ -1,6 +1,7 @@
 """What the ledger must know of the pipelines: which classes its rows decode to. Given once, by the composition root."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -8,6 +9,8 @@ from forager.core.errors import Undecodable
 from forager.core.pipeline import Pipeline
 from forager.core.task import Task
 from forager.ledger.tables import RecordTable, record_tables
+
+LANES_REMEMBERED = 10_000
 
 
 class Catalog:
@@ -23,6 +26,12 @@ class Catalog:
                 for kind in (step.task.kind, *step.task.aliases):
                     self.tasks[kind] = step.task
         self.records: dict[str, RecordTable] = record_tables(r for p in pipelines for r in p.records)
+        self.lane_of: Callable[[str], str] = str
+        """The lane that stands for what a task names: several hosts can be one domain's."""
+
+    def name_lanes_by(self, rule: Callable[[str], str]) -> None:
+        """From now on. Asked for every task, so answers are remembered: say it again when the rule changes."""
+        self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:
         """A row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""

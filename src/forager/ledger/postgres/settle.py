@@ -49,9 +49,9 @@ class Effect:
     """Jobs that got new tasks although they are being ended."""
 
 
-def children_of(settlements: Sequence[Settlement], prices: Mapping[str, int]) -> dict[int, list[Encoded]]:
+def children_of(settlements: Sequence[Settlement], catalog: Catalog) -> dict[int, list[Encoded]]:
     """The children of each settlement, encoded, by its task."""
-    return {s.lease.task_id: encode(s.tasks, prices) for s in settlements if s.tasks}
+    return {s.lease.task_id: encode(s.tasks, catalog) for s in settlements if s.tasks}
 
 
 async def settle(

@@ -150,7 +150,7 @@ class PostgresLedger(SharedVerbs):
             await self._connections.run(command)
 
     async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
-        children = children_of(settlements, self._catalog.prices)
+        children = children_of(settlements, self._catalog)
         names = await self._lanes.learn(plan.lane for plans in children.values() for plan in plans)
         worker = self._worker(session)
         done, draining = await self._connections.run(

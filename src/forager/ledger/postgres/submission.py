@@ -104,4 +104,4 @@ class Submission:
 
     async def _encode(self, plans: list[Plan]) -> list[Encoded]:
         """In a thread: a big job must not stop the heart of its process."""
-        return await asyncio.to_thread(encode, plans, self._catalog.prices)
+        return await asyncio.to_thread(encode, plans, self._catalog)

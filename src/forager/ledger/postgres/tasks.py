@@ -10,6 +10,7 @@ from typing import NamedTuple
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.flows import Flow
 from forager.ledger.postgres.text import clean, clean_or_none
@@ -59,7 +60,7 @@ class _New(NamedTuple):
     body: bytes
 
 
-def encode(plans: Iterable[Plan], prices: Mapping[str, int]) -> list[Encoded]:
+def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
     """The first plan of each (kind, key)."""
     found: dict[tuple[str, str], Encoded] = {}
     for plan in plans:
@@ -67,9 +68,8 @@ def encode(plans: Iterable[Plan], prices: Mapping[str, int]) -> list[Encoded]:
         kind, key = task.kind, clean(task.key())
         if (kind, key) not in found:
             body = task.model_dump_json(exclude_defaults=True).encode()
-            found[kind, key] = Encoded(
-                kind, key, clean(task.lane()), plan.rank, clean_or_none(plan.after), prices.get(kind, 0), body
-            )
+            lane, price = clean(catalog.lane_of(task.lane())), catalog.prices.get(kind, 0)
+            found[kind, key] = Encoded(kind, key, lane, plan.rank, clean_or_none(plan.after), price, body)
     return list(found.values())
 
 

@@ -86,7 +86,7 @@ def insert_tasks(
     followed: set[int] = set()
     dead_ends: set[int] = set()
     ready_lanes: set[int] = set()
-    prices = memory.catalog.prices
+    prices, lane_of = memory.catalog.prices, memory.catalog.lane_of
     first = memory.next_task
     ready, held = int(TaskState.READY), int(TaskState.HELD)
     for plan in plans:
@@ -96,7 +96,7 @@ def insert_tasks(
             continue
         number = known[name] = memory.next_task
         memory.next_task = number + 1
-        lane = memory.lane_id(db, task.lane())
+        lane = memory.lane_id(db, lane_of(task.lane()))
         after, state = None, ready
         if plan.after is not None:
             after, state = known.get((kind, plan.after)), held
