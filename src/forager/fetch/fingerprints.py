@@ -152,6 +152,11 @@ class Fingerprint:
         return self.agent.user_agent
 
     @property
+    def shown(self) -> tuple[object, ...]:
+        """What tells one from another at a glance: a position moved by a kilometre does not."""
+        return self.user_agent, self.viewport, self.timezone, self.language
+
+    @property
     def accept_language(self) -> str:
         """The languages in order of preference: this one, its base, English. The browser adds the weights itself."""
         return ",".join(dict.fromkeys((self.language, self.language.partition("-")[0], "en-US", "en")))
@@ -169,7 +174,7 @@ class Fingerprints:
         """For a proxy's region (two letters of its country), never the same as the one before."""
         while True:
             made = self._made(REGIONS.get((region or "").upper(), NEUTRAL))
-            if made != self._last:
+            if self._last is None or made.shown != self._last.shown:
                 self._last = made
                 return made
 

@@ -9,6 +9,7 @@ dropped. It decides about politeness only: what may be reached is decided by the
 import asyncio
 import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Refused
@@ -25,7 +26,7 @@ KINDS = {"image": "Image", "font": "Font", "media": "Media", "stylesheet": "Styl
 
 
 class Intercept:
-    """`failed` is called with the error that ends the visit; `waited` with seconds that a hop waited for its lane."""
+    """`failed` is called with the error that ends the visit; its time is `held` while a hop waits for its lane."""
 
     def __init__(
         self,
@@ -35,14 +36,14 @@ class Intercept:
         guard: EgressGuard,
         *,
         failed: Callable[[Exception], None],
-        waited: Callable[[float], None],
+        held: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._session = session
         self._main_frame = main_frame
         self._request = request
         self._guard = guard
         self._failed = failed
-        self._waited = waited
+        self._held = held
         self._navigations = 0
         self._redirects = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -96,10 +97,8 @@ class Intercept:
         except Refused as error:
             raise Refused(f"it redirects to {shown(url)}: {error.message}") from None
         if self._request.on_hop:
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            await self._request.on_hop(url)
-            self._waited(loop.time() - began)
+            with self._held():
+                await self._request.on_hop(url)
 
     async def _drop(self, number: str) -> None:
         await self._send("Fetch.failRequest", number, errorReason="BlockedByClient")

@@ -113,6 +113,7 @@ class Pool(Generic[B]):
         self._jobs: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._measured_at = clock.monotonic()
+        self._measuring = False
 
     @asynccontextmanager
     async def browser(self) -> AsyncIterator[B]:
@@ -291,8 +292,9 @@ class Pool(Generic[B]):
         while self._total or self._waiting:
             await self._clock.sleep(TICK)
             self._tick()
-            if self._clock.monotonic() - self._measured_at >= MEASURE_EVERY:
-                await self._measure()
+            if not self._measuring and self._clock.monotonic() - self._measured_at >= MEASURE_EVERY:
+                self._measuring = True
+                self._spawn(self._measure())  # beside: it reads much, and nobody must wait for it
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
@@ -318,18 +320,21 @@ class Pool(Generic[B]):
 
     async def _measure(self) -> None:
         """Past the limit a browser is replaced after its task; past twice the limit it is ended under it."""
-        self._measured_at = self._clock.monotonic()
         for member in list(self._members.values()):
             used = await asyncio.to_thread(member.browser.memory)
-            if used <= self.limits.memory or self._members.get(id(member.browser)) is not member:
-                continue
-            log.warning("browser_heavy", megabytes=used // MEGABYTE, in_use=member.in_use)
-            member.is_heavy = True
-            if not member.in_use:
-                self._idle.remove(member)
-                self._recycle(member)
-            elif used > 2 * self.limits.memory:
-                self._spawn(member.browser.close())
+            if used > self.limits.memory and self._members.get(id(member.browser)) is member:
+                self._too_heavy(member, used)
+        self._measured_at = self._clock.monotonic()
+        self._measuring = False
+
+    def _too_heavy(self, member: _Member[B], used: int) -> None:
+        log.warning("browser_heavy", megabytes=used // MEGABYTE, in_use=member.in_use)
+        member.is_heavy = True
+        if not member.in_use:
+            self._idle.remove(member)
+            self._recycle(member)
+        elif used > 2 * self.limits.memory:
+            self._spawn(member.browser.close())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -7,9 +7,9 @@ take longer than its navigation, its script and a moment.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from forager.core.clock import Clock
 from forager.core.errors import BrowserCrashed, ForagerError, TimedOut
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 
 SETTLE = 5.0
 """Seconds that a page may go on loading after its document is there: one that never rests is taken as it is."""
-SPARE = 10.0
+SPARE = 15.0
+OPEN_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 5.0
 GATE_STATUSES = frozenset((400, 403, 431, 502, 503))
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +113,27 @@ class Visit:
         except TimeoutError:
             raise TimedOut(message) from None
 
-    def _waited(self, seconds: float) -> None:
-        for deadline in self._deadlines:
-            if (when := deadline.when()) is not None:
-                deadline.reschedule(when + seconds)
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Waiting for a lane is not the site's fault: its time stands still meanwhile."""
+        loop = asyncio.get_running_loop()
+        began, held = loop.time(), [(each, each.when()) for each in self._deadlines]
+        for deadline, _ in held:
+            deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            for deadline, when in held:
+                if when is not None and not deadline.expired():
+                    deadline.reschedule(when + loop.time() - began)
 
     async def _in_context(self) -> Response:
-        context = await self._browser.inner.new_context(**_options(self._manner.fingerprint, self._passage))
+        context = await self._answers(
+            self._browser.inner.new_context(**_options(self._manner.fingerprint, self._passage))
+        )
         try:
-            page = await context.new_page()
-            self._witness.listen(page, context)
-            session = await context.new_cdp_session(page)
-            frame = str((await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"])
-            intercept = Intercept(session, frame, self._request, self._guard, failed=self._break, waited=self._waited)
+            page, session, frame = await self._answers(self._open(context))
+            intercept = Intercept(session, frame, self._request, self._guard, failed=self._break, held=self._held)
             try:
                 await asyncio.gather(intercept.start(), _disguise(session, self._manner.fingerprint))
                 await self._go(page)
@@ -132,6 +144,21 @@ class Visit:
                 intercept.stop()
         finally:
             await self._close(context)
+
+    async def _open(self, context: "BrowserContext") -> "tuple[Page, CDPSession, str]":
+        page = await context.new_page()
+        self._witness.listen(page, context)
+        session = await context.new_cdp_session(page)
+        return page, session, str((await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"])
+
+    async def _answers(self, asked: Awaitable[T]) -> T:
+        """What takes a browser milliseconds and does not come in seconds never will: it is stuck, and ended."""
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                return await asked
+        except TimeoutError:
+            await self._browser.close()
+            raise BrowserCrashed(f"the browser did not answer within {OPEN_TIMEOUT:g} s and was ended.") from None
 
     async def _go(self, page: "Page") -> None:
         """Until the document is there; then for a moment until all that it loads is."""

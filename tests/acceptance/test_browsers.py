@@ -1,0 +1,216 @@
+"""Real Chromium under real faults: killed browsers, a killed program, wear, and thousands of pages."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from forager.core.errors import BrowserCrashed
+from forager.fetch.browser import orphans
+from forager.fetch.browser.chromium import ChromiumLauncher
+from tests.support.chaos import Dice
+from tests.support.pages import Site
+from tests.support.visits import Watched, browsing, visit
+
+pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.acceptance]
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 15.0
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with Site() as running:
+        yield running
+
+
+async def until_gone(processes: list[orphans.Process], patience: float = PATIENCE) -> None:
+    async with asyncio.timeout(patience):
+        while any(process.is_alive for process in processes):
+            await asyncio.sleep(0.02)
+
+
+async def until_seen_off(processes: list[orphans.Process]) -> None:
+    """Ended and waited for by their parent: none is a zombie. What lost its parent is the machine's to see off."""
+    async with asyncio.timeout(PATIENCE):
+        while any(psutil.pid_exists(process.pid) for process in processes):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_crash_is_noticed_within_a_second_and_the_next_visit_works__SC_5(site: Site) -> None:
+    launcher = Watched()
+    async with browsing([site.endpoint], launcher=launcher) as fetch:
+        going = asyncio.create_task(fetch(visit(site.url("/hang"))))
+        async with asyncio.timeout(PATIENCE):
+            while "/hang" not in site.paths():
+                await asyncio.sleep(0.01)
+        pid = launcher.started[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(BrowserCrashed, match="died"):
+            await going
+        assert time.monotonic() - killed < 1
+        assert (await fetch(visit(site.url("/")))).status == 200
+        assert fetch.stats().crashed_count == 1
+
+
+@pytest.mark.chaos  # it takes as long as a browser is given
+async def test_a_browser_that_does_not_answer_any_more_is_ended__SC_5(site: Site) -> None:
+    launcher = Watched()
+    async with browsing([site.endpoint], launcher=launcher, navigation_timeout=1) as fetch:
+        await fetch(visit(site.url("/")))
+        stuck = orphans.Process.of(launcher.started[0].pid or 0)
+        assert stuck is not None
+        os.kill(stuck.pid, signal.SIGSTOP)
+        with pytest.raises(BrowserCrashed):
+            await fetch(visit(site.url("/")))
+        await until_gone([stuck])
+        assert (await fetch(visit(site.url("/")))).status == 200
+
+
+async def test_a_real_browser_is_replaced_after_its_pages__SC_P12(site: Site) -> None:
+    launcher = Watched()
+    async with browsing([site.endpoint], launcher=launcher, size=1, most=1, page_limit=3) as fetch:
+        for _ in range(7):
+            assert (await fetch(visit(site.url("/")))).status == 200
+        assert len(launcher.started) == 3
+        assert fetch.stats().recycled_count == 2
+        first = [orphans.Process.of(browser.pid or 0) for browser in launcher.started[:2]]
+        assert first == [None, None]
+
+
+async def test_no_browser_outlives_its_program_even_when_that_is_killed__SC_5(site: Site, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.browser_program", str(tmp_path), site.url("/hang")]
+    program = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert program.stdout is not None
+    browser = orphans.Process.of(int(await asyncio.wait_for(program.stdout.readline(), PATIENCE)))
+    assert browser is not None
+    tree = await asyncio.to_thread(orphans.family, browser)
+    assert list(tmp_path.glob("browser-*.json"))
+    program.kill()
+    await program.wait()
+    await until_gone(tree)
+    assert orphans.end_orphans(tmp_path) == 0
+    assert list(tmp_path.glob("*")) == []
+
+
+async def test_a_browser_of_a_dead_program_that_still_lives_is_ended_at_the_next_start__SC_5(
+    site: Site, tmp_path: Path, chromium: Path
+) -> None:
+    left = _left_behind(chromium, "deadbeef")
+    stranger = _left_behind(chromium, "another")
+    dead = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import sys; sys.stdin.read()", stdin=subprocess.PIPE
+    )
+    owner = orphans.Process.of(dead.pid)
+    assert owner is not None
+    living = orphans.record(tmp_path, stranger, "another")  # its program, this one, lives
+    for process, mark in ((left, "deadbeef"), (orphans.Process(stranger.pid, stranger.started + 1), "another")):
+        path = orphans.record(tmp_path, process, mark)
+        _owned_by(path, owner)
+    dead.kill()
+    await dead.wait()
+    try:
+        async with browsing([site.endpoint], pids=tmp_path) as fetch:
+            await fetch(visit(site.url("/")))
+            await until_gone([left])
+            assert stranger.is_alive
+            assert living.exists()
+    finally:
+        for process in (left, stranger):
+            orphans.kill_tree(process)
+
+
+def _owned_by(path: Path, owner: orphans.Process) -> None:
+    import json
+
+    entry = json.loads(path.read_text())
+    entry["owner"] = {"pid": owner.pid, "started": owner.started}
+    path.write_text(json.dumps(entry))
+
+
+def _left_behind(chromium: Path, mark: str) -> orphans.Process:
+    """A browser that nobody drives."""
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"{orphans.MARK}{mark}"]
+    started = subprocess.Popen(
+        [chromium, *flags, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    found = orphans.Process.of(started.pid)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kills", [pytest.param(6, id="some"), pytest.param(50, id="fifty", marks=pytest.mark.chaos)])
+async def test_killing_browsers_under_load_loses_no_visit_and_leaves_no_zombie__SC_5(site: Site, kills: int) -> None:
+    dice, launcher = Dice(), Watched()
+    seen: set[orphans.Process] = set()
+    done = crashes = fired = 0
+    stop = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal done, crashes
+        while not stop.is_set():
+            try:
+                assert "made by a script" in (await fetch(visit(site.url("/js")))).body.decode()
+                done += 1
+            except BrowserCrashed:
+                crashes += 1
+
+    async with browsing([site.endpoint], launcher=launcher, size=3, most=3) as fetch:
+        workers = [asyncio.create_task(work()) for _ in range(4)]
+        for _ in range(kills):
+            target = done + 1
+            async with asyncio.timeout(60):
+                while done < target or not fetch.stats().in_use:
+                    await asyncio.sleep(0.01 + dice.seconds(0.02))
+            living = [browser for browser in launcher.started if not browser.is_gone and browser.pid]
+            victim = orphans.Process.of(living[dice.between(0, len(living) - 1)].pid or 0) if living else None
+            if victim:
+                seen.update(await asyncio.to_thread(orphans.family, victim))
+                os.kill(victim.pid, signal.SIGKILL)
+                fired += 1
+        stop.set()
+        await asyncio.wait_for(asyncio.gather(*workers), 60)
+        stats = fetch.stats()
+    assert fired == kills
+    assert 0 < crashes <= fired  # an idle browser's death costs no visit
+    assert stats.crashed_count >= fired - 1
+    assert stats.pages_processed == done + crashes
+    for browser in launcher.started:
+        assert browser.is_gone
+    await until_gone(list(seen))
+    await until_seen_off(list(seen))
+    sys.stdout.write(f"{fired} kills, {done} visits done, {crashes} crashed under a visit\n")
+
+
+@pytest.mark.parametrize("pages", [pytest.param(50, id="50"), pytest.param(2_000, id="2000", marks=pytest.mark.chaos)])
+async def test_memory_stays_flat_over_many_pages__SC_5(site: Site, pages: int) -> None:
+    """One browser that is never replaced for its pages: what a visit leaves behind would add up in it, or in us."""
+    launcher, own = Watched(), psutil.Process()
+    async with browsing([site.endpoint], launcher=launcher, size=1, most=1, page_limit=pages * 2) as fetch:
+        for _ in range(20):
+            await fetch(visit(site.url("/loads")))
+        browser_before, own_before = launcher.started[0].memory(), own.memory_info().rss
+        for _ in range(pages):
+            await fetch(visit(site.url("/loads")))
+        site.seen.clear()
+        browser_rise, own_rise = launcher.started[0].memory() - browser_before, own.memory_info().rss - own_before
+        assert len(launcher.started) == 1
+    sys.stdout.write(f"{pages} pages: browser {browser_rise >> 20:+} MB, program {own_rise >> 20:+} MB\n")
+    assert browser_rise < 60 << 20
+    assert own_rise < 40 << 20
+
+
+async def test_a_launcher_without_its_program_says_what_to_do__SC_5(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\necho 'no good' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(BrowserCrashed, match="did not start"):
+        await ChromiumLauncher(broken).launch(lambda _: None)

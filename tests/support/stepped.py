@@ -1,0 +1,113 @@
+"""A clock that moves only when a test says so and wakes whoever slept until then; browsers that only pretend."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from forager.core.errors import BrowserCrashed, ForagerError
+
+ROUNDS = 12
+"""Turns of the loop after which everything that can happen without time passing has happened."""
+
+
+class SteppedClock:
+    """Unlike `FakeClock`, a sleep here really waits: for `advance`."""
+
+    def __init__(self) -> None:
+        self._now = 1_000.0
+        self._start = datetime(2026, 1, 1, tzinfo=UTC)
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._now)
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + max(0.0, seconds), next(self._order), waiting))
+        await waiting
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, stopping at each moment at which somebody wakes up."""
+        until = self._now + seconds
+        await settle()
+        while self._sleepers and self._sleepers[0][0] <= until:
+            when, _, waiting = heapq.heappop(self._sleepers)
+            self._now = max(self._now, when)
+            if not waiting.done():
+                waiting.set_result(None)
+            await settle()
+        self._now = until
+
+
+async def settle() -> None:
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
+
+
+class PretendBrowser:
+    """What the pool needs of a browser, and no more."""
+
+    def __init__(self, number: int, gone: "Callable[[PretendBrowser], None]") -> None:
+        self.number = number
+        self.megabytes = 100
+        self.closed = False
+        self.lent = 0
+        self._gone = gone
+
+    @property
+    def is_gone(self) -> bool:
+        return self.closed
+
+    def memory(self) -> int:
+        return self.megabytes << 20
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        if not self.closed:
+            self.crash()
+
+    def crash(self) -> None:
+        self.closed = True
+        self._gone(self)
+
+
+class PretendLauncher:
+    """Starts them at once, or as long as `clock` takes; `refuses` is raised instead while it is set."""
+
+    def __init__(self, clock: SteppedClock | None = None, takes: float = 0.0) -> None:
+        self.started: list[PretendBrowser] = []
+        self.most = 0
+        self.refuses: ForagerError | None = None
+        self.is_closed = False
+        self._clock = clock
+        self._takes = takes
+
+    @property
+    def living(self) -> list[PretendBrowser]:
+        return [browser for browser in self.started if not browser.closed]
+
+    def can_launch(self) -> bool:
+        return self.refuses is None
+
+    async def launch(self, gone: Callable[[PretendBrowser], None]) -> PretendBrowser:
+        if self._clock and self._takes:
+            await self._clock.sleep(self._takes)
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise self.refuses
+        browser = PretendBrowser(len(self.started), gone)
+        self.started.append(browser)
+        self.most = max(self.most, len(self.living))
+        return browser
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+BROKEN = BrowserCrashed("it did not start")
