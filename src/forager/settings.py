@@ -42,6 +42,7 @@ _logs = partial(setting, group="Logs")
 _engine = partial(setting, group="Engine and egress")
 _polite = partial(setting, group="Politeness")
 _proxies = partial(setting, group="Proxies")
+_browser = partial(setting, group="Browsers")
 _serper = partial(setting, group="Serper")
 _places = partial(setting, group="Places")
 _later = partial(setting, group=LATER)
@@ -140,6 +141,23 @@ class Settings(BaseSettings):
         le=86_400,
     )
 
+    chromium: Location | None = _browser(None, "Chromium that visits pages; without it, the one that is installed.")
+    browser_pool_size: int = _browser(
+        5, "Browsers that are started without waiting.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0, le=1_000
+    )
+    browser_pool_max: int = _browser(
+        20, "Most browsers at once: more are started while tasks wait.", seed="SCRAPER_BROWSER_POOL_MAX", ge=1, le=1_000
+    )
+    browser_page_limit: int = _browser(
+        100, "Pages after which a browser is replaced.", seed="SCRAPER_BROWSER_PAGE_LIMIT", ge=1, le=1_000_000
+    )
+    browser_memory_mb: int = _browser(
+        500, "Memory past which a browser is replaced; past twice as much, ended.", ge=100, le=1_000_000
+    )
+    navigation_timeout_ms: int = _browser(
+        30_000, "How long a page may take to come.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
+    )
+
     serper_api_key: SecretStr | None = _serper(
         None, "Key of the Serper account that queries are charged to.", seed="SERPER_API_KEY"
     )
@@ -183,14 +201,6 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = _later(None, "scrape: key that signs webhooks.", seed="SCRAPER_WEBHOOK_SECRET")
     default_webhook_url: SecretStr | None = _later(
         None, "scrape: receiver of webhooks unless a job names one.", seed="SCRAPER_DEFAULT_WEBHOOK_URL"
-    )
-    browser_pool_size: int = _later(5, "scrape: browsers that are kept.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0)
-    browser_pool_max: int = _later(20, "scrape: most browsers at once.", seed="SCRAPER_BROWSER_POOL_MAX", ge=0)
-    browser_page_limit: int = _later(
-        100, "scrape: pages before a browser is replaced.", seed="SCRAPER_BROWSER_PAGE_LIMIT", ge=1
-    )
-    navigation_timeout_ms: int = _later(
-        30_000, "scrape: time for one navigation.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=0
     )
     max_queue_depth: int = _later(500, "scrape: most tasks that wait.", seed="SCRAPER_MAX_QUEUE_DEPTH", ge=0)
     task_timeout_seconds: float = _later(60.0, "scrape: time for one task.", seed="SCRAPER_TASK_TIMEOUT_SECONDS", ge=0)

@@ -363,6 +363,11 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
 
 
 LIMITS = {  # field: (least, beyond it, most, beyond it)
+    "browser_pool_size": ("0", "-1", "1000", "1001"),
+    "browser_pool_max": ("1", "0", "1000", "1001"),
+    "browser_page_limit": ("1", "0", "1000000", "1000001"),
+    "browser_memory_mb": ("100", "99", "1000000", "1000001"),
+    "navigation_timeout_ms": ("1", "0", "600000", "600001"),
     "port": ("0", "-1", "65535", "65536"),
     "lease_seconds": ("1", "0.99", "3600", "3601"),
     "shutdown_seconds": ("0", "-1", "3600", "3601"),

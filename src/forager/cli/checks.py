@@ -46,7 +46,7 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
         wrong = "; ".join(f"{each.field}: {each.message}" for each in error.fields) or error.message
         return [*found, Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml.")]
     found.append(Finding("settings", "ok", "read, nothing is wrong with them"))
-    for check in (_folder, _disk, _keys, _owner, _store, _port, _upstream, _zips):
+    for check in (_folder, _disk, _keys, _owner, _store, _port, _upstream, _zips, _chromium):
         found.extend(check(settings))
     return found
 
@@ -201,6 +201,27 @@ def _zips(settings: "Settings") -> Iterator[Finding]:
         yield Finding("zip table", "ok", f"{settings.zip_table}, {len(table.states)} states")
     except (ForagerError, OSError, ValueError) as error:
         yield Finding("zip table", "problem", str(error), "Correct the file, or unset FORAGER_ZIP_TABLE.")
+
+
+def _chromium(settings: "Settings") -> Iterator[Finding]:
+    """A note, not a problem: only pipelines that visit pages need one."""
+    from importlib.util import find_spec
+
+    from forager.core.errors import Unconfigured
+    from forager.fetch.browser.executable import find_chromium
+
+    try:
+        path = find_chromium(settings.chromium)
+    except Unconfigured as error:
+        said, _, remedy = error.message.partition(". ")
+        yield Finding("chromium", "problem" if settings.chromium else "note", said, remedy)
+        return
+    if find_spec("playwright") is None:
+        remedy = "Install it to visit pages with a browser: pip install 'forager-data[browser]'."
+        yield Finding("chromium", "note", f"{path}, but Playwright is not installed", remedy)
+    else:
+        most = settings.browser_pool_max
+        yield Finding("chromium", "ok", f"{path}, at most {most} at once")
 
 
 def _size(path: Path) -> str:
