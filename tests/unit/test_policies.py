@@ -1,6 +1,7 @@
 """The policy file: what is read, what is written, and what is said about a file that cannot be used."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,13 @@ def test_the_shipped_file_says_what_the_specification_says__SC_7() -> None:
     assert policies.default == Rules(
         tokens_per_interval=2, interval_seconds=10, min_delay_ms=500, max_delay_ms=2_000, respect_robots_txt=True
     )
+
+
+def test_the_example_on_the_page_about_politeness_is_read_and_shows_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "politeness.md").read_text("utf-8")
+    shown = parse_policies(page.split("```yaml\n")[1].split("```")[0], "docs/politeness.md")
+    assert {key for key, value in shown.domains["shop.example"] if value is not None} == set(FIELDS)
+    assert not shown.default.is_silent()
 
 
 SEVERAL_ERRORS = """\
