@@ -3,9 +3,11 @@
 A request says what to send, never how: guarding, pacing, proxying and secrets are the fetcher's. Nothing here does I/O.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Protocol
 
 import orjson
@@ -17,6 +19,7 @@ Render = Literal["http", "browser", "auto"]
 """`auto`: plain HTTP first, a browser when the page turns out to need one. Each of the two is paid for."""
 Looks = Literal["page", "empty_shell", "challenge", "block"]
 """What an answer is at first sight: a page; one that only scripts would fill; a test whether we are a browser; a no."""
+_SECONDS = re.compile(r"([0-9]{1,9})[0-9]*(\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +32,22 @@ class SecretRef:
 
 
 @dataclass(frozen=True, slots=True)
+class SignRef:
+    """Names the secret that signs a message, and the message's id; signed at the moment of sending."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     url: str
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     auth: SecretRef | None = None
+    sign: SignRef | None = None
+    """Its headers are made when it is sent. What is signed is meant for one receiver: such a request follows nobody."""
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
@@ -86,6 +99,18 @@ class Response:
         except ValueError as error:
             where = self.url.partition("?")[0]  # a query may hold a key
             raise Permanent(f"{where} answered with malformed JSON: {error}", evidence=self.evidence()) from error
+
+    def retry_after(self) -> float | None:
+        """Seconds to wait, from either form of `Retry-After`; None when there is none, or nonsense."""
+        said = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+        seconds = _SECONDS.fullmatch(said)
+        if seconds:  # more digits than anybody waits are cut, not taken for nonsense: it was a no
+            return float(seconds[1] + (seconds[2] or ""))
+        try:
+            until = parsedate_to_datetime(said)
+        except (ValueError, OverflowError):
+            return None
+        return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - self.at).total_seconds())
 
     def evidence(self) -> Evidence:
         return Evidence(self.body, self.headers.get("Content-Type", "application/octet-stream"))

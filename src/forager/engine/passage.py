@@ -7,7 +7,6 @@ a long one gives the task back to the queue, where it holds nothing and burns no
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from forager.core.errors import CircuitOpen, ProxyFailed, RateLimited, Transient
@@ -219,7 +218,7 @@ class _Way:
         proxies = self._fetch.around.proxies
         if self._proxy is not None and proxies is not None:
             proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
-        told = _retry_after(response)
+        told = response.retry_after()
         slow = status == 429 or (status == 503 and told is not None)
         lane.call_ended(self._call, well=None if slow else status < 500 and response.looks != "block")
         self._call = None
@@ -256,14 +255,3 @@ class _Way:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or "the site"
-
-
-def _retry_after(response: Response) -> float | None:
-    """Seconds, or a date; None when it is absent or nonsense."""
-    text = response.headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - response.at).total_seconds()) if text else None
-    except (ValueError, TypeError):
-        return None

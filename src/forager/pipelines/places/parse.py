@@ -6,12 +6,9 @@ sighting's payload. Only an answer that is no list of rows at all is refused.
 
 import hashlib
 import math
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import orjson
@@ -157,18 +154,6 @@ def error_message(response: Response) -> str:
     return (words[:300] if words else "no message").rstrip(".")
 
 
-def retry_after(response: Response) -> float | None:
-    """Seconds to wait, from either form of the header; None when there is none, or nonsense."""
-    said = next((value.strip() for name, value in response.headers.items() if name.lower() == "retry-after"), "")
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", said):
-        return float(said)
-    try:
-        until = parsedate_to_datetime(said)
-    except ValueError:
-        return None
-    return max(0.0, (_aware(until) - response.at).total_seconds())
-
-
 def facts(response: Response, **more: int) -> dict[str, int]:
     """What the query's row says about its last call."""
     return {"api_status": response.status, "api_ms": response.elapsed_ms, **more}
@@ -232,7 +217,3 @@ def _without_nul(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_nul(name): _without_nul(item) for name, item in value.items()}
     return value
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

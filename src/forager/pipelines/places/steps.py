@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Halt, Outcome
-from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records, retry_after
+from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records
 from forager.pipelines.places.query import Query
 
 __all__ = ["CREDIT", "Serper"]
@@ -58,7 +58,7 @@ def _refused(response: Response) -> Halt:
         )
     if status == 429:
         raise RateLimited(
-            f"Serper asked for fewer requests (429: {said}).", retry_after=retry_after(response), facts=facts(response)
+            f"Serper asked for fewer requests (429: {said}).", retry_after=response.retry_after(), facts=facts(response)
         )
     if status >= 500:
         raise Transient(f"Serper failed ({status}: {said}).", facts=facts(response))
