@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,22 +16,30 @@ from forager.core.errors import NoHealthyProxies
 from forager.fetch.proxies import ProxyPool
 from forager.ledger.proxies import ProxyTable
 from forager.sealing import sealer_for
-from tests.support.clock import FakeClock
 from tests.support.postgres import Postgres
 from tests.support.proxies import DecidedCheck, endpoint, pool_on, table_on
-from tests.support.rig import catalog, create_store, postgres_rig, sqlite_rig
+from tests.support.rig import HandClock, catalog, create_store, postgres_rig, sqlite_rig
 
 REST = 30.0
 CASES = settings(max_examples=100, deadline=None)
 HEALTH = st.lists(st.booleans(), min_size=1, max_size=8)
 
 
+@cache
+def _empty_store() -> bytes:
+    """Made once: an example needs a copy."""
+    with TemporaryDirectory() as folder:
+        create_store(Path(folder) / "ledger.db")
+        return (Path(folder) / "ledger.db").read_bytes()
+
+
 @contextlib.asynccontextmanager
-async def a_table() -> AsyncIterator[ProxyTable]:
+async def a_table(clock: HandClock) -> AsyncIterator[ProxyTable]:
+    """On the clock of the pool: what is before a check must be before it for both."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        create_store(path)
-        rig = await sqlite_rig(path)
+        path.write_bytes(_empty_store())
+        rig = await sqlite_rig(path, clock)
         try:
             yield table_on(rig, Path(folder))
         finally:
@@ -41,9 +50,9 @@ async def a_table() -> AsyncIterator[ProxyTable]:
 @contextlib.asynccontextmanager
 async def a_pool(
     count: int, check: DecidedCheck | None = None
-) -> AsyncIterator[tuple[ProxyPool, FakeClock, list[int]]]:
-    async with a_table() as table:
-        clock = FakeClock()
+) -> AsyncIterator[tuple[ProxyPool, HandClock, list[int]]]:
+    clock = HandClock()
+    async with a_table(clock) as table:
         for n in range(count):
             await table.add(endpoint(n, secret=False), source="operator")
         pool = await pool_on(table, clock, check)
@@ -100,7 +109,7 @@ def test_a_failed_proxy_is_left_out_until_a_check_restores_it__SC_P19(
             out: set[int] = set()
             for act, n in acts:
                 proxy = ids[n % count]
-                clock.advance(1)
+                clock.pass_(1)
                 match act:
                     case "fail":
                         pool.failed(proxy)
@@ -136,7 +145,7 @@ def test_a_proxy_rests_between_two_visits_to_a_domain__SC_P20(count: int, visits
         async with a_pool(count) as (pool, clock, ids):
             last: dict[tuple[str, int], float] = {}
             for domain, passed in visits:
-                clock.advance(passed)
+                clock.pass_(passed)
                 now = clock.monotonic()
 
                 def rests(proxy: int, domain: str = domain, now: float = now) -> float:
@@ -162,18 +171,17 @@ ACTS = st.lists(
 )
 
 
-async def counted_exactly(table: ProxyTable, acts: list[tuple[int, int, str, int]]) -> None:
+async def counted_exactly(table: ProxyTable, clock: HandClock, acts: list[tuple[int, int, str, int]]) -> None:
     """Two processes share three proxies; what both did is what the table says."""
     for n in range(3):
         await table.add(endpoint(n, secret=False), source="operator")
-    clock = FakeClock()
     pools = [await pool_on(table, clock), await pool_on(table, clock)]
     ids = [row.id for row in await table.list()]
     good: dict[int, list[int]] = {proxy: [] for proxy in ids}
     bad = dict.fromkeys(ids, 0)
     for who, n, act, elapsed in acts:
         pool, proxy = pools[who], ids[n]
-        clock.advance(0.5)
+        clock.pass_(0.5)
         if act == "ok":
             pool.succeeded(proxy, elapsed_ms=elapsed, size=elapsed * 2)
             good[proxy].append(elapsed)
@@ -199,8 +207,9 @@ async def counted_exactly(table: ProxyTable, acts: list[tuple[int, int, str, int
 @given(acts=ACTS)
 def test_counts_are_those_of_what_happened_with_two_processes__SC_P21(acts: list[tuple[int, int, str, int]]) -> None:
     async def example() -> None:
-        async with a_table() as table:
-            await counted_exactly(table, acts)
+        clock = HandClock()
+        async with a_table(clock) as table:
+            await counted_exactly(table, clock, acts)
 
     run(example)
 
@@ -220,7 +229,8 @@ def test_counts_are_those_of_what_happened_on_postgresql_too__SC_P21(postgres: P
             try:
                 rig.write("DELETE FROM proxies")
                 ledger: Any = rig.ledger
-                await counted_exactly(ProxyTable(ledger.database, ledger.now_ms, sealer_for(tmp_path)), acts)
+                table = ProxyTable(ledger.database, ledger.now_ms, sealer_for(tmp_path))
+                await counted_exactly(table, HandClock(), acts)
             finally:
                 await rig.ledger.close()
                 rig.tables.close()

@@ -7,6 +7,7 @@ back with what other processes found. Only an operator moves `is_active`. Proxie
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -58,20 +59,21 @@ class ProxyPool:
         self._check_every = check_every
         self._write_every = write_every
         self._known: dict[int, Known] = {}
-        """Least recently used first."""
+        self._line: dict[int, Known] = {}
+        """Those that can be used, the least recently used first."""
+        self._turns = count(1)
         self._storing = asyncio.Lock()
 
     # ── every request ──
 
     def choose(self, rests: Callable[[int], float]) -> tuple[int | None, float]:
         shortest: float | None = None
-        for proxy, known in self._known.items():
-            if known.usable:
-                rest = rests(proxy)
-                if rest <= 0:
-                    self._used(proxy, known)
-                    return proxy, 0.0
-                shortest = rest if shortest is None else min(shortest, rest)
+        for proxy, known in self._line.items():
+            rest = rests(proxy)
+            if rest <= 0:
+                self._used(proxy, known)
+                return proxy, 0.0
+            shortest = rest if shortest is None else min(shortest, rest)
         if shortest is None and self._known:
             raise NoHealthyProxies(
                 f"None of {len(self._known)} proxies can be used now. `forager proxies list` shows why;"
@@ -88,6 +90,7 @@ class ProxyPool:
         if known := self._known.get(proxy):
             known.since.failed(self._clock.monotonic())
             known.fail()
+            self._line.pop(proxy, None)
             log.info("a proxy failed", proxy=proxy, in_a_row=known.in_a_row, disabled=known.disabled)
 
     def endpoint(self, proxy: int) -> ProxyEndpoint:
@@ -99,7 +102,7 @@ class ProxyPool:
 
     @property
     def usable(self) -> int:
-        return sum(known.usable for known in self._known.values())
+        return len(self._line)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -214,13 +217,20 @@ class ProxyPool:
                 del self._known[gone]
             for row in rows:
                 self._learn(row)
+            self._line_up()
 
     # ── inside ──
 
     def _used(self, proxy: int, known: Known) -> None:
         known.since.used_at = self._clock.monotonic()
-        del self._known[proxy]
-        self._known[proxy] = known
+        known.turn = next(self._turns)
+        del self._line[proxy]
+        self._line[proxy] = known
+
+    def _line_up(self) -> None:
+        """Whenever one may have become usable: it comes where its last use puts it, a new one first."""
+        ordered = sorted(self._known.items(), key=lambda item: item[1].turn)
+        self._line = {proxy: known for proxy, known in ordered if known.usable}
 
     def _admit(self, endpoint: ProxyEndpoint, name: str) -> None:
         """What the guard can say without a lookup; a name is resolved and judged each time it is dialled."""
@@ -298,6 +308,7 @@ class ProxyPool:
             else:
                 known.fail()
                 log.info("a proxy did not pass its check", proxy=proxy, reason=checked.reason, in_a_row=known.in_a_row)
+            self._line_up()
             if checked.region and endpoint.region is None:
                 known.endpoint = replace(endpoint, region=checked.region)
         return checked
