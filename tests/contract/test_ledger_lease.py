@@ -211,3 +211,27 @@ async def test_whoever_waits_for_work_is_told_of_it(rig: Rig, worker: Worker) ->
     await asyncio.sleep(0)
     await rig.submit(calls(1))
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_what_has_waited_a_minute_is_behind_nobody__SC_4(rig: Rig) -> None:
+    big = await rig.submit(calls(4), turn=100)
+    rig.pass_time(59)
+    assert (await rig.ledger.sweep()).aged == 0
+    worker = await rig.worker()
+    small = await rig.submit(calls(4), turn=2)
+    assert [lease.job_id for lease in await worker.lease(1)] == [rig.job(small.job)["id"]]
+    rig.pass_time(1.5)
+    assert (await rig.ledger.sweep()).aged == 1
+    assert [lease.job_id for lease in await worker.lease(3)] == [rig.job(big.job)["id"]] * 3
+    assert (await rig.ledger.sweep()).aged == 0
+
+
+async def test_a_paused_job_grows_older_too__SC_4(rig: Rig) -> None:
+    big = await rig.submit(calls(4), turn=100)
+    await rig.ledger.pause(big.job)
+    rig.pass_time(61)
+    assert (await rig.ledger.sweep()).aged == 1
+    await rig.submit(calls(4), turn=2)
+    await rig.ledger.resume(big.job)
+    worker = await rig.worker()
+    assert [lease.job_id for lease in await worker.lease(2)] == [rig.job(big.job)["id"]] * 2

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from forager.core.errors import Conflict, NotFound
+from forager.core.errors import Busy, Conflict, NotFound
 from forager.core.ledger import NewJob, Submitted
+from forager.core.pipeline import JobLimits
 from forager.core.task import Plan
 from tests.support.rig import Call, Rig, Worker, calls, chain
 
@@ -156,3 +157,30 @@ async def test_hosts_of_one_domain_share_its_lane_once_a_rule_says_so(rig: Rig) 
     await rig.submit([Plan(Call(name=where, where=where)) for where in ("www.example.com", "m.example.com", "api")])
     used = {row["name"] for row in rig.tables.read("SELECT name FROM lanes")}
     assert used == {"www.example.com", "example.com", "api"}
+
+
+async def test_a_job_that_does_not_fit_its_queue_is_refused_whole__SC_1(rig: Rig, worker: Worker) -> None:
+    await rig.submit(calls(6), most_queued=10)
+    before = rig.everything()
+    with pytest.raises(Busy, match="room for 4"):
+        await rig.submit(calls(5), most_queued=10)
+    assert rig.everything() == before
+    await rig.submit(calls(4), most_queued=10)
+    await rig.submit(calls(7))  # another kind of job, which has no such limit
+    (lease,) = await worker.lease(1)
+    await worker.complete([lease])
+    with pytest.raises(Busy):
+        await rig.submit(calls(1), most_queued=10)
+
+
+async def test_a_repeat_is_the_same_job_however_full_the_queue_is__SC_1(rig: Rig) -> None:
+    first = await rig.submit(calls(10), most_queued=10, key="k")
+    assert (await rig.submit(calls(10), most_queued=10, key="k")).job == first.job
+
+
+async def test_twenty_submissions_at_once_do_not_overfill_a_queue__SC_1(rig: Rig) -> None:
+    new = NewJob("rig", {"name": "job"}, JobLimits(most_queued=10))
+    ends = await asyncio.gather(*(rig.ledger.submit(new, calls(3)) for _ in range(20)), return_exceptions=True)
+    assert sum(isinstance(end, Submitted) for end in ends) == 3
+    assert sum(isinstance(end, Busy) for end in ends) == 17
+    assert sum(row["queued"] for row in rig.tables.read("SELECT queued FROM jobs")) == 9

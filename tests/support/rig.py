@@ -284,5 +284,6 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("idempotency", "expires_at"),
         ("evidence", "kept_until"),
         ("jobs", "planning_until"),
+        ("jobs", "created_at"),
     ):
         write(f"UPDATE {table} SET {column} = {column} - {by}")

@@ -14,6 +14,7 @@ ForagerError
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
+├── Busy                 nothing is wrong with what was asked for, but there is no room for it now: ask again later
 ├── Rejected             what a person asked for cannot be done: field and remedy are named
 │   ├── NotFound
 │   └── Conflict
@@ -127,6 +128,10 @@ class Undecodable(Permanent):
 
 class Unconfigured(ForagerError):
     """Something that only a person can provide is missing."""
+
+
+class Busy(ForagerError):
+    """There is no room for it now."""
 
 
 @dataclass(frozen=True, slots=True)

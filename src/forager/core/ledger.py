@@ -155,6 +155,8 @@ class Swept:
     """It stopped at its page size: sweep again soon."""
 
 
+    aged: int = 0
+    """Jobs that have waited long enough to be in the first turn."""
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A job that is created again and again: by cron expression or by interval, in UTC."""
@@ -175,7 +177,18 @@ class Ledger(Protocol):
     """The durable truth."""
 
     # ── jobs ──
-    async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted: ...
+    async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
+        ...
+
+    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        """Add tasks to the standing job with this key, which is made if there is none; `total` counts the new ones.
+
+        Tasks that it had before, in whatever state, stay as they are. A job that had ended goes on; a paused one stays
+        paused. Raises `Conflict` while it is being cancelled.
+        """
+        ...
+
     async def pause(self, job: UUID, reason: str | None = None) -> None: ...
     async def resume(self, job: UUID) -> None: ...
     async def cancel(self, job: UUID) -> None: ...
@@ -231,7 +244,7 @@ class Ledger(Protocol):
         ...
 
     async def sweep(self) -> Swept:
-        """Rescue what dead sessions held, drain cancelled jobs, drop old evidence: a page at a time."""
+        """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence: page by page."""
         ...
 
     # ── lanes ──

@@ -124,13 +124,19 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
+AGED_AFTER = 60.0
+"""Seconds after which a job that is behind others by its `turn` is so no more: nothing waits for ever."""
+
+
     """What the ledger must know about a job beside its parameters."""
 
     max_cost: int | None = None
     batch_size: int | None = None
     concurrency: int | None = None
     turn: int = 0
-    """Order between jobs of a lane: lower first, equal ones share fairly."""
+    """Order between jobs of a lane: lower first, equal ones share fairly. An aged job (`AGED_AFTER`) is in turn 0."""
+    most_queued: int | None = None
+    """The job is refused whole, as `Busy`, if its pipeline would then have more tasks waiting than this."""
 
 
 @dataclass(frozen=True, slots=True)

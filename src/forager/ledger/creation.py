@@ -4,7 +4,7 @@ import hashlib
 
 import orjson
 
-from forager.core.errors import Conflict
+from forager.core.errors import Busy, Conflict
 from forager.core.ledger import NewJob
 
 CHUNK = 5_000
@@ -12,6 +12,7 @@ CHUNK = 5_000
 IN_ONE_GO = 20_000
 PLANNING_LEASE_MS = 60_000
 IDEMPOTENT_MS = 24 * 3600 * 1000
+FOR_EVER_MS = 1000 * 365 * 24 * 3600 * 1000
 BEING_WRITTEN = 0.05
 """Seconds between two looks at the same job while another caller writes it."""
 
@@ -21,9 +22,28 @@ def fingerprint(job: NewJob) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+def remembered_ms(job: NewJob) -> int:
+    """How long its key stands for it."""
+    return FOR_EVER_MS if job.standing else IDEMPOTENT_MS
+
+
+def being_cancelled(job: str) -> Conflict:
+    return Conflict(f"Job {job} is being cancelled. What is to be added to it can be added in a moment.")
+
+
 def require_same(job: NewJob, used_for: str) -> None:
     if used_for != fingerprint(job):
         raise Conflict(
             f"Idempotency-Key {job.idempotency_key!r} was used for a job with other parameters in the last 24 hours. "
             "Send the same body, or a new key."
+        )
+
+
+def require_room(job: NewJob, waiting: int, more: int) -> None:
+    """`waiting`: the tasks of this pipeline that wait already; asked in the transaction that would write `more`."""
+    most = job.limits.most_queued
+    if most is not None and waiting + more > most:
+        raise Busy(
+            f"The queue of {job.pipeline} has room for {max(0, most - waiting):,} of at most {most:,} tasks,"
+            f" and this job has {more:,}. Nothing of it was kept; ask again when some have ended."
         )

@@ -18,6 +18,7 @@ from forager.ledger.postgres.lanes import LaneNumbers
 from forager.ledger.postgres.submit import (
     JobRow,
     Repeated,
+    check_room,
     find_repeat,
     give_up_planning,
     insert_job,
@@ -77,11 +78,16 @@ class Submission:
             self._faults.at("job-written")
             return submitted
 
-        together = self._group.run if len(plans) <= SMALL else self._connections.run
-        return await together(command)
+        # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
+        alone = len(plans) > SMALL or self._job.limits.most_queued is not None
+        return await (self._connections.run if alone else self._group.run)(command)
 
     async def _write_in_chunks(self, plans: Iterable[Plan]) -> Submitted:
-        row = await self._connections.run(lambda db: insert_job(db, self._job))
+        async def begin(db: Db) -> JobRow:
+            await check_room(db, self._job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
+            return await insert_job(db, self._job)
+
+        row = await self._connections.run(begin)
         try:
             total = await self._write_chunks(row, iter(plans))
             await self._connections.run(lambda db: open_job(db, row, total))

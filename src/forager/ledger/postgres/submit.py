@@ -11,7 +11,7 @@ from forager.core.errors import Conflict
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
 from forager.ledger.changelog import job_change
-from forager.ledger.creation import IDEMPOTENT_MS, PLANNING_LEASE_MS, fingerprint, require_same
+from forager.ledger.creation import PLANNING_LEASE_MS, fingerprint, remembered_ms, require_room, require_same
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows, pause_flows
@@ -32,6 +32,7 @@ class Repeated(Exception):
 
 
 async def submit_whole(db: Db, job: NewJob, plans: Sequence[Encoded], lanes: Mapping[str, int]) -> Submitted:
+    await check_room(db, job, len(plans))
     row = await insert_job(db, job)
     written = await insert_tasks(db, [(row.number, p) for p in plans], lanes, {})
     total = written.count.get(row.number, 0)
@@ -58,6 +59,16 @@ async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
     return JobState.PLANNING if row["planning"] else Submitted(UUID(row["public_id"]), row["total"], created=False)
 
 
+async def check_room(db: Db, job: NewJob, more: int) -> None:
+    """Raise `Busy` if so many tasks more would be too many for the pipeline's queue.
+
+    First of all in its transaction: whoever submits to the same queue waits here until this one is counted.
+    """
+    if job.limits.most_queued is not None:
+        await db.execute("SELECT pg_advisory_xact_lock(hashtext('queue'), hashtext($1))", job.pipeline)
+        require_room(job, int(await db.fetchval(_WAITING, job.pipeline)), more)
+
+
 async def insert_job(db: Db, job: NewJob) -> JobRow:
     """The job's row, still `planning`: nothing of it can be leased.
 
@@ -80,7 +91,7 @@ async def insert_job(db: Db, job: NewJob) -> JobRow:
         PLANNING_LEASE_MS,
     )
     if job.idempotency_key is not None:
-        mine = await db.fetchval(_INSERT_KEY, job.idempotency_key, fingerprint(job), number, IDEMPOTENT_MS)
+        mine = await db.fetchval(_INSERT_KEY, job.idempotency_key, fingerprint(job), number, remembered_ms(job))
         if mine is None:
             raise Repeated
     return JobRow(number, public_id)
@@ -161,6 +172,7 @@ INSERT INTO jobs (public_id, pipeline, params, estimate, state, schedule, turn, 
                   created_at, planning_until)
 VALUES ($1, $2, $3, $4, 'planning', $5, $6, $7, $8, $9, {NOW}, {NOW} + $10) RETURNING id
 """
+_WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = $1"
 _INSERT_KEY = f"""
 INSERT INTO idempotency AS i (key, fingerprint, job_id, expires_at) VALUES ($1, $2, $3, {NOW} + $4)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, job_id = excluded.job_id,

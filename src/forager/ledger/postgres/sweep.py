@@ -1,5 +1,6 @@
 """What must never be the case but would wait for ever if it were: ready work that nobody is going to look at."""
 
+from forager.core.pipeline import AGED_AFTER
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
@@ -34,6 +35,17 @@ SELECT DISTINCT q.lane_id FROM queue q JOIN lanes l ON l.id = q.lane_id
 WHERE q.state = 8 AND l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1)
 """
 
+_AGE_FLOWS = f"""
+UPDATE flows SET turn = 0 WHERE (lane_id, job_id) IN
+  (SELECT f.lane_id, f.job_id FROM flows f JOIN jobs j ON j.id = f.job_id
+   WHERE f.turn > 0 AND j.created_at <= {NOW} - $1::bigint ORDER BY f.lane_id, f.job_id FOR UPDATE OF f SKIP LOCKED)
+"""
+_AGE_JOBS = f"""
+UPDATE jobs SET turn = 0 WHERE id = ANY(ARRAY(
+  SELECT id FROM jobs WHERE finished_at IS NULL AND turn > 0 AND created_at <= {NOW} - $1::bigint
+  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)) RETURNING id
+"""
+
 
 async def wake_sleepers(db: Db) -> int:
     """Mend and count what sleeps on work, so that the fault is seen."""
@@ -50,6 +62,15 @@ async def wake_sleepers(db: Db) -> int:
     lanes |= {row["lane_id"]: now for row in ready}
     await wake(db, lanes)
     return len(lanes)
+
+
+async def age(db: Db) -> int:
+    """Jobs that have waited long enough behind others are behind nobody any more. Never waits: the next sweep does it.
+
+    Flows are looked at for themselves, since one may be written by somebody who has read its job a moment before.
+    """
+    await db.execute(_AGE_FLOWS, round(AGED_AFTER * 1000))
+    return len(await db.fetch(_AGE_JOBS, round(AGED_AFTER * 1000)))
 
 
 async def drop_old(db: Db, most: int) -> int:

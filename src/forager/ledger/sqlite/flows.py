@@ -57,6 +57,15 @@ class Flows:
             self.add(lane, job, turn)
         return {lane for lane, _ in parked}
 
+    def turn_to(self, job: int, turn: int) -> None:
+        """From now on it is its turn sooner, or later, wherever it has work."""
+        if job in self._parked:
+            self._parked[job] = {(lane, turn) for lane, _ in self._parked[job]}
+            return
+        for lane in [lane for lane, turns in self._lanes.items() if any(job in jobs for jobs in turns.values())]:
+            self.drop(lane, job)
+            self.add(lane, job, turn)
+
     def forget(self, job: int) -> None:
         self.park(job)
         self._parked.pop(job, None)

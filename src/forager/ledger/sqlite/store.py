@@ -19,6 +19,7 @@ from forager.core.clock import Clock
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
@@ -32,6 +33,7 @@ from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
     find_repeat,
+    check_room,
     give_up_planning,
     insert_job,
     insert_tasks,
@@ -260,10 +262,11 @@ class SqliteLedger(SharedVerbs):
             ).rowcount
             db.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
             more = drained >= SWEEP_PAGE or bool(stale) or old >= SWEEP_PAGE
-            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more)
+            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more, aged)
 
         return await self._run(command)
 
+            aged = self._age(db, now)
     # ── lanes ──
 
     async def pause_lane(self, name: str, *, paused: bool) -> None:
@@ -317,11 +320,15 @@ class SqliteLedger(SharedVerbs):
         self._faults.at("job-written")
         open_job(db, self._memory, number, public_id, total)
         return Submitted(UUID(public_id), total, created=True)
+        check_room(db, job, len(plans))
 
     async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:
         def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
             repeat = find_repeat(db, job, self._now_ms())
-            return (repeat, 0, "") if repeat else (None, *insert_job(db, self._memory, job))
+            if repeat is not None:
+                return repeat, 0, ""
+            check_room(db, job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
+            return None, *insert_job(db, self._memory, job)
 
         repeat, number, public_id = await self._run(begin)
         if repeat is not None:
@@ -370,6 +377,16 @@ class SqliteLedger(SharedVerbs):
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
 
+
+    def _age(self, db: sqlite3.Connection, now: int) -> int:
+        """Jobs that have waited long enough behind others are behind nobody any more."""
+        rows = db.execute(
+            "UPDATE jobs SET turn = 0 WHERE finished_at IS NULL AND turn > 0 AND created_at <= ? RETURNING id",
+            (now - round(AGED_AFTER * 1000),),
+        ).fetchall()
+        for (job,) in rows:
+            self._memory.flows.turn_to(job, 0)
+        return len(rows)
 
 def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
     number, name, state, epoch = row

@@ -12,7 +12,14 @@ from forager.core.ledger import NewJob
 from forager.core.states import JobState, TaskState
 from forager.core.task import Plan
 from forager.ledger.changelog import job_change
-from forager.ledger.creation import CHUNK, IDEMPOTENT_MS, PLANNING_LEASE_MS, fingerprint, require_same
+from forager.ledger.creation import (
+    CHUNK,
+    PLANNING_LEASE_MS,
+    fingerprint,
+    remembered_ms,
+    require_room,
+    require_same,
+)
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
@@ -35,6 +42,13 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> tuple[str, int
         return None
     require_same(job, row[0])
     return row[1], row[2], bool(row[3])
+
+
+def check_room(db: sqlite3.Connection, job: NewJob, more: int) -> None:
+    """Raise `Busy` if so many tasks more would be too many for the pipeline's queue."""
+    if job.limits.most_queued is not None:
+        (waiting,) = db.execute(_WAITING, (job.pipeline,)).fetchone()
+        require_room(job, waiting, more)
 
 
 def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, str]:
@@ -63,7 +77,7 @@ def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int
         db.execute(
             "INSERT INTO idempotency (key, fingerprint, job_id, expires_at) VALUES (?1, ?2, ?3, ?4)"
             " ON CONFLICT (key) DO UPDATE SET fingerprint = ?2, job_id = ?3, expires_at = ?4",
-            (job.idempotency_key, fingerprint(job), number, now + IDEMPOTENT_MS),
+            (job.idempotency_key, fingerprint(job), number, now + remembered_ms(job)),
         )
     memory.flows.park(number)
     return number, public_id
@@ -193,3 +207,6 @@ def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_end
     if state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
         dead_ends.add(number)
     return number, int(TaskState.READY if state == TaskState.COMPLETED else TaskState.HELD)
+
+
+_WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ?"
