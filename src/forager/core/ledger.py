@@ -153,10 +153,10 @@ class Swept:
     evidence_removed: int = 0
     more: bool = False
     """It stopped at its page size: sweep again soon."""
-
-
     aged: int = 0
     """Jobs that have waited long enough to be in the first turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A job that is created again and again: by cron expression or by interval, in UTC."""
@@ -179,14 +179,6 @@ class Ledger(Protocol):
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
-        ...
-
-    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Add tasks to the standing job with this key, which is made if there is none; `total` counts the new ones.
-
-        Tasks that it had before, in whatever state, stay as they are. A job that had ended goes on; a paused one stays
-        paused. Raises `Conflict` while it is being cancelled.
-        """
         ...
 
     async def pause(self, job: UUID, reason: str | None = None) -> None: ...

@@ -122,12 +122,12 @@ def step(
     return Step(task, run, price, timeout, retry, when_open)
 
 
-@dataclass(frozen=True, slots=True)
-class JobLimits:
 AGED_AFTER = 60.0
 """Seconds after which a job that is behind others by its `turn` is so no more: nothing waits for ever."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobLimits:
     """What the ledger must know about a job beside its parameters."""
 
     max_cost: int | None = None

@@ -32,8 +32,8 @@ from forager.ledger.sqlite.memory import Memory, next_number, wake
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
-    find_repeat,
     check_room,
+    find_repeat,
     give_up_planning,
     insert_job,
     insert_tasks,
@@ -261,12 +261,12 @@ class SqliteLedger(SharedVerbs):
                 (now, SWEEP_PAGE),
             ).rowcount
             db.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
+            aged = self._age(db, now)
             more = drained >= SWEEP_PAGE or bool(stale) or old >= SWEEP_PAGE
             return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more, aged)
 
         return await self._run(command)
 
-            aged = self._age(db, now)
     # ── lanes ──
 
     async def pause_lane(self, name: str, *, paused: bool) -> None:
@@ -315,12 +315,12 @@ class SqliteLedger(SharedVerbs):
         repeat = find_repeat(db, job, self._now_ms())
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
+        check_room(db, job, len(plans))
         number, public_id = insert_job(db, self._memory, job)
         total, _ = insert_tasks(db, self._memory, number, job.limits.turn, plans, {})
         self._faults.at("job-written")
         open_job(db, self._memory, number, public_id, total)
         return Submitted(UUID(public_id), total, created=True)
-        check_room(db, job, len(plans))
 
     async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:
         def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
@@ -373,11 +373,6 @@ class SqliteLedger(SharedVerbs):
                 woken += 1
         return woken
 
-    @staticmethod
-    def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
-        return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
-
-
     def _age(self, db: sqlite3.Connection, now: int) -> int:
         """Jobs that have waited long enough behind others are behind nobody any more."""
         rows = db.execute(
@@ -387,6 +382,11 @@ class SqliteLedger(SharedVerbs):
         for (job,) in rows:
             self._memory.flows.turn_to(job, 0)
         return len(rows)
+
+    @staticmethod
+    def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
+        return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
+
 
 def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
     number, name, state, epoch = row
