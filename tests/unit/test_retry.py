@@ -20,3 +20,15 @@ def test_tabled_delays_are_minimums_and_jitter_adds_at_most_a_tenth_after_the_ca
     tabled = min(cap, first * 2.0 ** (attempt - 1))
     assert wait is not None
     assert tabled <= wait <= tabled * 1.1 + 1e-9
+
+
+@given(delays=st.lists(st.floats(0.1, 1e6), max_size=20), attempt=st.integers(1, 25), jitter=st.floats(0, 1))
+def test_a_table_of_delays_is_followed_to_its_end_and_no_further(
+    delays: list[float], attempt: int, jitter: float
+) -> None:
+    wait = wait_before_retry(Retry(delays=tuple(delays)), attempt, lambda: jitter)
+    if attempt > len(delays):
+        assert wait is None
+    else:
+        assert wait is not None
+        assert delays[attempt - 1] <= wait <= delays[attempt - 1] * 1.1 + 1e-6

@@ -27,6 +27,8 @@ class NewJob:
     idempotency_key: str | None = None
     estimate: Mapping[str, Any] | None = None
     schedule: str | None = None
+    standing: bool = False
+    """Its key is remembered for ever: it is the one job to which `append` adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,14 @@ class Ledger(Protocol):
         """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
         ...
 
+    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        """Add tasks to the standing job with this key, which is made if there is none; `total` counts the new ones.
+
+        Tasks that it had before, in whatever state, stay as they are. A job that had ended goes on; a paused one stays
+        paused. Raises `Conflict` while it is being cancelled.
+        """
+        ...
+
     async def pause(self, job: UUID, reason: str | None = None) -> None: ...
     async def resume(self, job: UUID) -> None: ...
     async def cancel(self, job: UUID) -> None: ...
@@ -245,7 +255,16 @@ class Ledger(Protocol):
         ...
 
     # ── changes ──
-    async def changes(self, after: int, limit: int, *, job: UUID | None = None) -> Sequence[Change]: ...
+    async def changes(
+        self, after: int, limit: int, *, job: UUID | None = None, kind: str | None = None, until: int | None = None
+    ) -> Sequence[Change]:
+        """The next of them in the order of their numbers: after one, up to another (both may be left out)."""
+        ...
+
+    async def last_change(self) -> int:
+        """The number of the newest change; every one up to it can be read."""
+        ...
+
     async def cursor(self, sink: str) -> int: ...
     async def advance(self, sink: str, cursor: int) -> None: ...
 

@@ -20,6 +20,8 @@ class Retry:
     times: int = 3
     first: float = 5.0
     cap: float = 900.0
+    delays: tuple[float, ...] | None = None
+    """A table instead of the three above: one delay for each retry, and no more retries than it has."""
 
 
 @dataclass(frozen=True, slots=True)

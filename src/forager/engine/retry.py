@@ -12,7 +12,11 @@ def wait_before_retry(retry: Retry, attempt: int, random: Callable[[], float]) -
 
     Tabled delays are minimums: the cap comes first, then jitter adds at most a tenth.
     """
-    if attempt > retry.times:
-        return None
-    delay = min(retry.cap, retry.first * 2.0 ** (attempt - 1))
-    return delay * (1 + JITTER * random())
+    delay = _tabled(retry, attempt)
+    return None if delay is None else delay * (1 + JITTER * random())
+
+
+def _tabled(retry: Retry, attempt: int) -> float | None:
+    if retry.delays is not None:
+        return retry.delays[attempt - 1] if attempt <= len(retry.delays) else None
+    return min(retry.cap, retry.first * 2.0 ** (attempt - 1)) if attempt <= retry.times else None

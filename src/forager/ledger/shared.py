@@ -19,14 +19,24 @@ class SharedVerbs:
     async def now_ms(self) -> int:
         raise NotImplementedError
 
-    async def changes(self, after: int, limit: int, *, job: UUID | None = None) -> Sequence[Change]:
-        of_job = "" if job is None else " AND job_id = (SELECT id FROM jobs WHERE public_id = :job)"
+    async def changes(
+        self, after: int, limit: int, *, job: UUID | None = None, kind: str | None = None, until: int | None = None
+    ) -> Sequence[Change]:
+        asked = {
+            "job": (job and str(job), " AND job_id = (SELECT id FROM jobs WHERE public_id = :job)"),
+            "kind": (kind, " AND kind = :kind"),
+            "until": (until, " AND id <= :until"),
+        }
+        said = {name: each for name, each in asked.items() if each[0] is not None}
         rows = await self.database.fetch(
-            f"SELECT id, kind, key, op, version, job_id, at, body FROM changes WHERE id > :after{of_job}"
-            " ORDER BY id LIMIT :limit",
-            {"after": after, "limit": limit, **({} if job is None else {"job": str(job)})},
+            "SELECT id, kind, key, op, version, job_id, at, body FROM changes WHERE id > :after"
+            f"{''.join(condition for _, condition in said.values())} ORDER BY id LIMIT :limit",
+            {"after": after, "limit": limit, **{name: value for name, (value, _) in said.items()}},
         )
         return [Change(**{**row, "body": loads(row["body"])}) for row in rows]
+
+    async def last_change(self) -> int:
+        return int((await self.database.fetch("SELECT change FROM tail"))[0]["change"])
 
     async def has_open_work(self) -> bool:
         rows = await self.database.fetch(

@@ -15,6 +15,7 @@ from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Se
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
+from forager.ledger.postgres.append import append
 from forager.ledger.postgres.connection import NOW, Connections, Db
 from forager.ledger.postgres.database import PostgresDatabase
 from forager.ledger.postgres.drain import Drain
@@ -26,6 +27,7 @@ from forager.ledger.postgres.submission import Submission
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, wake_sleepers
+from forager.ledger.postgres.tasks import encode
 from forager.ledger.postgres.turn import Worker, turn, turn_to_suspects
 from forager.ledger.shared import SharedVerbs
 
@@ -64,6 +66,11 @@ class PostgresLedger(SharedVerbs):
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
         submission = Submission(self._connections, self._group, self._catalog, self._lanes, self._faults, job)
         return await submission.write(plan)
+
+    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        encoded = encode(plan, self._catalog)
+        numbers = await self._lanes.learn(each.lane for each in encoded)
+        return await self._connections.run(lambda db: append(db, job, encoded, numbers))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))

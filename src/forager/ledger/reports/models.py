@@ -116,7 +116,7 @@ class ChangeReport(Report):
     id: int = Field(description="Dense and in commit order.")
     kind: str
     key: str
-    op: str = Field(description="new, changed, gone; of a job: created, paused, resumed, retried, ended")
+    op: str = Field(description="new, changed, gone; of a job: created, paused, resumed, retried, extended, ended")
     version: int
     job: UUID | None = Field(description="The job that brought it.")
     at: datetime

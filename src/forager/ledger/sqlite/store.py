@@ -26,6 +26,7 @@ from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
 from forager.ledger.database import Row
 from forager.ledger.shared import SharedVerbs, loads
 from forager.ledger.sqlite import control
+from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
 from forager.ledger.sqlite.memory import Memory, next_number, wake
@@ -130,6 +131,10 @@ class SqliteLedger(SharedVerbs):
             if submitted is not None:
                 return submitted
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
+
+    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+        plans = list(plan)
+        return await self._run(lambda db: append(db, self._memory, job, plans))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._run(lambda db: control.pause(db, self._memory, job, reason))

@@ -1,0 +1,142 @@
+"""Signing webhooks, and telling the true ones: for receivers as well as for Forager itself.
+
+Needs nothing beside Python. A receiver calls `verify` with the body exactly as it arrived, byte by byte, before it is
+parsed. Nothing here keeps a secret or shows one.
+
+WebhookError
+├── Unsigned         a header that a signature needs is missing or cannot be read
+├── WrongSignature   it was signed with another secret, or changed on the way
+├── NotFresh         its time is too far from ours: a copy of an old one, or a wrong clock
+└── Replayed         true, but its id was dealt with before: answer 200 and do nothing
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime
+
+from forager.core.errors import ForagerError
+
+TOLERANCE = 300.0
+"""Seconds that the time of a message may be away from the receiver's."""
+BODY_SIGNATURE = "X-Webhook-Signature"
+"""Lower-case hex HMAC-SHA256 over the body alone."""
+ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+"""As Standard Webhooks has them: the last is over id, time and body, so that neither can be exchanged."""
+SECRET_PREFIX = "whsec_"  # noqa: S105 - how such a secret begins, not a secret
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
+_ID = re.compile(r"[\x21-\x7e]{1,256}", re.ASCII)
+
+
+class WebhookError(ForagerError):
+    """The webhook cannot be accepted."""
+
+
+class Unsigned(WebhookError):
+    """The webhook is not signed."""
+
+
+class WrongSignature(WebhookError):
+    """No signature of the webhook fits its content and a known secret."""
+
+
+class NotFresh(WebhookError):
+    """The webhook is too old, or from the future."""
+
+
+class Replayed(WebhookError):
+    """The webhook was dealt with before."""
+
+
+def sign(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - the header's own word
+    """The headers that go with a body. `timestamp` is the moment of sending, in Unix seconds."""
+    if not secret:
+        raise ValueError("a webhook cannot be signed with an empty secret.")
+    if not _ID.fullmatch(id) or timestamp < 0:
+        raise ValueError("the id of a webhook is 1 to 256 printable characters, its timestamp is not negative.")
+    return {
+        BODY_SIGNATURE: _of_body(secret, body),
+        ID: id,
+        TIMESTAMP: str(timestamp),
+        SIGNATURE: f"v1,{_of_message(secret, id, str(timestamp), body)}",
+    }
+
+
+def verify(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Sequence[str],
+    now: datetime,
+    seen: Container[str] | None = None,
+) -> str:
+    """The webhook's id, if it is true; raises a `WebhookError` that says why not.
+
+    `secrets`: every one that is accepted, two while you change from one to the next. `seen`: ids dealt with before;
+    add the returned one to it once your own work is done, then a repeated delivery raises `Replayed`.
+    """
+    known = [secret for secret in secrets if secret]
+    if not known:
+        raise ValueError("give at least one secret.")
+    given = {name.lower(): value.strip() for name, value in headers.items()}
+    message, timestamp = _needed(given, ID, _ID), _needed(given, TIMESTAMP, _SECONDS)
+    if not _is_signed(given.get(SIGNATURE), known, message, timestamp, body):
+        raise WrongSignature("The webhook-signature fits no known secret: another secret, or a changed message.")
+    # Not needed beside the one above, but a message of which a part is wrong is not the message that was sent.
+    told = given.get(BODY_SIGNATURE.lower())
+    if told is not None and not _any_equal([told], [_of_body(secret, body) for secret in known]):
+        raise WrongSignature(f"The {BODY_SIGNATURE} fits no known secret: another secret, or a changed body.")
+    if abs(now.timestamp() - int(timestamp)) > TOLERANCE:
+        raise NotFresh(f"The webhook's time is more than {TOLERANCE / 60:.0f} minutes away from ours.")
+    if seen is not None and message in seen:
+        raise Replayed(f"The webhook {message} was dealt with before.")
+    return message
+
+
+def _needed(given: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
+    value = given.get(name)
+    if not value:
+        raise Unsigned(f"The header {name} is missing.")
+    if not form.fullmatch(value):
+        raise Unsigned(f"The header {name} cannot be read.")
+    return value
+
+
+def _is_signed(told: str | None, secrets: Sequence[str], message: str, timestamp: str, body: bytes) -> bool:
+    """Several signatures may be told, of versions that we need not know."""
+    if not told:
+        raise Unsigned(f"The header {SIGNATURE} is missing.")
+    ours = [value for version, _, value in (each.partition(",") for each in told.split()) if version == "v1"]
+    if not ours:
+        raise Unsigned(f"The header {SIGNATURE} holds no signature of version 1.")
+    return _any_equal(ours, [_of_message(secret, message, timestamp, body) for secret in secrets])
+
+
+def _any_equal(told: Sequence[str], expected: Sequence[str]) -> bool:
+    """In a time that says nothing about how much was right: all are compared, each to its end."""
+    found = False
+    for one in told:
+        for other in expected:
+            found |= hmac.compare_digest(one.encode(), other.encode())
+    return found
+
+
+def _of_body(secret: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _of_message(secret: str, message: str, timestamp: str, body: bytes) -> str:
+    signed = b".".join((message.encode(), timestamp.encode(), body))
+    return base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
+
+
+def _key(secret: str) -> bytes:
+    """A secret that begins with `whsec_` is base64, as Standard Webhooks libraries expect; any other is itself."""
+    if not secret.startswith(SECRET_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return secret.encode()
