@@ -1,8 +1,9 @@
-"""Holds each navigation of a visit until it may go, and drops what the lane does not load.
+"""Holds each navigation of a visit until it may go, notes what it was answered, and drops what the lane does not load.
 
 It listens on the page's own DevTools session (`Fetch`), for documents and the blocked kinds alone. Playwright's routing
 would stop every request of the page, and shows the first hop of a redirect only; this sees every hop, before it is
-sent, and costs the other requests nothing. Frames of other sites have sessions of their own: what they load is not
+sent, and costs the other requests nothing. (Nor do we subscribe to Playwright's events of requests and answers: they
+cost as much as the loading of a small file.) Frames of other sites have sessions of their own: what they load is not
 dropped. It decides about politeness only: what may be reached is decided by the gate, which sees everything.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Refused
@@ -25,13 +27,22 @@ MOST_NAVIGATIONS = 20
 KINDS = {"image": "Image", "font": "Font", "media": "Media", "stylesheet": "Stylesheet"}
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+
+    def header(self, name: str) -> str | None:
+        return next((value for each, value in self.headers if each.lower() == name), None)
+
+
 class Intercept:
     """`failed` is called with the error that ends the visit; its time is `held` while a hop waits for its lane."""
 
     def __init__(
         self,
         session: "CDPSession",
-        main_frame: str,
         request: Request,
         guard: EgressGuard,
         *,
@@ -39,7 +50,12 @@ class Intercept:
         held: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._session = session
-        self._main_frame = main_frame
+        self.frame = ""
+        """The page's own frame, known from the first navigation on."""
+        self.answer: Answer | None = None
+        """To the last navigation of the page itself."""
+        self.last_url = request.url
+        """Where the page itself went last."""
         self._request = request
         self._guard = guard
         self._failed = failed
@@ -49,9 +65,11 @@ class Intercept:
         self._running: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        kinds = ["Document", *(KINDS[kind] for kind in sorted(self._request.block) if kind in KINDS)]
+        kinds = [KINDS[kind] for kind in sorted(self._request.block) if kind in KINDS]
+        patterns = [{"resourceType": kind} for kind in ("Document", *kinds)]
+        patterns.append({"resourceType": "Document", "requestStage": "Response"})
         self._session.on("Fetch.requestPaused", self._paused)
-        await self._session.send("Fetch.enable", {"patterns": [{"resourceType": kind} for kind in kinds]})
+        await self._session.send("Fetch.enable", {"patterns": patterns})
 
     def stop(self) -> None:
         for task in self._running:
@@ -63,13 +81,23 @@ class Intercept:
         task.add_done_callback(self._running.discard)
 
     async def _decide(self, event: dict[str, Any]) -> None:
-        number = event["requestId"]
+        number, frame = event["requestId"], event.get("frameId")
+        self.frame = self.frame or str(frame)
         if event.get("resourceType") != "Document":
             await self._drop(number)
-        elif event.get("frameId") != self._main_frame:
+        elif "responseStatusCode" in event or "responseErrorReason" in event:
+            if frame == self.frame:
+                self._answered(event)
             await self._send("Fetch.continueRequest", number)
-        else:
+        elif frame == self.frame:
             await self._navigate(event, number)
+        else:
+            await self._send("Fetch.continueRequest", number)
+
+    def _answered(self, event: dict[str, Any]) -> None:
+        if "responseStatusCode" in event:
+            headers = tuple((str(each["name"]), str(each["value"])) for each in event.get("responseHeaders", ()))
+            self.answer = Answer(str(event["request"]["url"]), int(event["responseStatusCode"]), headers)
 
     async def _navigate(self, event: dict[str, Any], number: str) -> None:
         try:
@@ -83,7 +111,7 @@ class Intercept:
         await self._send("Fetch.continueRequest", number)
 
     async def _admit(self, event: dict[str, Any]) -> None:
-        url = str(event["request"]["url"])
+        self.last_url = url = str(event["request"]["url"])
         self._navigations += 1
         self._redirects = self._redirects + 1 if "redirectedRequestId" in event else 0
         if self._redirects > self._request.max_redirects:

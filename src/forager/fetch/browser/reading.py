@@ -4,6 +4,7 @@ It is read in a JavaScript world of its own, where nothing counts that the page 
 there, before it is handed over: a page cannot fill our memory.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict
@@ -11,7 +12,7 @@ from multidict import CIMultiDict
 from forager.core.errors import Refused, Transient
 from forager.core.http import Response
 from forager.fetch.browser.failures import quietly
-from forager.fetch.browser.witness import Witness
+from forager.fetch.browser.intercept import Answer
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,25 +48,20 @@ async def read_html(page: "Page", session: "CDPSession", frame: str, most: int) 
     return body
 
 
-async def response_of(page: "Page", witness: Witness, body: bytes, shot: bytes | None, at: "datetime") -> Response:
-    answer = witness.answer
+def response_of(url: str, answer: Answer | None, body: bytes, console: Sequence[str], at: "datetime") -> Response:
     if answer is None:
         raise Transient("the browser shows a page that no answer belongs to.", maybe_done=True)
-    headers = CIMultiDict[str]()
-    for each in await answer.headers_array():
-        if each["name"].lower() not in NOT_OF_THE_PAGE:
-            headers.add(each["name"], each["value"])
+    headers = CIMultiDict((name, value) for name, value in answer.headers if name.lower() not in NOT_OF_THE_PAGE)
     headers["Content-Type"] = "text/html; charset=utf-8"
     return Response(
-        url=page.url if page.url.startswith("http") else answer.url,
+        url=url if url.startswith("http") else answer.url,
         status=answer.status,
         headers=headers,
         body=body,
         at=at,
         elapsed_ms=0,
         rendered=True,
-        console=tuple(witness.console),
-        screenshot=shot,
+        console=tuple(console),
     )
 
 

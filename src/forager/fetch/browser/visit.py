@@ -67,6 +67,7 @@ class Visit:
         self._clock = clock
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._witness = Witness(self._break)
+        self._intercept: Intercept  # from the moment there is a page
         self._deadlines: list[asyncio.Timeout] = []
 
     async def perform(self) -> Response:
@@ -132,24 +133,25 @@ class Visit:
             self._browser.inner.new_context(**_options(self._manner.fingerprint, self._passage))
         )
         try:
-            page, session, frame = await self._answers(self._open(context))
-            intercept = Intercept(session, frame, self._request, self._guard, failed=self._break, held=self._held)
+            page, session = await self._answers(self._open(context))
             try:
-                await asyncio.gather(intercept.start(), _disguise(session, self._manner.fingerprint))
                 await self._go(page)
                 shot = await perform(page, self._request.script, self._manner.pause)
-                body = await read_html(page, session, frame, self._request.max_bytes)
-                return await response_of(page, self._witness, body, shot, self._clock.now())
+                body = await read_html(page, session, self._intercept.frame, self._request.max_bytes)
             finally:
-                intercept.stop()
+                self._intercept.stop()
+            console, now = self._witness.console, self._clock.now()
+            return replace(response_of(page.url, self._intercept.answer, body, console, now), screenshot=shot)
         finally:
             await self._close(context)
 
-    async def _open(self, context: "BrowserContext") -> "tuple[Page, CDPSession, str]":
+    async def _open(self, context: "BrowserContext") -> "tuple[Page, CDPSession]":
         page = await context.new_page()
         self._witness.listen(page, context)
         session = await context.new_cdp_session(page)
-        return page, session, str((await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"])
+        self._intercept = Intercept(session, self._request, self._guard, failed=self._break, held=self._held)
+        await asyncio.gather(self._intercept.start(), _disguise(session, self._manner.fingerprint))
+        return page, session
 
     async def _answers(self, asked: Awaitable[T]) -> T:
         """What takes a browser milliseconds and does not come in seconds never will: it is stuck, and ended."""
@@ -163,7 +165,6 @@ class Visit:
     async def _go(self, page: "Page") -> None:
         """Until the document is there; then for a moment until all that it loads is."""
         from playwright.async_api import Error
-        from playwright.async_api import TimeoutError as PageTimeout
 
         referer = next((value for name, value in self._request.headers.items() if name.lower() == "referer"), None)
         limit = min(self._manner.navigation_timeout, self._request.timeout)
@@ -172,16 +173,17 @@ class Visit:
                 await page.goto(self._request.url, wait_until="domcontentloaded", timeout=0, referer=referer)
         except Error as error:
             # An error's status with an empty body is shown by Chromium as a page of its own: the answer is still one.
-            if "ERR_HTTP_RESPONSE_CODE_FAILURE" not in str(error) or self._witness.answer is None:
+            if "ERR_HTTP_RESPONSE_CODE_FAILURE" not in str(error) or self._intercept.answer is None:
                 raise
         self._check_gate()
-        with contextlib.suppress(PageTimeout):
-            await page.wait_for_load_state("load", timeout=SETTLE * 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE):
+                await self._witness.loaded.wait()
 
     def _check_gate(self) -> None:
         """A refusal of plain HTTP comes as an answer of the gate: it must not be taken for the site's."""
-        answer = self._witness.answer
-        if answer is None or answer.status not in GATE_STATUSES or answer.headers.get("cache-control") != "no-store":
+        answer = self._intercept.answer
+        if answer is None or answer.status not in GATE_STATUSES or answer.header("cache-control") != "no-store":
             return
         if error := self._passage.error_of(answer.url):
             raise error
@@ -190,11 +192,9 @@ class Visit:
         """Why a visit failed: what the gate knows is more than what the browser saw."""
         if self._browser.is_gone:
             return BrowserCrashed("the browser died while it was on the page.")
-        if "net::ERR_" in str(error):
-            last = self._witness.failed_url or self._request.url
-            if known := (self._passage.proxy_failed or self._passage.error_of(last)):
-                return known
-        return translated(error)
+        if "net::ERR_" not in str(error):
+            return translated(error)
+        return self._passage.proxy_failed or self._passage.error_of(self._intercept.last_url) or translated(error)
 
     def _break(self, error: Exception) -> None:
         if not self._broken.done():

@@ -1,4 +1,4 @@
-"""What is heard from a page while it is visited: answers to its navigations, complaints, pop-ups, its death."""
+"""What is heard from a page while it is visited: complaints, pop-ups, that all is loaded, that its process died."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from forager.core.errors import ForagerError
 from forager.fetch.browser.failures import page_crashed, quietly
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Response
+    from playwright.async_api import BrowserContext, ConsoleMessage, Page
 
 MOST_CONSOLE = 50
 LONGEST_LINE = 500
@@ -20,10 +20,8 @@ class Witness:
 
     def __init__(self, broken: Callable[[ForagerError], None]) -> None:
         self.console: list[str] = []
-        self.answer: Response | None = None
-        """To the last navigation of the page itself."""
-        self.failed_url: str | None = None
-        """Of the last navigation that had no answer."""
+        self.loaded = asyncio.Event()
+        """Everything that the page asked for at first is there."""
         self._broken = broken
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -32,8 +30,7 @@ class Witness:
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.note(f"uncaught: {error}"))
         page.on("crash", lambda _: self._broken(page_crashed()))
-        page.on("response", self._answered)
-        page.on("requestfailed", self._gave_up)
+        page.on("load", lambda _: self.loaded.set())
 
     def note(self, line: str) -> None:
         if len(self.console) < MOST_CONSOLE:
@@ -43,21 +40,9 @@ class Witness:
         if message.type in ("error", "warning", "assert") and BLOCKED not in message.text:
             self.note(f"{message.type}: {message.text}")
 
-    def _answered(self, response: "Response") -> None:
-        if _is_of_the_page(response.request):
-            self.answer = response
-
-    def _gave_up(self, request: "Request") -> None:
-        if _is_of_the_page(request):
-            self.failed_url = request.url
-
     def _close_popup(self, popup: "Page") -> None:
         """Dialogs need no such care: the driver dismisses them when nobody listens."""
         self.note("a pop-up was closed")
         task = asyncio.ensure_future(quietly(popup.close()))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-
-def _is_of_the_page(request: "Request") -> bool:
-    return request.is_navigation_request() and request.frame.parent_frame is None
