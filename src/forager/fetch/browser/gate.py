@@ -25,7 +25,7 @@ from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
 
 MOST_CONNECTIONS = 256
 MOST_NAMES = 1024
-MOST_LOGGED = 50
+MOST_LOGGED = 10
 CONNECT_TIMEOUT = 10.0
 IDLE = 120.0
 """Seconds after which a connection on which nothing moves is cut; a request that is not complete by then, too."""
