@@ -4,13 +4,22 @@ import asyncio
 import traceback
 from collections.abc import Callable
 
-from forager.core.errors import Evidence, Permanent, RateLimited, Short, Transient, Unconfigured, Undecodable
+from forager.core.errors import (
+    Disallowed,
+    Evidence,
+    Permanent,
+    RateLimited,
+    Short,
+    Transient,
+    Unconfigured,
+    Undecodable,
+)
 from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.states import TaskState
 from forager.engine.lane import LONGEST_HOLD, LaneRun
-from forager.engine.passage import Disallowed, LaneFetch, MustSnooze, TooLate
+from forager.engine.passage import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry
 
 AFTER_429 = 1.0
@@ -37,7 +46,7 @@ async def attempt(
     except TooLate:
         return _put_back(lease, fetch, TooLate.__doc__)
     except Disallowed as refusal:
-        return Settlement(lease, TaskState.SKIPPED, error=str(refusal))
+        return Settlement(lease, TaskState.SKIPPED, error=refusal.message)
     except Short as short:
         return _put_back(lease, fetch, short.message, SHORT_WAIT * (1 + SPREAD * random()))
     except RateLimited as error:

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from forager.core.errors import CircuitOpen, ProxyFailed, RateLimited, Transient
+from forager.core.errors import CircuitOpen, Disallowed, ProxyFailed, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
+from forager.core.timing import standing_still
 from forager.engine.lane import LaneRun
 from forager.engine.memo import Answers
 
@@ -29,10 +30,6 @@ class MustSnooze(Exception):
     def __init__(self, wait: float, why: str = "It waits for its lane.") -> None:
         self.wait = wait
         self.why = why
-
-
-class Disallowed(Exception):
-    """robots.txt says no."""
 
 
 class TooLate(Exception):
@@ -139,14 +136,12 @@ class LaneFetch:
 
     async def wait(self, lane: LaneRun, longest: float) -> None:
         """Until the lane lets a request go; what is waited does not count as the step's time."""
-        began = asyncio.get_running_loop().time()
         own, self._start_at = (self._start_at if lane is self.lane else None), None
         at = lane.plan_request() if own is None else own
-        too_long = await lane.wait_to_send(at, longest)
+        async with standing_still(self.limit if lane.policy.site else None):
+            too_long = await lane.wait_to_send(at, longest)
         if too_long:
             raise MustSnooze(too_long)
-        if self.limit is not None and (when := self.limit.when()) is not None and not self.limit.expired():
-            self.limit.reschedule(when + asyncio.get_running_loop().time() - began)
 
     def refuse_if_closed(self, lane: LaneRun) -> None:
         """Outside its hours, or with an open breaker, a lane lets nothing through."""

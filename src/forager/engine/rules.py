@@ -1,10 +1,11 @@
 """Which rules hold for a lane: a port, because files and operators say it too, and may say otherwise tomorrow."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from forager.core.hosts import host_of
-from forager.core.pipeline import Lane, Pipeline
+from forager.core.pipeline import Lane, Pipeline, family
 
 
 class LaneRules(Protocol):
@@ -24,7 +25,8 @@ class DeclaredLanes:
         self._declared = {lane.name: lane for pipeline in pipelines for lane in pipeline.lanes}
 
     def lane_for(self, name: str) -> Lane:
-        return self._declared.get(name) or Lane(name)
+        declared = self._declared.get(name) or self._declared.get(family(name))
+        return replace(declared, name=name) if declared else Lane(name)
 
     def lane_name(self, url: str) -> str:
         return host_of(url)

@@ -16,14 +16,15 @@ import structlog
 from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
-from forager.core.ledger import GivenLane, Lease, Ledger, OwnedLane, Session, Settlement, Turn, Want
+from forager.core.ledger import Lease, Ledger, Session, Settlement, Turn, Want
 from forager.core.pipeline import Pipeline, Step
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.states import TaskState
 from forager.engine.attempt import attempt
-from forager.engine.lane import CLOSED_FOR_LONG, HORIZON, LaneRun
+from forager.engine.lane import HORIZON, LaneRun
 from forager.engine.memo import Memo
+from forager.engine.owned import OwnedLanes
 from forager.engine.passage import LaneFetch, Surroundings
 from forager.engine.refused import settle_apart
 from forager.engine.rules import DeclaredLanes, LaneRules
@@ -36,7 +37,6 @@ LINGER = 0.005
 ENOUGH = 64
 POLL = 1.0
 MOST_LANES = 1_000
-IDLE_BEFORE_GIVING_BACK = 2.0
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 SUSPECT_PAUSE = 1.0
 LANE_TO_FREE = 3
@@ -79,15 +79,17 @@ class Worker:
         self._steps: dict[str, Step] = {
             kind: step for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
         }
-        self._rules = rules or DeclaredLanes(pipelines)
-        self._fail_fast = any(step.when_open == "fail" for step in self._steps.values())
+        self._lanes = OwnedLanes(
+            ledger,
+            rules or DeclaredLanes(pipelines),
+            self._clock,
+            most=min(MOST_LANES, capacity),
+            fail_fast=any(step.when_open == "fail" for step in self._steps.values()),
+            random=self._random,
+        )
         self._around = Surroundings(fetch, lambda: self.alive, self._lane_of, robots, proxies)
         self._memo = Memo()
         self._session: Session | None = None
-        self._lanes: dict[int, LaneRun] = {}
-        self._given_back: dict[int, LaneRun] = {}
-        """Lanes we had: taken again with nobody in between, they go on where they were."""
-        self._idle_since: dict[int, float] = {}
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []
         self._wake = asyncio.Event()
@@ -95,7 +97,6 @@ class Worker:
         self._out_of_grace = False
         self._unsure = False
         """Whether the store may have given us something that we did not hear of."""
-        self._look_for_lanes = True
         self._suspects_from: float | None = None
         self._no_suspects_before = 0.0
         self._deadline = 0.0
@@ -169,8 +170,8 @@ class Worker:
 
     async def _one_turn(self, session: Session) -> None:
         """Settle what ended and lease what fits, in one transaction."""
-        if self._look_for_lanes and not self._stopping:
-            await self._take_lanes(session)
+        if self._lanes.look and not self._stopping:
+            await self._lanes.take(session)
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
         wants = [] if self._stopping or suspects else self._wants()
         finished, self._finished = self._finished, []
@@ -180,7 +181,7 @@ class Worker:
             self._start_all(turn.leases)
         if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
-        await self._give_back_idle(session)
+        await self._lanes.give_back_idle(session)
 
     async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
         left = list(finished)
@@ -206,7 +207,7 @@ class Worker:
         now = self._clock.monotonic()
         free = self._capacity - len(self._running)
         wants: list[Want] = []
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             if lane.due is not None and lane.due <= now:
                 lane.hungry, lane.due = True, None
             share = -(-(LANE_TO_FREE * free - lane.in_flight) // (LANE_TO_FREE + 1))
@@ -276,7 +277,7 @@ class Worker:
     async def _until_something_changes(self) -> None:
         """An attempt ended, work arrived, a lane may send again, a waiting task is due, or the heart must beat."""
         now = self._clock.monotonic()
-        times = [lane.wake_time(now) for lane in self._lanes.values()] if not self._stopping else []
+        times = [lane.wake_time(now) for lane in self._lanes] if not self._stopping else []
         if self._suspects_from is not None and not self._running:
             times.append(self._suspects_from)
         wait = max(0.0, min([self._next_beat, now + POLL, *(t for t in times if t is not None)]) - now)
@@ -289,59 +290,13 @@ class Worker:
 
     # ── lanes ──
 
-    async def _take_lanes(self, session: Session) -> None:
-        taken = await self._ledger.take_lanes(session, min(MOST_LANES, self._capacity) - len(self._lanes))
-        self._look_for_lanes = False
-        for owned in taken:
-            self._own(owned)
-
-    def _own(self, owned: OwnedLane) -> LaneRun:
-        rules = self._rules.lane_for(owned.name)
-        lane = self._given_back.pop(owned.id, None)
-        if lane is None or not lane.is_next_owner(owned):
-            lane = LaneRun(owned, rules, self._clock, fail_fast=self._fail_fast, random=self._random)
-        lane.adopt(rules)
-        self._lanes[owned.id] = lane
-        return lane
-
     async def _lane_of(self, url: str) -> LaneRun | None:
-        """The lane that a URL belongs to; taken for the purpose if nobody has it."""
-        name = self._rules.lane_name(url)
-        for lane in self._lanes.values():
-            if lane.name == name:
-                return lane
-        session = self._session
-        owned = await self._ledger.take_lane(session, name) if session is not None else None
-        if owned is None:
-            return None
-        return self._lanes.get(owned.id) or self._own(owned)
+        return await self._lanes.of_url(self._session, url)
 
     def adopt_rules(self) -> None:
         """The rules have changed: every lane that we have follows the new ones."""
-        for lane in self._lanes.values():
-            lane.adopt(self._rules.lane_for(lane.name))
+        self._lanes.adopt_rules()
         self._wake.set()
-
-    async def _give_back_idle(self, session: Session) -> None:
-        """A lane without work goes back, so that its next work is anybody's."""
-        now = self._clock.monotonic()
-        for lane in self._lanes.values():
-            if lane.in_flight or (lane.hungry and lane.closed_for() < CLOSED_FOR_LONG):
-                self._idle_since.pop(lane.id, None)
-            else:
-                self._idle_since.setdefault(lane.id, now)
-        idle = [i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK]
-        if idle:
-            await self._ledger.give_lanes(session, {i: self._given(self._lanes[i]) for i in idle})
-            for lane_id in idle:
-                self._given_back[lane_id] = self._lanes.pop(lane_id)
-                del self._idle_since[lane_id]
-            self._look_for_lanes = True
-
-    def _given(self, lane: LaneRun) -> GivenLane:
-        closed = lane.closed_for()
-        opens = round((self._clock.now().timestamp() + closed) * 1000) if closed else None
-        return GivenLane(lane.state(), not_before=opens)
 
     async def _listen(self) -> None:
         """New work, or a second gone by: every lane is worth a look again."""
@@ -350,16 +305,15 @@ class Worker:
                 await self._ledger.work_arrived(POLL)
             except StoreError:
                 await self._clock.sleep(POLL)
-            self._look_for_lanes = True
-            for lane in self._lanes.values():
-                lane.hungry = True
+            self._lanes.look = True
+            self._lanes.make_hungry()
             self._wake.set()
 
     # ── suspects ──
 
     async def _run_suspects(self, session: Session) -> None:
         """What was in flight at a crash runs in small groups with nothing beside it, until the guilty is alone."""
-        room = {lane.id: lane.room(self._capacity) for lane in self._lanes.values()}
+        room = {lane.id: lane.room(self._capacity) for lane in self._lanes}
         leases = await self._ledger.lease_suspects(session, room)
         if leases:
             log.info("running suspects of a crash", together=len(leases))
@@ -367,8 +321,7 @@ class Worker:
             return
         self._suspects_from = None  # none that we may run now; a later turn tells whether some are left
         self._no_suspects_before = self._clock.monotonic() + SUSPECT_PAUSE
-        for lane in self._lanes.values():
-            lane.hungry = True
+        self._lanes.make_hungry()
 
     # ── staying alive ──
 
@@ -382,12 +335,12 @@ class Worker:
 
     async def _keep_alive(self, session: Session) -> Session:
         now = self._clock.monotonic()
-        turned = [lane for lane in self._lanes.values() if lane.turned]
+        turned = [lane for lane in self._lanes if lane.turned]
         if now < self._next_beat and not turned:
             return session
         for lane in turned:  # written at once: the next owner must not knock at a door that is shut
             lane.turned = False
-        if await self._ledger.beat(session, {lane.id: lane.state() for lane in self._lanes.values()}):
+        if await self._ledger.beat(session, self._lanes.states()):
             self._beaten(session, now)
             return session
         log.warning("the session was lost; what it held is not ours any more", session=session.id)
@@ -407,10 +360,7 @@ class Worker:
         if running:
             await asyncio.wait(running)
         self._lanes.clear()
-        self._given_back.clear()
-        self._idle_since.clear()
         self._finished.clear()
-        self._look_for_lanes = True
 
     async def _reconcile(self, session: Session) -> None:
         """A turn may have been committed although its answer was lost: give back what we hold without knowing it.

@@ -6,7 +6,7 @@ into the request, and never let one answer hold up the loop or fill the memory. 
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
 import aiohttp
@@ -14,8 +14,9 @@ from yarl import URL
 
 from forager.core.clock import Clock
 from forager.core.errors import ProxyFailed, Refused, Transient, Unconfigured
-from forager.core.http import Request, Response, SecretRef
+from forager.core.http import Request, Response, SecretRef, SignRef
 from forager.core.proxies import ProxyEndpoint
+from forager.core.timing import standing_still
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
 from forager.fetch.guard import EgressGuard
@@ -35,6 +36,8 @@ BREATH = 0.005  # seconds of unpacking after which other tasks get their turn
 CONNECT_TIMEOUT = 10.0
 
 Secrets = Callable[[str], str | None]
+Sign = Callable[[str, str, int, bytes], Mapping[str, str]]
+"""(secret, id of the message, Unix time, body) → the headers that go with it."""
 EndpointOf = Callable[[int], ProxyEndpoint]
 Send = Callable[[Hop], Awaitable[aiohttp.ClientResponse]]
 
@@ -54,6 +57,7 @@ class HttpFetcher:
         user_agent: str = USER_AGENT,
         limit: int = 100,
         endpoint_of: EndpointOf | None = None,
+        sign: Sign | None = None,
         dialer: Dialer = open_socket,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -61,6 +65,7 @@ class HttpFetcher:
         self._clock = clock
         self._secrets = secrets
         self._endpoint_of = endpoint_of
+        self._sign = sign
         self._user_agent = user_agent
         self._session = self._open_session(guarded_connector(guard, limit=limit, dialer=dialer, tls=tls))
         self._proxied = ProxySessions(Way(guard, dialer, tls), self._open_session, limit=limit)
@@ -71,11 +76,11 @@ class HttpFetcher:
         told = leaving.set(request.on_leave)
         try:
             with map_errors(request.url):
-                async with asyncio.timeout(request.timeout):
+                async with asyncio.timeout(request.timeout) as limit:
                     if request.proxy is None:
-                        answer, body = await self._follow(request, self._send)
+                        answer, body = await self._follow(request, self._send, limit)
                     else:
-                        answer, body = await self._follow_through(request, request.proxy)
+                        answer, body = await self._follow_through(request, request.proxy, limit)
         finally:
             leaving.reset(told)
         return Response(
@@ -115,14 +120,18 @@ class HttpFetcher:
     def _send(self, hop: Hop) -> Awaitable[aiohttp.ClientResponse]:
         return self._session.request(hop.method, hop.url, headers=hop.headers, data=hop.body, allow_redirects=False)
 
-    async def _follow_through(self, request: Request, proxy: int) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _follow_through(
+        self, request: Request, proxy: int, limit: asyncio.Timeout
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The same through a proxy, redirects included."""
         if self._endpoint_of is None:
             raise ProxyFailed(f"there is no proxy {proxy} here.")
         async with self._proxied.through(self._endpoint_of(proxy)) as proxied:
-            return await self._follow(request, proxied.sender(min(CONNECT_TIMEOUT, 0.8 * request.timeout)))
+            return await self._follow(request, proxied.sender(min(CONNECT_TIMEOUT, 0.8 * request.timeout)), limit)
 
-    async def _follow(self, request: Request, send: Send) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _follow(
+        self, request: Request, send: Send, limit: asyncio.Timeout
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The answer at the end of the redirects, and its body."""
         url = self._guard.check_url(request.url)
         hop = Hop(url, request.method.upper(), self._headers(request), request.body)
@@ -135,7 +144,8 @@ class HttpFetcher:
             hop = next_hop(hop, answer.status, location)
             self._admit(hop.url)
             if request.on_hop:
-                await request.on_hop(str(hop.url))
+                async with standing_still(limit):  # to wait for a lane is no part of the call
+                    await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 
     def _admit(self, url: URL) -> None:
@@ -146,6 +156,8 @@ class HttpFetcher:
             raise Refused(f"it redirects to {shown(url)}: {error.message}") from None
 
     def _headers(self, request: Request) -> dict[str, str]:
+        if request.sign:
+            return {**request.headers, **self._signature(request, request.sign)}
         if not request.auth:
             return dict(request.headers)
         own = request.auth.header.lower()
@@ -153,10 +165,19 @@ class HttpFetcher:
         headers[request.auth.header] = self._secret(request.auth)
         return headers
 
-    def _secret(self, ref: SecretRef) -> str:
-        value = self._secrets(ref.name)
+    def _signature(self, request: Request, ref: SignRef) -> Mapping[str, str]:
+        if request.max_redirects or request.auth or self._sign is None:
+            raise ValueError("what is signed follows no redirect and carries no other secret.")
+        return self._sign(self._known(ref.name), ref.id, int(self._clock.now().timestamp()), request.body or b"")
+
+    def _known(self, name: str) -> str:
+        value = self._secrets(name)
         if not value:
-            raise Unconfigured(f"{ref.name} is not set. Set it, restart Forager if it runs, and resume the job.")
+            raise Unconfigured(f"{name} is not set. Set it, restart Forager if it runs, and resume the job.")
+        return value
+
+    def _secret(self, ref: SecretRef) -> str:
+        value = self._known(ref.name)
         if not value.isprintable() or not value.isascii():
             raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")
         return ref.prefix + value

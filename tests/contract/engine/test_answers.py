@@ -108,7 +108,7 @@ async def test_a_429_burns_no_attempt_and_slows_the_lane_down__PL_9(open_rig: Op
         worker = rig.worker(sandbox.url)
         async with rig.working(worker):
             await until(lambda: rig.job(job)["state"] == "completed")
-            (lane,) = worker._lanes.values()
+            (lane,) = worker._lanes
             assert lane._limiter.rate == 80
         (task,) = rig.tasks(job).values()
         assert task["attempt"] == 1, "five refusals are no attempts: more than the three retries that there are"

@@ -92,7 +92,7 @@ async def test_a_cap_per_day_stops_the_lane_until_the_next_day__PL_11(open_rig: 
         worker = rig.worker(sandbox.url, clock=clock)
         async with rig.working(worker):
             await until(lambda: rig.job(job)["completed"] == 7)
-            (lane,) = worker._lanes.values()
+            (lane,) = worker._lanes
             assert lane.most(100) == 0
             assert (rig.job(job)["state"], rig.job(job)["queued"]) == ("running", 13)
             clock.ahead = timedelta(days=1)
@@ -108,7 +108,7 @@ async def test_a_restart_does_not_forget_what_the_day_has_spent__PL_11(open_rig:
         for _ in range(2):
             worker = rig.worker(sandbox.url)
             async with rig.working(worker):
-                await until(lambda: rig.job(job)["completed"] == 7 and worker._lanes)  # noqa: B023
+                await until(lambda: rig.job(job)["completed"] == 7 and list(worker._lanes))  # noqa: B023
         assert len(sandbox.log) == 7
 
 

@@ -81,9 +81,10 @@ async def test_a_crawl_delay_is_kept_between_requests__SC_7(open_rig: OpenRig) -
 async def test_retry_after_is_obeyed_and_burns_no_attempt__SC_7(open_rig: OpenRig, as_date: bool) -> None:
     async with SandboxSite() as site:
         wait = 3.0 if as_date else 1.0  # a date has whole seconds only
-        said = iter([Answer(429, headers=retry_after(wait, date=as_date))])
-        ok = Answer(200, b"<p>fine</p>")
-        site.answers["/x"] = lambda _: next(said, ok)
+        fine = Answer(200, b"<p>fine</p>")
+        site.answers["/x"] = lambda _: (
+            Answer(429, headers=retry_after(wait, date=as_date)) if len(site.log) == 1 else fine
+        )
         rig = await open_rig(looks())
         url = site.url("/x", host="a.example")
         job = await rig.submit(plans([url]), "looks")
