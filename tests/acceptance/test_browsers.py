@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from forager.core.errors import BrowserCrashed
+from forager.core.visit import WaitFor
 from forager.fetch.browser import orphans
 from forager.fetch.browser.chromium import ChromiumLauncher
 from tests.support.chaos import Dice
@@ -158,14 +159,15 @@ async def test_killing_browsers_under_load_loses_no_visit_and_leaves_no_zombie__
         nonlocal done, crashes
         while not stop.is_set():
             try:
-                assert "made by a script" in (await fetch(visit(site.url("/js")))).body.decode()
+                response = await fetch(visit(site.url("/js"), WaitFor("#made")))
+                assert b'<h1 id="made">' in response.body
                 done += 1
             except BrowserCrashed:
                 crashes += 1
 
     async with browsing([site.endpoint], launcher=launcher, size=3, most=3) as fetch:
         workers = [asyncio.create_task(work()) for _ in range(4)]
-        for _ in range(kills):
+        while fired < kills:
             target = done + 1
             async with asyncio.timeout(60):
                 while done < target or not fetch.stats().in_use:

@@ -31,7 +31,6 @@ NOWHERE = "http://127.0.0.1:9"  # the port of the discard protocol: nothing list
 FLAGS = (
     "--disable-quic",  # UDP passes no proxy
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # the same switch of the headless shell
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",  # names are looked up by the gate alone
     "--block-new-web-contents",  # no pop-ups; the whole browser does not know it, there they are closed
     "--disable-gpu",
@@ -76,12 +75,19 @@ class ChromiumBrowser:
 
 
 class ChromiumLauncher:
-    """`pids` is the folder in which living browsers are on record; `extra` are flags for tests."""
+    """`pids` is the folder in which living browsers are on record; other `flags`, and `extra` ones, are for tests."""
 
-    def __init__(self, executable: str | Path | None = None, *, pids: Path | None = None, extra: Sequence[str] = ()):
+    def __init__(
+        self,
+        executable: str | Path | None = None,
+        *,
+        pids: Path | None = None,
+        flags: Sequence[str] = FLAGS,
+        extra: Sequence[str] = (),
+    ) -> None:
         self._chosen = executable
         self._pids = pids
-        self._extra = tuple(extra)
+        self._flags = (*flags, *extra)
         self._driver: Playwright | None = None
         self._starting = asyncio.Lock()
         self._living = 0
@@ -104,7 +110,7 @@ class ChromiumLauncher:
             driver = await self._running_driver()
             inner = await driver.chromium.launch(
                 executable_path=path,
-                args=[*FLAGS, f"{orphans.MARK}{mark}", *self._extra],
+                args=[*self._flags, f"{orphans.MARK}{mark}"],
                 chromium_sandbox=os.geteuid() != 0,  # it refuses to run with one as root
                 proxy={"server": NOWHERE, "bypass": "<-loopback>"},
                 timeout=LAUNCH_TIMEOUT * 1000,
