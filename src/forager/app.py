@@ -27,6 +27,11 @@ from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.any import Fetcher
+from forager.fetch.browser.chromium import ChromiumLauncher
+from forager.fetch.browser.fetcher import BrowserFetcher
+from forager.fetch.browser.gate import Gate
+from forager.fetch.browser.pool import PoolLimits
 from forager.fetch.proxies import ProxyPool, given_proxies
 from forager.fetch.proxy_check import ProxyCheck
 from forager.fetch.robots import RobotsTxt
@@ -63,6 +68,7 @@ class App:
         domains: Domains,
         rules: Rulebook,
         proxies: ProxyPool,
+        browsers: BrowserFetcher,
         rotate: Callable[[], Awaitable[Rotated]],
     ) -> None:
         self.settings = settings
@@ -73,6 +79,7 @@ class App:
         self.domains = domains
         self.rules = rules
         self.proxies = proxies
+        self.browsers = browsers
         self.rotate_keys = rotate
         self.worker = worker
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
@@ -222,12 +229,14 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             endpoint_of=proxies.endpoint,
         )
         stack.push_async_callback(fetcher.close)
+        browsers = _browsers(settings, guard, clock, proxies)
+        stack.push_async_callback(browsers.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await _open_rules(settings, domains, pipelines)
         worker = Worker(
             ledger,
             pipelines,
-            fetcher,
+            Fetcher(fetcher, browsers),
             clock,
             name=f"{socket.gethostname()}:{os.getpid()}",
             capacity=settings.capacity,
@@ -240,7 +249,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         _spare_the_collector()
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table])
-        yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, rotate)
+        yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, browsers, rotate)
 
 
 def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
@@ -301,6 +310,24 @@ async def _open_proxies(
     )
     await pool.open()
     return pool
+
+
+def _browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
+    """No browser is started, nor even looked for, before the first page that needs one."""
+    return BrowserFetcher(
+        guard,
+        Gate(guard),
+        clock,
+        ChromiumLauncher(settings.chromium, pids=settings.home / "pids"),
+        limits=PoolLimits(
+            size=settings.browser_pool_size,
+            most=max(settings.browser_pool_max, settings.browser_pool_size),
+            page_limit=settings.browser_page_limit,
+            memory=settings.browser_memory_mb * 1024 * 1024,
+        ),
+        navigation_timeout=settings.navigation_timeout_ms / 1000,
+        endpoints=proxies.endpoint,
+    )
 
 
 def _secrets(settings: Settings) -> Callable[[str], str | None]:

@@ -100,12 +100,7 @@ class LaneFetch:
         way = _Way(self, lane, robots=robots)
         try:
             proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
-            site = lane.policy.site
-            hop = way.hop if site else None
-            prepared = replace(
-                request, on_leave=way.left, on_hop=hop, site=site, proxy=proxy, block=lane.policy.block | request.block
-            )
-            response = await self.around.fetch(prepared)
+            response = await self.around.fetch(self._prepared(request, lane, way, proxy))
             way.left()  # whoever has answered has got it
             way.answered(response)
             return response
@@ -114,6 +109,22 @@ class LaneFetch:
             raise
         finally:
             way.close()
+
+    @staticmethod
+    def _prepared(request: Request, lane: LaneRun, way: "_Way", proxy: int | None) -> Request:
+        """With what the lane says about it."""
+        policy = lane.policy
+        if not policy.site:
+            return replace(request, on_leave=way.left)
+        return replace(
+            request,
+            on_leave=way.left,
+            on_hop=way.hop,
+            site=True,
+            proxy=proxy,
+            block=policy.block | request.block,
+            delay=policy.delay,
+        )
 
     async def obey_robots(self, lane: LaneRun, url: str) -> None:
         if self.around.robots is None:
