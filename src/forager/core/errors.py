@@ -13,6 +13,7 @@ ForagerError
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
 │   └── Undecodable      a row of the ledger does not fit its class any more
+├── Disallowed           robots.txt says no: the task is skipped
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
 ├── Busy                 nothing is wrong with what was asked for, but there is no room for it now: ask again later
 ├── Rejected             what a person asked for cannot be done: field and remedy are named
@@ -124,6 +125,10 @@ class CircuitOpen(Permanent):
 
 class Undecodable(Permanent):
     """A stored task does not fit its class any more."""
+
+
+class Disallowed(ForagerError):
+    """robots.txt says no."""
 
 
 class Unconfigured(ForagerError):
