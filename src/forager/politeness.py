@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from forager.core.hosts import domains_of, host_of, one_spelling
-from forager.core.pipeline import Breaker, Hours, Lane
+from forager.core.pipeline import Breaker, Hours, Lane, family
 from forager.core.rules import FIELDS, RESOURCES, AllowedHours, Rules
 from forager.policies import Policies
 
@@ -151,7 +151,9 @@ class Politeness:
         return reduce(slower, found) if found else None
 
     def _declared(self, name: str) -> list[Lane]:
-        return [lane for lanes in self.lanes.values() for lane in lanes if lane.name == name]
+        spoken_by = (name, family(name))
+        found = (lane for lanes in self.lanes.values() for lane in lanes if lane.name in spoken_by)
+        return [lane if lane.name == name else replace(lane, name=name) for lane in found]
 
     def _is_spoken_of(self, name: str) -> bool:
         return (

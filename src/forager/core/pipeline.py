@@ -62,6 +62,7 @@ class Lane:
     """
 
     name: str
+    """One that ends with `:*` speaks for the whole family: every lane whose name begins with what stands before."""
     rate: float | None = 10
     """None: no limit. Less than one is one in a longer window."""
     per: float = 1.0
@@ -93,6 +94,11 @@ class Lane:
     """… and how long each of them rests between two requests to this lane: the limit per (domain, proxy)."""
     block: frozenset[str] = frozenset()
     """What a browser does not load here: image, font, media, stylesheet."""
+
+
+def family(name: str) -> str:
+    """The name that speaks for a lane and all that begin like it."""
+    return f"{name.partition(':')[0]}:*"
 
 
 WhenOpen = Literal["snooze", "fail"]

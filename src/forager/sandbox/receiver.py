@@ -1,0 +1,119 @@
+"""A webhook receiver that does what the documentation asks of one, and can be down, slow or in a bad mood.
+
+Its log has every request as it came, with what the verifier said to it. What it took in effect, once per id, is in
+`taken`: an auditor compares the two.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from forager import webhooks
+from forager.sandbox.listener import Listener
+from forager.sandbox.wire import Connection, Request
+
+
+class Mood(StrEnum):
+    UP = "up"
+    ERROR = "error"
+    """500."""
+    GONE = "gone"
+    """410: it wants no more."""
+    BUSY = "busy"
+    """429, with `Retry-After`."""
+    MOVED = "moved"
+    """302 to `moved_to`."""
+    SILENT = "silent"
+    """Accepted, never answered."""
+    FORGETFUL = "forgetful"
+    """Taken, and then the connection ends without an answer: the sender cannot know."""
+
+
+_STATUS = {Mood.ERROR: 500, Mood.GONE: 410, Mood.BUSY: 429, Mood.MOVED: 302}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request."""
+
+    at: datetime
+    """By the receiver's clock."""
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    status: int
+    """What was answered; 0: nothing."""
+    problem: str | None
+    """What the verifier said against it."""
+
+    @property
+    def id(self) -> str:
+        return self.headers.get(webhooks.ID, "")
+
+
+@dataclass
+class _Options:
+    secrets: tuple[str, ...]
+    now: Callable[[], datetime]
+    retry_after: int = 30
+    moved_to: str = ""
+    waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+
+
+class WebhookReceiver(Listener):
+    """`async with WebhookReceiver(["secret"]) as receiver:`. `mood` holds from the next request on; `stop` is down."""
+
+    def __init__(self, secrets: Sequence[str], now: Callable[[], datetime] | None = None) -> None:
+        super().__init__()
+        self.mood = Mood.UP
+        self.log: list[Received] = []
+        self.taken: dict[str, bytes] = {}
+        """By id: the body that had its effect."""
+        self.options = _Options(tuple(secrets), now or (lambda: datetime.now(UTC)))
+
+    async def arrived(self, count: int) -> None:
+        """Wait until that many requests have arrived."""
+        if len(self.log) < count:
+            future = asyncio.get_running_loop().create_future()
+            self.options.waiting.append((count, future))
+            await future
+
+    def tries(self, id: str) -> list[Received]:  # noqa: A002 - the header's own word
+        return [each for each in self.log if each.id == id]
+
+    def _receive(self, request: Request, connection: Connection) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        now = self.options.now()
+        problem, id_ = self._judge(headers, request.body, now)
+        status = _STATUS.get(self.mood, 200 if problem is None else 400)
+        if self.mood in (Mood.UP, Mood.FORGETFUL) and id_ is not None:
+            self.taken[id_] = request.body
+        answered = 0 if self.mood in (Mood.SILENT, Mood.FORGETFUL) else status
+        path = f"{request.path}?{request.query}" if request.query else request.path
+        self._write_down(Received(now, path, headers, request.body, answered, problem))
+        if self.mood is Mood.FORGETFUL:
+            connection.cut()
+        elif self.mood is not Mood.SILENT:
+            connection.send(status, b"{}", more=self._more())
+
+    def _judge(self, headers: dict[str, str], body: bytes, now: datetime) -> tuple[str | None, str | None]:
+        """(what is wrong, the id if it is new)."""
+        try:
+            return None, webhooks.verify(headers, body, self.options.secrets, now, seen=self.taken)
+        except webhooks.Replayed:
+            return None, None
+        except webhooks.WebhookError as error:
+            return error.message, None
+
+    def _more(self) -> bytes:
+        if self.mood is Mood.BUSY:
+            return b"Retry-After: %d\r\n" % self.options.retry_after
+        return f"Location: {self.options.moved_to}\r\n".encode() if self.mood is Mood.MOVED else b""
+
+    def _write_down(self, received: Received) -> None:
+        self.log.append(received)
+        for count, future in self.options.waiting:
+            if count <= len(self.log) and not future.done():
+                future.set_result(None)

@@ -1,0 +1,106 @@
+"""The webhook sink: every job that has ended becomes one message to whoever asked to be told.
+
+It sends nothing itself. It writes the message down and submits it as a task, so that one dead receiver holds up no
+other. The message is fixed here, once: its id comes from the job and its end, so that a repeated batch submits nothing
+new. It never sees the secret that signs it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from forager.core.ledger import Change
+from forager.core.states import TERMINAL_JOBS
+
+DEFAULT_RECEIVER = "default"
+"""Stands for the URL in the settings, which may hold a token and is therefore not written down."""
+MOST_RESULTS = 100
+"""Of a job with more tasks only the summary is told."""
+CALLBACK = "callback_url"
+ENDS = frozenset({"ended", "created"})
+"""What may be said of a job when it ends: one without tasks is created as ended."""
+COUNTS = ("completed", "failed", "skipped", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """How a job ended."""
+
+    id: UUID
+    status: str
+    end: int
+    """Which of its ends this is: it has another if its failures are retried."""
+    at: int
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent, to whom, under which id. The same at every try."""
+
+    id: str
+    receiver: str
+    """A URL, or `DEFAULT_RECEIVER`."""
+    body: str
+    at: int
+
+
+JobParams = Callable[[UUID], Awaitable[Mapping[str, Any] | None]]
+"""The parameters of a job; None: it wants no webhook, whatever they say, or is gone."""
+JobResults = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
+Submit = Callable[[Message], Awaitable[None]]
+
+
+class WebhookSink:
+    name = "webhook"
+    kind = "job"
+
+    def __init__(self, params: JobParams, results: JobResults, submit: Submit, *, has_default: bool) -> None:
+        self._params = params
+        self._results = results
+        self._submit = submit
+        self._has_default = has_default
+
+    async def write(self, batch: Sequence[Change]) -> None:
+        for change in batch:
+            job = ended_job(change)
+            if job is None:
+                continue
+            params = await self._params(job.id)
+            receiver = None if params is None else receiver_of(params, has_default=self._has_default)
+            if receiver is not None:
+                results = await self._results(job.id) if job.total <= MOST_RESULTS else None
+                await self._submit(message_about(job, receiver, results))
+
+
+def ended_job(change: Change) -> EndedJob | None:
+    """The end of a job that a change tells of, if it is one."""
+    said = change.body or {}
+    if change.kind != "job" or change.op not in ENDS or said.get("state") not in TERMINAL_JOBS:
+        return None
+    counts = {name: int(said.get(name, 0)) for name in COUNTS}
+    return EndedJob(UUID(change.key), said["state"], change.version, change.at, counts)
+
+
+def receiver_of(params: Mapping[str, Any], *, has_default: bool) -> str | None:
+    """A job's own receiver counts before the one in the settings."""
+    return params.get(CALLBACK) or (DEFAULT_RECEIVER if has_default else None)
+
+
+def message_about(job: EndedJob, receiver: str, results: Sequence[Mapping[str, Any]] | None) -> Message:
+    """`results` are left out of the body, as null, above `MOST_RESULTS` tasks."""
+    body = {
+        "job_id": str(job.id),
+        "status": job.status,
+        "summary": {"total": job.total, "completed": job.counts["completed"], "failed": job.counts["failed"]},
+        "results": None if job.total > MOST_RESULTS or results is None else list(results),
+    }
+    text = orjson.dumps(body, default=str).decode()
+    return Message(f"job_{job.id.hex}_{job.end}", receiver, text, job.at)
