@@ -126,6 +126,11 @@ class ChromiumLauncher:
             raise BrowserCrashed(_why(path, error)) from None
         return await self._recorded(inner, mark, gone)
 
+    async def clear_up(self) -> None:
+        """End the browsers that a killed program left behind: at the start of ours, and before the first of our own."""
+        if self._pids and (ended := await asyncio.to_thread(orphans.end_orphans, self._pids)):
+            log.warning("orphaned_browsers_ended", count=ended)
+
     async def close(self) -> None:
         await self._stop_driver()
 
@@ -152,14 +157,9 @@ class ChromiumLauncher:
     async def _running_driver(self) -> "Playwright":
         async with self._starting:
             if self._driver is None:
-                if self._pids:
-                    await self._end_orphans(self._pids)
+                await self.clear_up()
                 self._driver = await _start_driver()
             return self._driver
-
-    async def _end_orphans(self, folder: Path) -> None:
-        if ended := await asyncio.to_thread(orphans.end_orphans, folder):
-            log.warning("orphaned_browsers_ended", count=ended)
 
     async def _stop_driver(self) -> None:
         driver, self._driver = self._driver, None

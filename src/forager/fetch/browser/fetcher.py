@@ -5,6 +5,7 @@ first request that needs one.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from forager.core.clock import Clock
@@ -17,6 +18,7 @@ from forager.fetch.browser.pool import Launcher, Pool, PoolLimits, PoolStats
 from forager.fetch.browser.visit import Manner, Visit
 from forager.fetch.fingerprints import DELAY, Fingerprints, action_delay
 from forager.fetch.guard import EgressGuard
+from forager.fetch.looks import looks
 from forager.fetch.redirect import HARMLESS
 from forager.fetch.translate import map_errors
 
@@ -61,7 +63,10 @@ class BrowserFetcher:
             upstream = self._endpoints(request.proxy) if request.proxy is not None else None
         manner = self._manner(request, upstream.region if upstream else None)
         async with self._pool.browser() as browser, self._gate.open(upstream) as passage:
-            return await Visit(browser, passage, self._guard, request, manner, self._clock).perform()
+            response = await Visit(browser, passage, self._guard, request, manner, self._clock).perform()
+        if not request.site:
+            return response
+        return replace(response, looks=looks(response.status, response.headers, response.body, rendered=True))
 
     def stats(self) -> PoolStats:
         return self._pool.stats()
