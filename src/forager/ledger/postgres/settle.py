@@ -15,6 +15,7 @@ from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import COUNTER_OF, Deltas
+from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
 from forager.ledger.postgres.followers import release_followers, skip_followers, skip_tasks
@@ -123,13 +124,13 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     passed = pairs(
         await db.fetch(
             _END,
-            [s.lease.task_id for s in ends],
-            [s.lease.claim for s in ends],
-            [int(state) for state in states],
-            [s.cost for s in ends],
-            [s.guessed for s in ends],
-            errors,
-            [_facts(s) for s in ends],
+            numbers([s.lease.task_id for s in ends]),
+            numbers([s.lease.claim for s in ends]),
+            unless_all(TaskState.COMPLETED, states),
+            unless_all(0, [s.cost for s in ends]),
+            unless_all(0, [s.guessed for s in ends]),
+            unless_all(None, errors),
+            unless_all(None, [_facts(s) for s in ends]),
             effect.now,
         )
     )
@@ -260,12 +261,13 @@ def _facts(s: Settlement) -> str | None:
 _END = """
 WITH q AS (
   DELETE FROM queue q
-  USING unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
-    AS x(id, claim, state, cost, guessed, error, facts)
+  USING unnest($1::text::bigint[], $2::text::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[],
+               $7::text[]) AS x(id, claim, state, cost, guessed, error, facts)
   WHERE q.task_id = x.id AND q.claim = x.claim
   RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.facts, q.attempt, q.claim, q.claimed_at)
-UPDATE tasks t SET state = q.state, cost = t.cost + q.cost, guessed = t.guessed + q.guessed, error = q.error,
-  facts = q.facts::json, ended_at = $8, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at, together = NULL
+UPDATE tasks t SET state = coalesce(q.state, 4), cost = t.cost + coalesce(q.cost, 0),
+  guessed = t.guessed + coalesce(q.guessed, 0), error = q.error, facts = q.facts::json, ended_at = $8,
+  attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at, together = NULL
 FROM q WHERE t.id = q.id RETURNING t.id, t.followed
 """
 _PUT_BACK = """

@@ -67,9 +67,16 @@ def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
         task = plan.task
         kind, key = task.kind, clean(task.key())
         if (kind, key) not in found:
+<<<<<<< ours
             body = task.model_dump_json(exclude_defaults=True).encode()
             lane, price = clean(catalog.lane_of(task.lane())), catalog.prices.get(kind, 0)
             found[kind, key] = Encoded(kind, key, lane, plan.rank, clean_or_none(plan.after), price, body)
+=======
+            body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
+            found[kind, key] = Encoded(
+                kind, key, clean(task.lane()), plan.rank, clean_or_none(plan.after), prices.get(kind, 0), body
+            )
+>>>>>>> theirs
     return list(found.values())
 
 
@@ -129,8 +136,10 @@ def _rows(
 
 async def _numbers(db: Db, count: int) -> list[int]:
     """Numbers of tasks, from their sequence; in rising order, so that the order of planning is kept."""
-    rows = await db.fetch("SELECT nextval('tasks_id_seq') FROM generate_series(1, $1::int)", count)
-    return [row[0] for row in rows]
+    numbers: list[int] = await db.fetchval(
+        "SELECT array(SELECT nextval('tasks_id_seq') FROM generate_series(1, $1::int))", count
+    )
+    return numbers
 
 
 async def _existing(db: Db, names: Sequence[TaskName]) -> dict[TaskName, int]:
