@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from forager.core.states import BUDGET, CANCELLED, JobState, ended_state
 from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.counting import COUNTED, Deltas
+from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import Db, pairs
 
 _LOCK = """
@@ -16,12 +17,14 @@ SELECT id FROM jobs WHERE id = ANY($1::bigint[])
 ORDER BY (max_cost IS NULL AND concurrency IS NULL), id FOR NO KEY UPDATE
 """
 _DELTAS = ", ".join(f"${n}::bigint[]" for n in range(4, 4 + len(COUNTED)))
+# The count makes all of them be locked, in the common order, before the first is changed.
 _ADD = f"""
-UPDATE jobs j SET {", ".join(f"{c} = j.{c} + x.{c}" for c in COUNTED)},
+WITH locked AS MATERIALIZED ({_LOCK})
+UPDATE jobs j SET {", ".join(f"{c} = j.{c} + coalesce(x.{c}, 0)" for c in COUNTED)},
   state = CASE WHEN x.leased AND j.state = 'queued' THEN 'running' ELSE j.state END,
   started_at = CASE WHEN x.leased AND j.state = 'queued' THEN coalesce(j.started_at, $3) ELSE j.started_at END
 FROM unnest($1::bigint[], $2::bool[], {_DELTAS}) AS x(id, leased, {", ".join(COUNTED)})
-WHERE j.id = x.id
+WHERE j.id = x.id AND (SELECT count(*) FROM locked) > 0
 RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
           j.completed, j.failed, j.skipped, j.cancelled
 """
@@ -50,8 +53,7 @@ async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection
     jobs = sorted(deltas.jobs())
     if not jobs:
         return []
-    await lock_jobs(db, jobs)
-    columns = [[deltas.of(job, name) for job in jobs] for name in COUNTED]
+    columns = [unless_all(0, [deltas.of(job, name) for job in jobs]) for name in COUNTED]
     rows = await db.fetch(_ADD, jobs, [job in leased for job in jobs], now, *columns)
     done = [r for r in rows if r["open"] == 0 and r["finished_at"] is None and r["state"] != JobState.PLANNING]
     if not done:

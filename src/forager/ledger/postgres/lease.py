@@ -6,7 +6,7 @@ together.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,12 @@ class Round:
     """The state of one lease over its rounds."""
 
     session: Session
+    claim: int
     catalog: Catalog
     effect: Effect
     last: dict[int, int]
     """By lane: the job that was served last. Belongs to whoever owns the lane; lost with it, harmlessly."""
-    left: dict[int, int]
+    left: dict[int, int] = field(default_factory=dict)
     """By lane: how many are still wanted."""
     leases: list[Lease] = field(default_factory=list)
     closed: set[Flow] = field(default_factory=set)
@@ -43,22 +44,16 @@ class Round:
     """… what those may cost that were asked for …"""
     paid: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     """… and what those do that were got."""
-    claim: int | None = None
 
 
 async def lease(
-    db: Db,
-    catalog: Catalog,
-    session: Session,
-    wants: Sequence[Want],
-    last: dict[int, int],
-    effect: Effect,
+    db: Db, round_: Round, wants: Sequence[Want], own: Collection[int]
 ) -> tuple[list[Lease], dict[int, int | None]]:
-    """Leases for the wanted lanes, and for each lane that came back short when it has more."""
-    numbers = [want.lane for want in wants]
-    own = {row[0] for row in await db.fetch(_OWN_LANES, numbers, session.id)}
-    round_ = Round(session, catalog, effect, last, {w.lane: w.most for w in wants if w.lane in own and w.most > 0})
-    short: dict[int, int | None] = dict.fromkeys(lane for lane in numbers if lane not in own)
+    """Leases for the wanted lanes, and for each lane that came back short when it has more. `own`: those that the
+    session owns and that are not paused."""
+    effect = round_.effect
+    round_.left = {w.lane: w.most for w in wants if w.lane in own and w.most > 0}
+    short: dict[int, int | None] = dict.fromkeys(w.lane for w in wants if w.lane not in own)
     if round_.left:
         promoted = await db.fetch(_PROMOTE, sorted(round_.left), effect.now)
         await add_flows(db, [(row[0], row[1]) for row in promoted])
@@ -186,8 +181,6 @@ async def _take(db: Db, round_: Round, asks: Mapping[Flow, int]) -> set[Flow]:
     """Take what was asked, for all lanes in one statement. Returns the flows that gave less."""
     if not asks:
         return set()
-    if round_.claim is None:
-        round_.claim = await next_claim(db)
     rows = await db.fetch(
         _TAKE,
         [lane for lane, _ in asks],
@@ -221,19 +214,14 @@ def _check_paid(round_: Round, paid: Mapping[int, int]) -> None:
         round_.paid[job] += amount
 
 
-async def next_claim(db: Db) -> int:
-    """Sessions and claims are numbered from one sequence."""
-    number: int = await db.fetchval("SELECT nextval('sessions_id_seq')")
-    return number
-
-
 def decode_lease(catalog: Catalog, row: Any) -> Lease:
     number, job, lane, claim, attempt, price, kind, key, body, followed = row
     return Lease(number, job, lane, claim, attempt, price, kind, key, catalog.decode(kind, body), followed)
 
 
 LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body, t.followed"
-_OWN_LANES = "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 AND NOT paused"
+# Sessions and claims are numbered from one sequence.
+NEXT_CLAIM = "nextval('sessions_id_seq')"
 _PROMOTE = """
 UPDATE queue SET state = 0, due = NULL WHERE lane_id = ANY($1::bigint[]) AND state = 1 AND due <= $2
 RETURNING lane_id, job_id

@@ -6,7 +6,7 @@ from forager.core.ledger import Lease, Session
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import end_for_budget, lock_jobs
-from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases, decode_lease, next_claim
+from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases, decode_lease
 from forager.ledger.postgres.settle import Effect
 from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
@@ -32,7 +32,7 @@ WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id
 
 
 async def lease_suspects(
-    db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None, effect: Effect
+    db: Db, catalog: Catalog, session: Session, claim: int, room: Mapping[int, int] | None, effect: Effect
 ) -> list[Lease]:
     rows = await db.fetch(_SUSPECTS, session.id, MOST_SUSPECTS)
     if not rows:
@@ -45,7 +45,7 @@ async def lease_suspects(
         effect.draining.add(job)
     if not chosen:
         return []
-    taken = await db.fetch(_TAKE_THESE, chosen, session.id, await next_claim(db), effect.now)
+    taken = await db.fetch(_TAKE_THESE, chosen, session.id, claim, effect.now)
     leases = [decode_lease(catalog, row) for row in taken]
     count_leases(effect, leases)
     return leases

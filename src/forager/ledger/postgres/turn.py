@@ -10,14 +10,16 @@ from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.control import pause_locked
 from forager.ledger.postgres.counters import lock_jobs, write_counters
-from forager.ledger.postgres.lease import lease
+from forager.ledger.postgres.lease import NEXT_CLAIM, Round, lease
 from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
 from forager.ledger.postgres.tasks import Encoded
 
 # The session's row is held to the commit: a rescuer cannot come in between, nor a turn of a session that is ended.
 _BEGIN = f"""
-SELECT {NOW} AS now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects
+SELECT {NOW} AS now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
+       {NEXT_CLAIM} AS claim,
+       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner = $1 AND NOT paused) AS own
 """
 
 
@@ -49,7 +51,7 @@ async def turn(
 ) -> tuple[Turn, set[int]]:
     """The turn, and the jobs that must be drained after it."""
     session = worker.session
-    begun = await db.fetchrow(_BEGIN, session.id)
+    begun = await db.fetchrow(_BEGIN, session.id, [want.lane for want in wants])
     if begun is None:
         raise AssertionError("a SELECT without FROM has one row")
     effect = Effect(begun["now"])
@@ -59,7 +61,8 @@ async def turn(
     leases: list[Lease] = []
     next_due: dict[int, int | None] = {}
     if wants and begun["session"] is not None:
-        leases, next_due = await lease(db, catalog, session, wants, worker.last, effect)
+        round_ = Round(session, begun["claim"], catalog, effect, worker.last)
+        leases, next_due = await lease(db, round_, wants, set(begun["own"]))
     faults.at("leased")
     await _finish(db, effect, leases)
     return Turn(leases, effect.fenced, next_due, begun["suspects"]), effect.draining
@@ -68,11 +71,11 @@ async def turn(
 async def turn_to_suspects(
     db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None
 ) -> tuple[list[Lease], set[int]]:
-    begun = await db.fetchrow(_BEGIN, session.id)
+    begun = await db.fetchrow(_BEGIN, session.id, [])
     if begun is None or begun["session"] is None:
         return [], set()
     effect = Effect(begun["now"])
-    leases = await lease_suspects(db, catalog, session, room, effect)
+    leases = await lease_suspects(db, catalog, session, begun["claim"], room, effect)
     await _finish(db, effect, leases)
     return leases, effect.draining
 
