@@ -67,16 +67,9 @@ def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
         task = plan.task
         kind, key = task.kind, clean(task.key())
         if (kind, key) not in found:
-<<<<<<< ours
-            body = task.model_dump_json(exclude_defaults=True).encode()
+            body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
             lane, price = clean(catalog.lane_of(task.lane())), catalog.prices.get(kind, 0)
             found[kind, key] = Encoded(kind, key, lane, plan.rank, clean_or_none(plan.after), price, body)
-=======
-            body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
-            found[kind, key] = Encoded(
-                kind, key, clean(task.lane()), plan.rank, clean_or_none(plan.after), prices.get(kind, 0), body
-            )
->>>>>>> theirs
     return list(found.values())
 
 
