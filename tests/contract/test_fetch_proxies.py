@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 import uvloop
 
@@ -14,8 +15,10 @@ from forager.core.errors import ForagerError, Permanent, ProxyFailed, Refused, T
 from forager.core.http import Request
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.connect import open_socket
+from forager.fetch.connect import NotCleared, open_socket
 from forager.fetch.guard import Resolver
+from forager.fetch.sessions import ProxyConnector
+from forager.fetch.upstream import Way
 from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
 from tests.support.ssrf import forbidden_urls, public_urls
@@ -268,6 +271,17 @@ async def test_no_forbidden_redirect_is_told_to_a_proxy__S1(protocol: ProxyProto
             assert len(entrance.seen) == len(refused)
             assert all(str(canary.port) not in asked for asked in proxy.asked)
         assert canary.connections == 0
+
+
+async def test_an_address_is_checked_again_before_a_proxy_is_told__S1() -> None:
+    """The client library asks no resolver for an address: the connector is where the last check must sit."""
+    async with LittleProxy("socks5") as proxy:
+        way = Way(EgressGuard([proxy.address]), open_socket)
+        async with aiohttp.ClientSession(connector=ProxyConnector(proxy.endpoint(), way, limit=1)) as session:
+            with pytest.raises(aiohttp.ClientConnectorError) as caught:
+                await session.get("http://10.0.0.1/")
+        assert isinstance(caught.value.os_error, NotCleared)
+        assert proxy.asked == []
 
 
 async def test_no_forbidden_address_is_dialled_as_a_proxy__S1() -> None:
