@@ -111,7 +111,7 @@ def test_the_oracle_knows_the_examples_of_the_rfc() -> None:
     assert reaches("/a*$", "/abc")
 
 
-def test_the_published_facts_hold__extract_robots() -> None:
+def test_the_published_facts_hold__SC_P25() -> None:
     facts = json.loads(shared_data("robots", "google_robotstxt_cases.json").read_text())
     wrong = [f for f in facts if Rules(f["robots_txt"], f["user_agent"]).allows(f["url"]) != f["allowed"]]
     assert len(facts) > 100
