@@ -41,6 +41,16 @@ def _web_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _secret_url(url: SecretStr) -> SecretStr:
+    """It may hold a token in its path or query, but no password: that belongs into no URL."""
+    parts = _parsed_url(url.get_secret_value())
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url.get_secret_value()):
+        raise ValueError("it should be a URL like https://host/path")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("it should be a URL without user and password")
+    return url
+
+
 def _store_url(url: str) -> str:
     parts = _parsed_url(url)
     if parts.scheme not in ("postgresql", "postgres") or len(parts.path) < 2:
@@ -67,6 +77,7 @@ Location = Annotated[Path, AfterValidator(_expanded)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
+SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Host = Annotated[str, AfterValidator(_host)]
 HeaderText = Annotated[str, AfterValidator(_header_text)]

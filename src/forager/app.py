@@ -16,13 +16,15 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
+from forager import webhooks
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Breaker, Pipeline, Retry
+from forager.engine.deliver import deliver_forever
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
@@ -42,7 +44,8 @@ from forager.ledger.proxies import ProxyTable
 from forager.ledger.reports import Reports
 from forager.ledger.robots import LedgerRobots
 from forager.ledger.sqlite import SqliteLedger
-from forager.pipelines import places
+from forager.outbox import webhook_sink
+from forager.pipelines import deliveries, places
 from forager.politeness import ground
 from forager.rulebook import Rulebook
 from forager.sealing import Rotated, rotate_keys, sealer_for
@@ -83,6 +86,8 @@ class App:
         self.rotate_keys = rotate
         self.worker = worker
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
+        results = {name: partial(read, self) for name, read in _RESULTS.items()}
+        self.webhooks = webhook_sink(ledger, reports, _revealed(settings.default_webhook_url), results)
         self._references: dict[str, Any] = {}
         self._loading = asyncio.Lock()
 
@@ -148,6 +153,7 @@ class App:
             asyncio.create_task(self.rules.follow(self.clock)),
         ]
         beside.append(asyncio.create_task(self.proxies.run()))
+        beside.append(asyncio.create_task(deliver_forever(self.ledger, self.webhooks, self.clock)))
         if schedules:
             beside.append(asyncio.create_task(self.scheduler.run()))
         work = asyncio.create_task(self.worker.run())
@@ -227,6 +233,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             user_agent=settings.user_agent,
             limit=settings.capacity,
             endpoint_of=proxies.endpoint,
+            sign=webhooks.sign,
         )
         stack.push_async_callback(fetcher.close)
         browsers = _browsers(settings, guard, clock, proxies)
@@ -265,7 +272,10 @@ def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
     )
     serper = places.Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
     defaults = places.PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
-    ours = (places.build(serper, lane=lane, params=places.places_params(defaults)),)
+    ours = (
+        places.build(serper, lane=lane, params=places.places_params(defaults)),
+        deliveries.build(_revealed(settings.default_webhook_url)),
+    )
     others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
     return (*ours, *others)
 
@@ -331,13 +341,12 @@ def _browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: Pro
 
 
 def _secrets(settings: Settings) -> Callable[[str], str | None]:
-    known = {"SERPER_API_KEY": settings.serper_api_key}
+    known = {"SERPER_API_KEY": settings.serper_api_key, deliveries.SECRET: settings.webhook_secret}
+    return lambda name: _revealed(known.get(name))
 
-    def find(name: str) -> str | None:
-        secret = known.get(name)
-        return secret.get_secret_value() if secret else None
 
-    return find
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
 
 
 def _load_zips(settings: Settings) -> places.ZipTable:
@@ -361,4 +370,6 @@ async def _estimate_places(app: App, job: places.PlacesJob) -> BaseModel:
 
 
 _REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
+_RESULTS: dict[str, Callable[["App", UUID], Awaitable[Sequence[Mapping[str, Any]]]]] = {}
+"""What a webhook tells of the tasks of a job, where a pipeline has its own words for that."""
 _ESTIMATORS: dict[str, Estimator] = {"places": _estimate_places}

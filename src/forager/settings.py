@@ -20,7 +20,18 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from forager import __version__
 from forager._settings_sources import Given, Name, assembled, gather
-from forager._settings_types import Format, HeaderText, Host, Level, Location, Secrets, StoreUrl, Texts, WebUrl
+from forager._settings_types import (
+    Format,
+    HeaderText,
+    Host,
+    Level,
+    Location,
+    Secrets,
+    SecretUrl,
+    StoreUrl,
+    Texts,
+    WebUrl,
+)
 from forager.core.errors import FieldError, Rejected
 
 LATER = "Later: read and checked, without effect until its pipeline opens"
@@ -45,6 +56,8 @@ _proxies = partial(setting, group="Proxies")
 _browser = partial(setting, group="Browsers")
 _serper = partial(setting, group="Serper")
 _places = partial(setting, group="Places")
+_webhooks = partial(setting, group="Webhooks")
+_credentials = partial(setting, group="Credentials")
 _later = partial(setting, group=LATER)
 
 
@@ -194,22 +207,36 @@ class Settings(BaseSettings):
     )
     zip_table: Location | None = _places(None, "CSV with the columns zip and state, instead of the table that ships.")
 
-    backend_api_url: WebUrl | None = _later(None, "scrape: API that gives credentials.", seed="SCRAPER_BACKEND_API_URL")
-    backend_service_key: SecretStr | None = _later(
-        None, "scrape: key for that API.", seed="SCRAPER_BACKEND_SERVICE_KEY"
+    webhook_secret: SecretStr | None = _webhooks(
+        None, "Key that signs webhooks; without it, none is sent.", seed="SCRAPER_WEBHOOK_SECRET"
     )
-    webhook_secret: SecretStr | None = _later(None, "scrape: key that signs webhooks.", seed="SCRAPER_WEBHOOK_SECRET")
-    default_webhook_url: SecretStr | None = _later(
-        None, "scrape: receiver of webhooks unless a job names one.", seed="SCRAPER_DEFAULT_WEBHOOK_URL"
+    default_webhook_url: SecretUrl | None = _webhooks(
+        None,
+        "Receiver of the webhook of every job that names none; without it, only jobs with a callback_url have one.",
+        seed="SCRAPER_DEFAULT_WEBHOOK_URL",
     )
+
+    backend_api_url: WebUrl | None = _credentials(
+        None, "API that gives credentials for sites: https, or http on this machine.", seed="SCRAPER_BACKEND_API_URL"
+    )
+    backend_service_key: SecretStr | None = _credentials(None, "Key for that API.", seed="SCRAPER_BACKEND_SERVICE_KEY")
+    credential_cache_ttl_seconds: float = _credentials(
+        300.0,
+        "How long credentials are remembered.",
+        seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS",
+        ge=0,
+        le=86_400,
+    )
+    credential_max_retries: int = _credentials(
+        3,
+        "Retries of that API, after 1, 2, 4 … seconds.",
+        seed="SCRAPER_CREDENTIAL_MAX_RETRIES",
+        ge=0,
+        le=10,
+    )
+
     max_queue_depth: int = _later(500, "scrape: most tasks that wait.", seed="SCRAPER_MAX_QUEUE_DEPTH", ge=0)
     task_timeout_seconds: float = _later(60.0, "scrape: time for one task.", seed="SCRAPER_TASK_TIMEOUT_SECONDS", ge=0)
-    credential_cache_ttl_seconds: float = _later(
-        300.0, "scrape: how long credentials are remembered.", seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS", ge=0
-    )
-    credential_max_retries: int = _later(
-        3, "scrape: retries of the credentials' API.", seed="SCRAPER_CREDENTIAL_MAX_RETRIES", ge=0
-    )
     google_application_credentials: Location | None = _later(
         None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"
     )

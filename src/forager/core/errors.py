@@ -12,6 +12,7 @@ ForagerError
 ├── Permanent            the same call will fail again: the task becomes a dead letter
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
+│   ├── CredentialsMissing nobody has given us a log-in for this site
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Disallowed           robots.txt says no: the task is skipped
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
@@ -121,6 +122,10 @@ class Refused(Permanent):
 
 class CircuitOpen(Permanent):
     """Too many calls to this site failed; it is left alone for a while."""
+
+
+class CredentialsMissing(Permanent):
+    """There are no credentials of this provider for this workspace."""
 
 
 class Undecodable(Permanent):

@@ -1,0 +1,165 @@
+"""Log-ins for sites, asked of the backend that keeps them, remembered for minutes and only in memory.
+
+They must never be written anywhere: not into a log, an error, a task, nor kept as evidence of an odd answer. An error
+names the provider and the workspace, and what the backend's status was, nothing of what it said.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from forager.core.clock import Clock
+from forager.core.errors import CredentialsMissing, FieldError, Permanent, Rejected, Transient, Unconfigured
+from forager.core.http import Fetch, Request, Response, SecretRef
+from forager.core.secret import Secret
+
+SERVICE_KEY = "FORAGER_BACKEND_SERVICE_KEY"
+TTL = 300.0
+RETRIES = 3
+TIMEOUT = 10.0
+MOST_BYTES = 256 * 1024
+MOST_REMEMBERED = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,127}", re.ASCII)
+"""What can be a part of a path as it is, and never means another folder."""
+
+Key = tuple[str, str]
+"""(workspace, provider)"""
+Credentials = Mapping[str, Secret]
+"""Such as user name and password, each a `Secret`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    credentials: Credentials
+    at: float
+
+
+class CredentialClient:
+    """`fetch` sends to the backend, guarded as everything is; the service key is filled in by it."""
+
+    def __init__(
+        self, fetch: Fetch, clock: Clock, base_url: str | None, *, ttl: float = TTL, retries: int = RETRIES
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._base_url = None if base_url is None else _safe(base_url)
+        self._ttl = ttl
+        self._retries = retries
+        self._known: dict[Key, _Known] = {}
+        self._asking: dict[Key, asyncio.Task[Credentials]] = {}
+
+    async def get(self, workspace: str, provider: str) -> Credentials:
+        """What is known and not too old; else the backend is asked, once however many want the same.
+
+        Raises `CredentialsMissing`, `Unconfigured`, or, when the backend does not answer, `Transient`.
+        """
+        key = (workspace, provider)
+        known = self._known.get(key)
+        if known is not None and self._clock.monotonic() - known.at < self._ttl:
+            return known.credentials
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.create_task(self._ask(key))
+            asking.add_done_callback(lambda done: self._asked(key, done))
+        return await asyncio.shield(asking)
+
+    def forget(self, workspace: str, provider: str) -> None:
+        """They were refused: the next who wants them gets those of that moment."""
+        self._known.pop((workspace, provider), None)
+        self._asking.pop((workspace, provider), None)
+
+    def _asked(self, key: Key, done: asyncio.Task[Credentials]) -> None:
+        if self._asking.get(key) is done:
+            del self._asking[key]
+        if not done.cancelled():
+            done.exception()  # whoever waits has it; nobody else need complain that it was not looked at
+
+    async def _ask(self, key: Key) -> Credentials:
+        request = self._request(*key)
+        me = asyncio.current_task()
+        for tried in range(self._retries + 1):
+            try:
+                found = _read(key, await self._fetch(request))
+            except Transient:
+                if tried == self._retries:
+                    raise
+                await self._clock.sleep(2.0**tried)
+            else:
+                if self._asking.get(key) is me:  # forgotten meanwhile: what came is not to be trusted
+                    self._remember(key, found)
+                return found
+        raise AssertionError("unreachable")
+
+    def _request(self, workspace: str, provider: str) -> Request:
+        if self._base_url is None:
+            raise CredentialsMissing(
+                f"There is no log-in for {provider}: no backend is set. Set FORAGER_BACKEND_API_URL and restart."
+            )
+        for name, value in (("workspace", workspace), ("provider", provider)):
+            if not _NAME.fullmatch(value):
+                raise CredentialsMissing(f"This is no name of a {name} that the backend could know.")
+        return Request(
+            f"{self._base_url}/workspaces/{workspace}/credentials/{provider}",
+            headers={"Accept": "application/json"},
+            auth=SecretRef(SERVICE_KEY, header="X-Service-Key"),
+            timeout=TIMEOUT,
+            max_bytes=MOST_BYTES,
+            max_redirects=0,
+        )
+
+    def _remember(self, key: Key, found: Credentials) -> None:
+        now = self._clock.monotonic()
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known = {k: v for k, v in self._known.items() if now - v.at < self._ttl}
+            if len(self._known) >= MOST_REMEMBERED:
+                del self._known[next(iter(self._known))]
+        self._known[key] = _Known(found, now)
+
+
+def _read(key: Key, response: Response) -> Credentials:
+    workspace, provider = key
+    about = f"{provider} in workspace {workspace}"
+    status = response.status
+    if status == 404:
+        raise CredentialsMissing(f"The backend has no credentials for {about}. Add them there, and try again.")
+    if status in (401, 403):
+        raise Unconfigured(f"The backend refuses our key ({status}). Correct {SERVICE_KEY}, restart, resume the job.")
+    if status == 429 or status >= 500:
+        raise Transient(f"The backend answered {status} when asked for {about}.")
+    if status != 200:
+        raise Permanent(f"The backend answered {status} when asked for {about}.")
+    try:
+        said = orjson.loads(response.body)
+    except ValueError:  # without its cause, which may quote what it read
+        raise Permanent(f"The backend's answer about {about} is no JSON.") from None
+    if isinstance(said, dict) and isinstance(said.get("data"), dict):
+        said = said["data"]  # in an envelope like our own
+    if not isinstance(said, dict) or not said:
+        raise Permanent(f"The backend's answer about {about} is no object with credentials in it.")
+    return {str(name): Secret(_text(value)) for name, value in said.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _safe(base_url: str) -> str:
+    """Secrets go over https, or to this very machine."""
+    parts = urlsplit(base_url)
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
+        return base_url.rstrip("/")
+    problem = "it should begin with https://; http:// is accepted for this machine alone, such as http://127.0.0.1:8000"
+    raise Rejected(f"FORAGER_BACKEND_API_URL: {problem}.", fields=[FieldError("FORAGER_BACKEND_API_URL", problem)])
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

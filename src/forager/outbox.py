@@ -1,0 +1,53 @@
+"""Puts the webhook sink together: what it reads of a job, and how its messages become tasks. Part of the composition.
+
+A delivery's own job tells nobody that it has ended: that would never end.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from forager.core.errors import NotFound
+from forager.core.hosts import host_of
+from forager.core.ledger import Ledger
+from forager.core.task import Plan
+from forager.ledger.reports import Reports
+from forager.pipelines import deliveries
+from forager.sinks.webhook import MOST_RESULTS, Message, WebhookSink
+
+Results = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
+"""What a job of one pipeline found, one entry for each of its tasks."""
+
+
+def webhook_sink(
+    ledger: Ledger, reports: Reports, default_url: str | None, results: Mapping[str, Results]
+) -> WebhookSink:
+    """`results`: by pipeline; of any other, a task's state and error are told."""
+
+    async def params_of(job: UUID) -> Mapping[str, Any] | None:
+        try:
+            report = await reports.job(job)
+        except NotFound:
+            return None
+        return None if report.pipeline == deliveries.NAME else report.params
+
+    async def results_of(job: UUID) -> Sequence[Mapping[str, Any]]:
+        own = results.get((await reports.job(job)).pipeline)
+        return await (own(job) if own else _plain_results(reports, job))
+
+    async def submit(message: Message) -> None:
+        url = default_url if message.receiver == deliveries.DEFAULT_RECEIVER else message.receiver
+        task = deliveries.Delivery(
+            id=message.id, receiver=message.receiver, host=host_of(url or ""), body=message.body, at=message.at
+        )
+        await ledger.append(deliveries.standing_job(message.receiver), [Plan(task)])
+
+    return WebhookSink(params_of, results_of, submit, has_default=default_url is not None)
+
+
+async def _plain_results(reports: Reports, job: UUID) -> list[dict[str, Any]]:
+    page = await reports.tasks(job, limit=MOST_RESULTS)
+    return [
+        {"task_id": str(task.id), "kind": task.kind, "key": task.key, "status": task.state, "error": task.error}
+        for task in page.items
+    ]

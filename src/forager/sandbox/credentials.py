@@ -1,0 +1,63 @@
+"""A backend that keeps log-ins for sites, as the credential client expects one. Its log has every question."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from forager.sandbox.listener import Listener
+from forager.sandbox.wire import Connection, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    path: str
+    headers: dict[str, str]
+    status: int
+    """What was answered; 0: the connection ended without a word."""
+
+
+@dataclass
+class _Trouble:
+    statuses: list[int] = field(default_factory=list)
+
+
+class CredentialBackend(Listener):
+    """`async with CredentialBackend("key") as backend:` then `backend.keep("w1", "linkedin", {"li_at": "…"})`."""
+
+    def __init__(self, key: str, prefix: str = "/api/v1") -> None:
+        super().__init__()
+        self.key = key
+        self.log: list[Question] = []
+        self._prefix = prefix
+        self._kept: dict[str, Any] = {}
+        self._trouble = _Trouble()
+
+    @property
+    def base_url(self) -> str:
+        return self.url(self._prefix)
+
+    def keep(self, workspace: str, provider: str, credentials: Any) -> None:
+        self._kept[f"{self._prefix}/workspaces/{workspace}/credentials/{provider}"] = credentials
+
+    def fail(self, *statuses: int) -> None:
+        """The next questions are answered with these, in turn; 0 ends the connection without an answer."""
+        self._trouble.statuses.extend(statuses)
+
+    def _receive(self, request: Request, connection: Connection) -> None:
+        status, said = self._answer(request)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        self.log.append(Question(request.path, headers, status))
+        if status == 0:
+            connection.cut()
+        else:
+            connection.send(status, said if isinstance(said, bytes) else orjson.dumps(said))
+
+    def _answer(self, request: Request) -> tuple[int, Any]:
+        if self._trouble.statuses:
+            return self._trouble.statuses.pop(0), {"message": "in trouble"}
+        if request.headers.get(b"x-service-key", b"").decode("latin-1") != self.key:
+            return 401, {"message": "wrong key"}
+        if request.path not in self._kept:
+            return 404, {"message": "none"}
+        return 200, self._kept[request.path]
