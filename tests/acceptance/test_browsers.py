@@ -1,6 +1,7 @@
 """Real Chromium under real faults: killed browsers, a killed program, wear, and thousands of pages."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -76,6 +77,19 @@ async def test_a_browser_that_does_not_answer_any_more_is_ended__SC_5(site: Site
         assert (await fetch(visit(site.url("/")))).status == 200
 
 
+async def test_a_driver_that_dies_is_replaced_with_its_browsers__SC_5(site: Site) -> None:
+    launcher = Watched()
+    async with browsing([site.endpoint], launcher=launcher) as fetch:
+        await fetch(visit(site.url("/")))
+        driver = psutil.Process(launcher.started[0].pid).parent()
+        assert driver is not None
+        driver.kill()
+        async with asyncio.timeout(PATIENCE):
+            await launcher.started[0].gone.wait()
+        assert (await fetch(visit(site.url("/")))).status == 200
+        assert len(launcher.started) == 2
+
+
 async def test_a_real_browser_is_replaced_after_its_pages__SC_P12(site: Site) -> None:
     launcher = Watched()
     async with browsing([site.endpoint], launcher=launcher, size=1, most=1, page_limit=3) as fetch:
@@ -130,8 +144,6 @@ async def test_a_browser_of_a_dead_program_that_still_lives_is_ended_at_the_next
 
 
 def _owned_by(path: Path, owner: orphans.Process) -> None:
-    import json
-
     entry = json.loads(path.read_text())
     entry["owner"] = {"pid": owner.pid, "started": owner.started}
     path.write_text(json.dumps(entry))
@@ -143,8 +155,10 @@ def _left_behind(chromium: Path, mark: str) -> orphans.Process:
     started = subprocess.Popen(
         [chromium, *flags, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    found = orphans.Process.of(started.pid)
-    assert found is not None
+    until = time.monotonic() + PATIENCE
+    while (found := orphans.find_marked(mark)) is None:  # its command line is empty for a moment
+        assert time.monotonic() < until
+    assert found.pid == started.pid
     return found
 
 

@@ -27,6 +27,7 @@ log = structlog.get_logger("forager.browser")
 
 LAUNCH_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 5.0
+CLOSED = "has been closed"
 NOWHERE = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens, and the guard refuses it anyway
 FLAGS = (
     "--disable-quic",  # UDP passes no proxy
@@ -106,25 +107,30 @@ class ChromiumLauncher:
     async def launch(self, gone: Callable[[ChromiumBrowser], None]) -> ChromiumBrowser:
         path = find_chromium(self._chosen)
         mark = secrets.token_hex(16)
+        driver = await self._running_driver()
         try:
-            driver = await self._running_driver()
-            inner = await driver.chromium.launch(
-                executable_path=path,
-                args=[*self._flags, f"{orphans.MARK}{mark}"],
-                chromium_sandbox=os.geteuid() != 0,  # it refuses to run with one as root
-                proxy={"server": NOWHERE, "bypass": "<-loopback>"},
-                timeout=LAUNCH_TIMEOUT * 1000,
-                handle_sigint=False,  # Ctrl-C is for us: running visits are let finish
-                handle_sigterm=False,
-                handle_sighup=False,
-            )
-        except Unconfigured:
-            raise
+            try:
+                inner = await self._launched(driver, path, mark)
+            except Exception as error:
+                if self._living or CLOSED not in str(error):
+                    raise
+                driver = await self._another_driver(driver)  # it may have died, and all browsers with it
+                inner = await self._launched(driver, path, mark)
         except Exception as error:  # noqa: BLE001 - whatever the driver says, the browser did not start
-            if not self._living:
-                await self._stop_driver()  # a driver that died takes no further call; the next launch starts another
             raise BrowserCrashed(_why(path, error)) from None
         return await self._recorded(inner, mark, gone)
+
+    async def _launched(self, driver: "Playwright", path: Path, mark: str) -> "Browser":
+        return await driver.chromium.launch(
+            executable_path=path,
+            args=[*self._flags, f"{orphans.MARK}{mark}"],
+            chromium_sandbox=os.geteuid() != 0,  # it refuses to run with one as root
+            proxy={"server": NOWHERE, "bypass": "<-loopback>"},
+            timeout=LAUNCH_TIMEOUT * 1000,
+            handle_sigint=False,  # Ctrl-C is for us: running visits are let finish
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
 
     async def clear_up(self) -> None:
         """End the browsers that a killed program left behind: at the start of ours, and before the first of our own."""
@@ -150,6 +156,8 @@ class ChromiumLauncher:
                 gone(browser)
 
         inner.on("disconnected", ended)
+        if process:
+            _when_ended(process, ended)  # a driver that dies itself says nothing of its browsers
         if not inner.is_connected():
             ended()
         return browser
@@ -160,6 +168,11 @@ class ChromiumLauncher:
                 await self.clear_up()
                 self._driver = await _start_driver()
             return self._driver
+
+    async def _another_driver(self, dead: "Playwright") -> "Playwright":
+        if self._driver is dead:  # else another launch was quicker
+            await self._stop_driver()
+        return await self._running_driver()
 
     async def _stop_driver(self) -> None:
         driver, self._driver = self._driver, None
@@ -188,6 +201,25 @@ def _end(process: orphans.Process, tree: Sequence[orphans.Process]) -> None:
         for member in left:
             orphans.kill_tree(member)
         time.sleep(0.005)
+
+
+def _when_ended(process: orphans.Process, call: Callable[[], None]) -> None:
+    """Call when a process has ended, though it is no child of ours. Where the system has no such thing, never."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        watched = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        call()
+        return
+
+    def ended() -> None:
+        loop.remove_reader(watched)
+        os.close(watched)
+        call()
+
+    loop.add_reader(watched, ended)
 
 
 def _why(path: Path, error: Exception) -> str:
