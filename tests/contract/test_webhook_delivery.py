@@ -165,7 +165,7 @@ async def test_an_answer_that_is_lost_repeats_the_same_message_and_it_counts_onc
 async def test_a_redirect_is_not_followed_and_the_signed_message_goes_nowhere_else__S7(tmp_path: Path) -> None:
     async with WebhookReceiver([SECRET]) as elsewhere, open_outbox(tmp_path, allow=[elsewhere.endpoint]) as outbox:
         outbox.receiver.mood = Mood.MOVED
-        outbox.receiver.options.moved_to = elsewhere.url("/stolen")
+        outbox.receiver.moved_to = elsewhere.url("/stolen")
         job = await outbox.end_job()
         async with outbox.working():
             await outbox.until(lambda: outbox.ended(job))
@@ -219,7 +219,7 @@ async def test_one_dead_receiver_holds_up_no_other__SC_13(tmp_path: Path) -> Non
 
 async def test_a_receiver_that_asks_for_fewer_calls_is_obeyed_without_burning_a_try(tmp_path: Path) -> None:
     async with open_outbox(tmp_path) as outbox:
-        outbox.receiver.mood, outbox.receiver.options.retry_after = Mood.BUSY, 1
+        outbox.receiver.mood, outbox.receiver.retry_after = Mood.BUSY, 1
         job = await outbox.end_job()
         async with outbox.working():
             await outbox.until(lambda: outbox.ended(job))

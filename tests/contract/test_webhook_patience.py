@@ -127,7 +127,7 @@ async def test_a_receiver_that_is_always_busy_is_not_waited_for_for_ever(tmp_pat
     clock = FakeClock()
     async with open_outbox(tmp_path, clock=clock) as outbox:
         patience = Patience(outbox, clock)
-        outbox.receiver.mood, outbox.receiver.options.retry_after = Mood.BUSY, 3_600
+        outbox.receiver.mood, outbox.receiver.retry_after = Mood.BUSY, 3_600
         job = await outbox.end_job()
         async with outbox.working():
             await outbox.until(lambda: outbox.ended(job))

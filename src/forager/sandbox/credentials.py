@@ -1,6 +1,6 @@
 """A backend that keeps log-ins for sites, as the credential client expects one. Its log has every question."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,11 +17,6 @@ class Question:
     """What was answered; 0: the connection ended without a word."""
 
 
-@dataclass
-class _Trouble:
-    statuses: list[int] = field(default_factory=list)
-
-
 class CredentialBackend(Listener):
     """`async with CredentialBackend("key") as backend:` then `backend.keep("w1", "linkedin", {"li_at": "…"})`."""
 
@@ -31,7 +26,7 @@ class CredentialBackend(Listener):
         self.log: list[Question] = []
         self._prefix = prefix
         self._kept: dict[str, Any] = {}
-        self._trouble = _Trouble()
+        self._trouble: list[int] = []
 
     @property
     def base_url(self) -> str:
@@ -42,7 +37,7 @@ class CredentialBackend(Listener):
 
     def fail(self, *statuses: int) -> None:
         """The next questions are answered with these, in turn; 0 ends the connection without an answer."""
-        self._trouble.statuses.extend(statuses)
+        self._trouble.extend(statuses)
 
     def _receive(self, request: Request, connection: Connection) -> None:
         status, said = self._answer(request)
@@ -54,8 +49,8 @@ class CredentialBackend(Listener):
             connection.send(status, said if isinstance(said, bytes) else orjson.dumps(said))
 
     def _answer(self, request: Request) -> tuple[int, Any]:
-        if self._trouble.statuses:
-            return self._trouble.statuses.pop(0), {"message": "in trouble"}
+        if self._trouble:
+            return self._trouble.pop(0), {"message": "in trouble"}
         if request.headers.get(b"x-service-key", b"").decode("latin-1") != self.key:
             return 401, {"message": "wrong key"}
         if request.path not in self._kept:

@@ -6,7 +6,7 @@ Its log has every request as it came, with what the verifier said to it. What it
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -53,15 +53,6 @@ class Received:
         return self.headers.get(webhooks.ID, "")
 
 
-@dataclass
-class _Options:
-    secrets: tuple[str, ...]
-    now: Callable[[], datetime]
-    retry_after: int = 30
-    moved_to: str = ""
-    waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
-
-
 class WebhookReceiver(Listener):
     """`async with WebhookReceiver(["secret"]) as receiver:`. `mood` holds from the next request on; `stop` is down."""
 
@@ -71,13 +62,17 @@ class WebhookReceiver(Listener):
         self.log: list[Received] = []
         self.taken: dict[str, bytes] = {}
         """By id: the body that had its effect."""
-        self.options = _Options(tuple(secrets), now or (lambda: datetime.now(UTC)))
+        self.retry_after = 30
+        self.moved_to = ""
+        self._secrets = tuple(secrets)
+        self._now = now or (lambda: datetime.now(UTC))
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def arrived(self, count: int) -> None:
         """Wait until that many requests have arrived."""
         if len(self.log) < count:
             future = asyncio.get_running_loop().create_future()
-            self.options.waiting.append((count, future))
+            self._waiting.append((count, future))
             await future
 
     def tries(self, id: str) -> list[Received]:  # noqa: A002 - the header's own word
@@ -85,7 +80,7 @@ class WebhookReceiver(Listener):
 
     def _receive(self, request: Request, connection: Connection) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
-        now = self.options.now()
+        now = self._now()
         problem, id_ = self._judge(headers, request.body, now)
         status = _STATUS.get(self.mood, 200 if problem is None else 400)
         if self.mood in (Mood.UP, Mood.FORGETFUL) and id_ is not None:
@@ -101,7 +96,7 @@ class WebhookReceiver(Listener):
     def _judge(self, headers: dict[str, str], body: bytes, now: datetime) -> tuple[str | None, str | None]:
         """(what is wrong, the id if it is new)."""
         try:
-            return None, webhooks.verify(headers, body, self.options.secrets, now, seen=self.taken)
+            return None, webhooks.verify(headers, body, self._secrets, now, seen=self.taken)
         except webhooks.Replayed:
             return None, None
         except webhooks.WebhookError as error:
@@ -109,11 +104,11 @@ class WebhookReceiver(Listener):
 
     def _more(self) -> bytes:
         if self.mood is Mood.BUSY:
-            return b"Retry-After: %d\r\n" % self.options.retry_after
-        return f"Location: {self.options.moved_to}\r\n".encode() if self.mood is Mood.MOVED else b""
+            return b"Retry-After: %d\r\n" % self.retry_after
+        return f"Location: {self.moved_to}\r\n".encode() if self.mood is Mood.MOVED else b""
 
     def _write_down(self, received: Received) -> None:
         self.log.append(received)
-        for count, future in self.options.waiting:
+        for count, future in self._waiting:
             if count <= len(self.log) and not future.done():
                 future.set_result(None)
