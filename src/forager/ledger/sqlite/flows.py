@@ -16,6 +16,8 @@ MOST_JOBS = 32
 class Flows:
     def __init__(self) -> None:
         self._lanes: defaultdict[int, dict[int, OrderedDict[int, None]]] = defaultdict(dict)
+        self._where: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """By job: its lanes, and its turn in each. The same the other way round: nobody looks through all lanes."""
         self._parked: dict[int, set[tuple[int, int]]] = {}
         self.next_due: dict[int, int] = {}
         self.draining: set[int] = set()
@@ -27,27 +29,32 @@ class Flows:
         if job in self._parked:
             self._parked[job].add((lane, turn))
             return False
+        known = self._where[job].get(lane)
+        if known is not None and known != turn:
+            self.drop(lane, job)
+        self._where[job][lane] = turn
         self._lanes[lane].setdefault(turn, OrderedDict())[job] = None
         self.grew = True
         return True
 
     def drop(self, lane: int, job: int) -> None:
-        turns = self._lanes.get(lane, {})
-        for turn in [t for t, jobs in turns.items() if job in jobs]:
-            del turns[turn][job]
-            if not turns[turn]:
-                del turns[turn]
+        turn = self._where[job].pop(lane, None)
+        if not self._where[job]:
+            del self._where[job]
+        if turn is None:
+            return
+        turns = self._lanes[lane]
+        del turns[turn][job]
+        if not turns[turn]:
+            del turns[turn]
         if not turns:
-            self._lanes.pop(lane, None)
+            del self._lanes[lane]
 
     def park(self, job: int) -> None:
         """A paused job keeps its place but is offered no more. Also for jobs whose tasks are still being written."""
         parked = self._parked.setdefault(job, set())
-        for lane, turns in list(self._lanes.items()):
-            for turn, jobs in list(turns.items()):
-                if job in jobs:
-                    parked.add((lane, turn))
-        for lane, _ in parked:
+        for lane, turn in list(self._where.get(job, {}).items()):
+            parked.add((lane, turn))
             self.drop(lane, job)
 
     def unpark(self, job: int) -> set[int]:
@@ -62,8 +69,7 @@ class Flows:
         if job in self._parked:
             self._parked[job] = {(lane, turn) for lane, _ in self._parked[job]}
             return
-        for lane in [lane for lane, turns in self._lanes.items() if any(job in jobs for jobs in turns.values())]:
-            self.drop(lane, job)
+        for lane in list(self._where.get(job, {})):
             self.add(lane, job, turn)
 
     def forget(self, job: int) -> None:
@@ -82,9 +88,9 @@ class Flows:
 
     def served(self, lane: int, job: int) -> None:
         """It had its chance: whoever was not asked yet comes before it next time."""
-        for jobs in self._lanes.get(lane, {}).values():
-            if job in jobs:
-                jobs.move_to_end(job)
+        turn = self._where.get(job, {}).get(lane)
+        if turn is not None:
+            self._lanes[lane][turn].move_to_end(job)
 
     def sleep_until(self, lane: int, due: int) -> None:
         known = self.next_due.get(lane)

@@ -37,7 +37,8 @@ FROM json_each(?) g JOIN jobs j ON j.id = g.value WHERE j.state IN ('queued', 'r
 """
 # What the next tasks cost: kinds of different prices may wait in one lane.
 _PRICES = "SELECT price FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
-_OWN_LANES = "SELECT l.id FROM json_each(?) g JOIN lanes l ON l.id = g.value WHERE l.owner = ? AND NOT l.paused"
+# `+`: by the wanted numbers, never by ix_lanes_owner, which has all lanes of the session.
+_OWN_LANES = "SELECT l.id FROM json_each(?) g JOIN lanes l ON l.id = g.value WHERE +l.owner = ? AND NOT l.paused"
 
 
 @dataclass(slots=True)
@@ -51,6 +52,14 @@ class _Claim:
     """… and what they may cost. The jobs' own counters are written once, at the end."""
     found: list[int] = field(default_factory=list)
     """Tasks that were given out but not yet taken: they still look ready."""
+    jobs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
+    """Rows of jobs, looked up once for all lanes; None of one that is paused, ended or being drained."""
+
+    def look_up(self, db: sqlite3.Connection, jobs: Sequence[int]) -> None:
+        unknown = [job for job in jobs if job not in self.jobs]
+        if unknown:
+            self.jobs.update(dict.fromkeys(unknown))
+            self.jobs.update((row[0], row) for row in db.execute(_JOBS, (orjson.dumps(unknown).decode(),)))
 
     def take(self, db: sqlite3.Connection) -> None:
         if self.found:
@@ -131,12 +140,12 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
             break
         claim.take(db)  # a job that is asked again must not give the same
         part = -(-(want.most - len(got)) // len(jobs))
-        rows = {row[0]: row for row in db.execute(_JOBS, (orjson.dumps(jobs).decode(),))}
+        claim.look_up(db, jobs)
         for job in jobs:
             asked = min(part, want.most - len(got))
             if asked == 0:
                 break
-            most = _allowed(db, memory, want.lane, rows.get(job), asked, claim)
+            most = _allowed(db, memory, want.lane, claim.jobs[job], asked, claim)
             taken = _next(db, memory, claim, want.lane, job, most)
             got.extend(taken)
             memory.flows.served(want.lane, job)
