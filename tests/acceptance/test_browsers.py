@@ -216,12 +216,12 @@ async def test_memory_stays_flat_over_many_pages__SC_5(site: Site, pages: int) -
         browser_before, own_before = launcher.started[0].memory(), own.memory_info().rss
         for _ in range(pages):
             await fetch(visit(site.url("/loads")))
-        site.seen.clear()
+            site.seen.clear()  # what the site remembers is not ours
         browser_rise, own_rise = launcher.started[0].memory() - browser_before, own.memory_info().rss - own_before
         assert len(launcher.started) == 1
     sys.stdout.write(f"{pages} pages: browser {browser_rise >> 20:+} MB, program {own_rise >> 20:+} MB\n")
     assert browser_rise < 60 << 20
-    assert own_rise < 40 << 20
+    assert own_rise < 20 << 20
 
 
 async def test_a_launcher_without_its_program_says_what_to_do__SC_5(tmp_path: Path) -> None:
