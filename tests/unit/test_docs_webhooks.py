@@ -1,0 +1,65 @@
+"""The receiver on the page about webhooks, run as it stands there."""
+
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forager import webhooks
+
+PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
+BODY = b'{"job_id": "j1", "status": "completed", "summary": {}, "results": null}'
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    program = tmp_path_factory.mktemp("docs") / "receiver.py"
+    program.write_text(code)
+    command = [sys.executable, str(program), "new-secret", "old-secret"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline().split()[-1])
+        process.terminate()
+
+
+def post(port: int, headers: dict[str, str], body: bytes = BODY) -> int:
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/", body, headers)
+    try:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_the_receiver_of_the_page_takes_the_true_once_and_refuses_the_false__SC_13(
+    receiver: tuple[subprocess.Popen[str], int],
+) -> None:
+    process, port = receiver
+    assert process.stdout is not None
+    now = int(time.time())
+    assert post(port, webhooks.sign("new-secret", "m1", now, BODY)) == 200
+    assert process.stdout.readline() == "job j1 completed\n"
+    assert post(port, webhooks.sign("new-secret", "m1", now + 1, BODY)) == 200  # again: taken once
+    assert post(port, webhooks.sign("old-secret", "m2", now, BODY)) == 200
+    assert process.stdout.readline() == "job j1 completed\n"
+    for headers, body, said in (
+        (webhooks.sign("third", "m3", now, BODY), BODY, "another secret"),
+        (webhooks.sign("new-secret", "m3", now, BODY), BODY.replace(b"j1", b"j2"), "changed"),
+        (webhooks.sign("new-secret", "m3", now - 400, BODY), BODY, "5 minutes"),
+        ({}, BODY, "missing"),
+    ):
+        assert post(port, headers, body) == 400
+        assert said in process.stdout.readline()
+
+
+def test_the_page_has_every_error_of_the_verifier() -> None:
+    page = PAGE.read_text("utf-8")
+    for error in webhooks.WebhookError.__subclasses__():
+        assert f"`{error.__name__}`" in page
