@@ -34,6 +34,8 @@ from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.browser.gate import Gate
 from forager.fetch.browser.pool import PoolLimits
+from forager.fetch.credentials import SERVICE_KEY, CredentialClient
+from forager.fetch.logins import Logins
 from forager.fetch.proxies import ProxyPool, given_proxies
 from forager.fetch.proxy_check import ProxyCheck
 from forager.fetch.robots import RobotsTxt
@@ -243,7 +245,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         worker = Worker(
             ledger,
             pipelines,
-            Fetcher(fetcher, browsers),
+            Fetcher(fetcher, browsers, _logins(settings, fetcher, clock)),
             clock,
             name=f"{socket.gethostname()}:{os.getpid()}",
             capacity=settings.capacity,
@@ -340,8 +342,19 @@ def _browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: Pro
     )
 
 
+def _logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
+    if settings.backend_api_url is None:
+        return None
+    ttl, retries = settings.credential_cache_ttl_seconds, settings.credential_max_retries
+    return Logins(CredentialClient(fetch, clock, settings.backend_api_url, ttl=ttl, retries=retries))
+
+
 def _secrets(settings: Settings) -> Callable[[str], str | None]:
-    known = {"SERPER_API_KEY": settings.serper_api_key, deliveries.SECRET: settings.webhook_secret}
+    known = {
+        "SERPER_API_KEY": settings.serper_api_key,
+        deliveries.SECRET: settings.webhook_secret,
+        SERVICE_KEY: settings.backend_service_key,
+    }
     return lambda name: _revealed(known.get(name))
 
 

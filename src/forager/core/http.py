@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from forager.core.errors import Evidence, Permanent
+from forager.core.secret import Secret
 from forager.core.visit import Action
 
 Render = Literal["http", "browser", "auto"]
@@ -40,6 +41,29 @@ class SignRef:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRef:
+    """Names whose log-in a page is asked with; it is looked up at the moment of sending."""
+
+    workspace: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """A part of a log-in. It goes to its own domain and the hosts in it, and nowhere else."""
+
+    name: str
+    value: Secret
+    domain: str
+    secure: bool = True
+    """Never without TLS."""
+
+    def belongs_to(self, host: str, scheme: str) -> bool:
+        within = host == self.domain or host.endswith(f".{self.domain}")
+        return within and (scheme == "https" or not self.secure)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     url: str
     method: str = "GET"
@@ -48,6 +72,8 @@ class Request:
     auth: SecretRef | None = None
     sign: SignRef | None = None
     """Its headers are made when it is sent. What is signed is meant for one receiver: such a request follows nobody."""
+    login: LoginRef | None = None
+    """Asked as somebody, if there is a backend that keeps log-ins; else as nobody."""
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
@@ -64,6 +90,8 @@ class Request:
     """What a browser does not load: image, font, media, stylesheet."""
     delay: tuple[float, float] | None = None
     """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
+    cookies: tuple[Cookie, ...] = ()
+    """Of the log-in, filled in when it is looked up."""
     on_leave: Callable[[], None] | None = None
     """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
     on_hop: Callable[[str], Awaitable[None]] | None = None

@@ -7,6 +7,7 @@ into the request, and never let one answer hold up the loop or fill the memory. 
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from time import monotonic
 
 import aiohttp
@@ -136,6 +137,7 @@ class HttpFetcher:
         url = self._guard.check_url(request.url)
         hop = Hop(url, request.method.upper(), self._headers(request), request.body)
         for _ in range(request.max_redirects + 1):
+            hop = _with_cookies(request, hop)
             answer = await send(hop)
             location = answer.headers.get("Location") if answer.status in REDIRECTS else None
             if not location or not request.max_redirects:
@@ -181,6 +183,17 @@ class HttpFetcher:
         if not value.isprintable() or not value.isascii():
             raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")
         return ref.prefix + value
+
+
+def _with_cookies(request: Request, hop: Hop) -> Hop:
+    """At every hop anew: each of them goes where it belongs, and nowhere else."""
+    if not request.cookies:
+        return hop
+    own = [each for each in request.cookies if each.belongs_to(hop.url.raw_host or "", hop.url.scheme)]
+    headers = {name: value for name, value in hop.headers.items() if name.lower() != "cookie"}
+    if own:
+        headers["Cookie"] = "; ".join(f"{each.name}={each.value.reveal()}" for each in own)
+    return replace(hop, headers=headers)
 
 
 async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:

@@ -1,8 +1,8 @@
 """One visit: a fresh context in a lent browser, through a passage of its own, to one page; what the page became, back.
 
 Nothing is left behind: cookies, storage, cache and connections end with the context. It must never send a secret, a
-body or a header of its own (a browser would repeat them to everybody a page asks), never keep a download, and never
-take longer than its navigation, its script and a moment.
+body or a header of its own (a browser would repeat them to everybody a page asks; the cookies of a log-in it keeps to
+their domain), never keep a download, and never take longer than its navigation, its script and a moment.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from forager.core.clock import Clock
 from forager.core.errors import BrowserCrashed, ForagerError, TimedOut
-from forager.core.http import Request, Response
+from forager.core.http import Cookie, Request, Response
 from forager.fetch.browser.actions import most_seconds, perform
 from forager.fetch.browser.chromium import ChromiumBrowser
 from forager.fetch.browser.failures import quietly, translated
@@ -22,7 +22,7 @@ from forager.fetch.browser.intercept import Intercept
 from forager.fetch.browser.reading import read_html, response_of
 from forager.fetch.browser.witness import Witness
 from forager.fetch.fingerprints import Fingerprint
-from forager.fetch.guard import EgressGuard
+from forager.fetch.guard import EgressGuard, literal
 from forager.fetch.translate import map_errors
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ class Visit:
             self._browser.inner.new_context(**_options(self._manner.fingerprint, self._passage))
         )
         try:
+            if self._request.cookies:
+                await self._answers(context.add_cookies([_cookie(each) for each in self._request.cookies]))
             page, session = await self._answers(self._open(context))
             try:
                 await self._go(page)
@@ -207,6 +209,13 @@ class Visit:
         if not done:
             closing.cancel()
             await self._browser.close()
+
+
+def _cookie(cookie: Cookie) -> Any:
+    """As the browser takes it: for the domain and the hosts in it; an address is only itself."""
+    domain = cookie.domain if literal(cookie.domain) else f".{cookie.domain}"
+    value = cookie.value.reveal()
+    return {"name": cookie.name, "value": value, "domain": domain, "path": "/", "secure": cookie.secure}
 
 
 def _options(fingerprint: Fingerprint, passage: Passage) -> dict[str, Any]:

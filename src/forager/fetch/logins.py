@@ -1,0 +1,76 @@
+"""Log-ins as pages need them: cookies, each bound to its domain by the backend that keeps it.
+
+What the backend says must say where a cookie belongs: whoever asks for a page names its URL, and a log-in must never go
+to a host of their choosing.
+"""
+
+import re
+from typing import Any
+
+import orjson
+
+from forager.core.errors import CredentialsMissing, Transient
+from forager.core.hosts import checked_host
+from forager.core.http import Cookie, LoginRef
+from forager.core.secret import Secret
+from forager.fetch.credentials import CredentialClient, Credentials
+
+COOKIES = "cookies"
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}", re.ASCII)
+_VALUE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e\"]{1,4096}", re.ASCII)
+"""As RFC 6265 has them, with the quotes that some put around a value."""
+
+
+class Logins:
+    def __init__(self, client: CredentialClient) -> None:
+        self._client = client
+
+    async def __call__(self, login: LoginRef) -> tuple[Cookie, ...]:
+        """Raises `CredentialsMissing` also when the backend does not answer: that is not the fault of the site."""
+        try:
+            found = await self._client.get(login.workspace, login.provider)
+        except Transient as error:
+            raise CredentialsMissing(f"The log-in for {login.provider} cannot be had now: {error.message}") from None
+        return cookies_of(found, login)
+
+
+def cookies_of(credentials: Credentials, login: LoginRef) -> tuple[Cookie, ...]:
+    """From `cookies`: a list of {name, value, domain} and, if a cookie may go without TLS, secure: false."""
+    kept = credentials.get(COOKIES)
+    listed = _listed(kept.reveal()) if kept is not None else []
+    cookies = [_cookie(each) for each in listed]
+    if not cookies or None in cookies:
+        raise CredentialsMissing(
+            f"What the backend keeps for {login.provider} in workspace {login.workspace} has no `cookies` that can be"
+            " used: a list of objects with name, value and domain."
+        )
+    return tuple(each for each in cookies if each is not None)
+
+
+def _listed(text: str) -> list[Any]:
+    try:
+        said = orjson.loads(text)
+    except ValueError:
+        return []
+    return said if isinstance(said, list) else []
+
+
+def _cookie(said: Any) -> Cookie | None:
+    if not isinstance(said, dict):
+        return None
+    name, value, domain = (said.get(key) for key in ("name", "value", "domain"))
+    if not (isinstance(name, str) and isinstance(value, str) and isinstance(domain, str)):
+        return None
+    if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+        return None
+    host = _domain(domain.removeprefix("."))
+    return None if host is None else Cookie(name, Secret(value), host, secure=said.get("secure") is not False)
+
+
+def _domain(text: str) -> str | None:
+    """A host or a domain of at least two labels: `com` is nobody's."""
+    try:
+        host = checked_host(text)
+    except ValueError:
+        return None
+    return host if "." in host and ":" not in host else None
