@@ -1,0 +1,98 @@
+"""Forager as `forager worker` runs it, in a process that dies where a test says: to see what becomes of webhooks."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from forager.app import App, open_app
+from forager.core.ledger import Change
+from forager.settings import Settings
+from tests.support.webhooks import SECRET
+
+ZIPS = "zip,state,city\n85001,AZ,Phoenix\n85002,AZ,Phoenix\n02139,MA,Cambridge\n"
+Death = Literal["never", "before the messages are written", "before the cursor moves"]
+
+
+@dataclass(frozen=True)
+class Options:
+    home: str
+    serper: str
+    key: str
+    receiver: str
+    death: Death = "never"
+    broken: bool = False
+    """Negative control: the cursor moves before the messages are written."""
+
+    def settings(self) -> Settings:
+        zips = Path(self.home) / "zips.csv"
+        zips.write_text(ZIPS)
+        return Settings(
+            home=Path(self.home),
+            zip_table=zips,
+            serper_api_key=SecretStr(self.key),
+            serper_base_url=self.serper,
+            egress_allow=(urlsplit(self.serper).netloc, urlsplit(self.receiver).netloc),
+            webhook_secret=SecretStr(SECRET),
+            default_webhook_url=SecretStr(self.receiver),
+        )
+
+
+class DyingSink:
+    """The real sink, and the death that the options ask for."""
+
+    def __init__(self, app: App, options: Options) -> None:
+        self._app = app
+        self._real = app.webhooks
+        self._options = options
+        self.name, self.kind = self._real.name, self._real.kind
+
+    async def write(self, batch: Sequence[Change]) -> None:
+        if self._options.broken:
+            await self._app.ledger.advance(self.name, batch[-1].id)
+        worth_dying_for = any(change.op == "ended" for change in batch)
+        if self._options.death == "before the messages are written" and worth_dying_for:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await self._real.write(batch)
+        if self._options.death == "before the cursor moves" and worth_dying_for:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def work(options: Options) -> None:
+    async with open_app(options.settings()) as app:
+        dying: Any = DyingSink(app, options)
+        app.webhooks = dying
+        async with app.engine():
+            while await _something_left(app):
+                await asyncio.sleep(0.05)
+
+
+async def submit(options: Options, jobs: int) -> list[str]:
+    async with open_app(options.settings()) as app:
+        query = {"zips": ["85001"], "pages": 1}
+        return [(await app.submit("places", {"keyword": f"bars {n}", **query})).job.hex for n in range(jobs)]
+
+
+async def _something_left(app: App) -> bool:
+    told = await app.ledger.cursor("webhook") == await app.ledger.last_change()
+    return not told or await app.ledger.has_open_work()
+
+
+def _child(options: Options) -> None:
+    asyncio.run(work(options))
+
+
+def start(options: Options) -> ForkServerProcess:
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_child, args=(options,), daemon=True)
+    process.start()
+    return process
