@@ -1,0 +1,134 @@
+"""What a webhook must never do: reach the inside of a network, or let a secret be seen."""
+
+import asyncio
+import io
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import structlog
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from forager import webhooks
+from forager.api import create_api
+from forager.app import App, open_app
+from forager.core.clock import SystemClock
+from forager.core.errors import ForagerError
+from forager.fetch import EgressGuard, HttpFetcher
+from forager.logs import _Lines, configure_logs
+from forager.pipelines import deliveries
+from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from forager.sandbox.receiver import Mood, WebhookReceiver
+from forager.settings import Settings
+from tests.support.api import KEY, ONE_QUERY, ZIPS, client_of
+from tests.support.engine import until
+from tests.support.origin import Origin, reply
+from tests.support.ssrf import forbidden_urls
+
+SECRET = "whk-CANARY-5f0b1c2d3e"
+TOKEN = "tok-CANARY-a1b2c3d4e5"
+BACKEND_KEY = "bck-CANARY-0918273645"
+CANARIES = (SECRET, TOKEN, BACKEND_KEY)
+
+
+async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
+    async with Origin(lambda _: reply()) as canary:
+        urls = forbidden_urls(canary.port)
+        fetch = HttpFetcher(EgressGuard(), SystemClock(), lambda _: SECRET, sign=webhooks.sign)
+        step = deliveries.build().steps[0]
+        ends: dict[str, str] = {}
+        for url in urls:
+            task = deliveries.Delivery(id="m", receiver=url, host="h", body="{}", at=0)
+            try:
+                ends[url] = str(await step.run(task, fetch))
+            except ForagerError as error:
+                ends[url] = type(error).__name__
+        await fetch.close()
+        assert len(urls) >= 400
+        assert {url: end for url, end in ends.items() if end != "Refused"} == {}
+        assert canary.connections == 0
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """The log as it is written in earnest, but without the net that knows these secrets by heart."""
+    level, out = logging.root.level, io.StringIO()
+    configure_logs("DEBUG", "json", [], stream=out)
+    yield out
+    logging.root.handlers[:] = [handler for handler in logging.root.handlers if not isinstance(handler, _Lines)]
+    logging.root.setLevel(level)
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+@asynccontextmanager
+async def told(home: Path, receiver: WebhookReceiver) -> AsyncIterator[App]:
+    (home / "zips.csv").write_text(ZIPS)
+    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as serper:
+        settings = Settings(
+            home=home,
+            zip_table=home / "zips.csv",
+            serper_api_key=SecretStr(SerperConfig().key),
+            serper_base_url=serper.url,
+            egress_allow=(urlsplit(serper.url).netloc, receiver.endpoint),
+            webhook_secret=SecretStr(SECRET),
+            default_webhook_url=SecretStr(receiver.url(f"/{TOKEN}?t={TOKEN}")),
+            backend_api_url="http://127.0.0.1:9",
+            backend_service_key=SecretStr(BACKEND_KEY),
+        )
+        async with open_app(settings) as app:
+            yield app
+
+
+def api(app: App) -> FastAPI:
+    return create_api(app, key=KEY)
+
+
+async def test_no_secret_of_a_webhook_is_in_the_log_the_api_the_metrics_or_the_files__S8(
+    tmp_path: Path, lines: io.StringIO
+) -> None:
+    shown: list[str] = []
+    async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app:
+        async with client_of(api(app)) as client, app.engine():
+            for mood, count in ((Mood.ERROR, 2), (Mood.FORGETFUL, 3), (Mood.UP, 4), (Mood.GONE, 5)):
+                receiver.mood = mood
+                if mood in (Mood.ERROR, Mood.GONE):
+                    await app.submit("places", {**ONE_QUERY, "keyword": mood})
+                async with asyncio.timeout(30):
+                    await receiver.arrived(count)
+                shown += [(await client.get("/api/v1/jobs")).text, (await client.get("/metrics")).text]
+            jobs = (await client.get("/api/v1/jobs", params={"pipeline": "deliveries"})).json()["data"]
+            assert len(jobs) == 1
+            for path in ("", "/tasks"):
+                answer = await client.get(f"/api/v1/jobs/{jobs[0]['id']}{path}")
+                assert answer.status_code == 200
+                shown.append(answer.text)
+            tasks = (await client.get(f"/api/v1/jobs/{jobs[0]['id']}/tasks")).json()["data"]
+            for path in ("/api/v1/dead", "/api/v1/lanes", "/health", "/openapi.json"):
+                shown.append((await client.get(path)).text)
+            assert len(tasks) == 2
+        assert {TOKEN in each.path for each in receiver.log} == {True}
+    shown.append(lines.getvalue())
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for canary in CANARIES:
+        assert [text for text in shown if canary in text] == []
+        assert canary.encode() not in files
+
+
+async def test_a_job_of_deliveries_cannot_be_made_by_hand(tmp_path: Path) -> None:
+    async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app, client_of(api(app)) as client:
+        asked = {"pipeline": "deliveries", "params": {"receiver": "default"}}
+        answer = await client.post("/api/v1/jobs", json=asked)
+        assert answer.status_code == 422
+        assert "callback_url" in answer.json()["error"]
+
+
+async def test_a_job_is_told_of_within_moments_of_its_end__SC_13(tmp_path: Path) -> None:
+    async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app, app.engine():
+        job = (await app.submit("places", dict(ONE_QUERY))).job
+        await until(lambda: receiver.taken)
+        assert list(receiver.taken) == [f"job_{job.hex}_2"]
