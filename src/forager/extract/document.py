@@ -1,0 +1,208 @@
+"""An HTML page, decoded, bounded and parsed once, and the ways in which it is read. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from w3lib.encoding import html_to_unicode
+
+from forager.extract.bounds import bounded
+from forager.extract.text import one_line
+
+MOST_LINES = 20_000
+MOST_LINKS = 3_000
+_HIDDEN = frozenset("script style noscript template svg head title iframe object select textarea datalist".split())
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr o:p q s samp small span "
+    "strike strong sub sup time tt u var wbr".split()
+)
+_AREAS = frozenset("header footer nav aside main form".split())
+_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a reader sees between two line breaks."""
+
+    text: str
+    tag: str
+    """The block that it stands in: h1, p, li, dt …"""
+    area: str
+    """The part of the page: header, footer, nav, aside, form, main, or nothing."""
+    bold: bool = False
+    """Whether all of it is set apart, as labels often are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    url: str
+    text: str
+
+
+def decoded(body: bytes, content_type: str | None = None) -> str:
+    """Text of a page. Bytes that are valid UTF-8 are UTF-8, whatever is said of them: a wrong label is more common."""
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        pass
+    try:
+        return str(html_to_unicode(content_type, body)[1])
+    except (LookupError, UnicodeError, ValueError):
+        return body.decode("utf-8", "replace")
+
+
+class Document:
+    """A page to be asked. It holds no place in the network: `url` is only what relative links are relative to."""
+
+    def __init__(self, html: str | bytes, url: str = "") -> None:
+        self.source = decoded(html) if isinstance(html, bytes) else html.encode("utf-8", "replace").decode("utf-8")
+        self.tree = LexborHTMLParser(bounded(self.source))
+        self.url = url
+
+    @cached_property
+    def base(self) -> str:
+        found = self.tree.css_first("base[href]")
+        return self.absolute_to(self.url, found.attributes.get("href") or "") or self.url if found else self.url
+
+    def absolute(self, href: str) -> str | None:
+        return self.absolute_to(self.base, href)
+
+    @staticmethod
+    def absolute_to(base: str, href: str) -> str | None:
+        try:
+            return urljoin(base, href.strip())
+        except ValueError:
+            return None
+
+    @cached_property
+    def title(self) -> str | None:
+        found = self.tree.css_first("head > title") or self.tree.css_first("title")
+        return (one_line(found.text()) or None) if found else None
+
+    @cached_property
+    def language(self) -> str | None:
+        root = self.tree.root
+        return ((root.attributes.get("lang") or root.attributes.get("xml:lang")) if root else None) or None
+
+    @cached_property
+    def metas(self) -> dict[str, str]:
+        """Meta tags by their name or property in lower case; the first that says something holds."""
+        found: dict[str, str] = {}
+        for node in self.tree.css("meta[content]"):
+            said = node.attributes
+            name = said.get("property") or said.get("name") or said.get("itemprop")
+            content = one_line(said.get("content") or "")
+            if name and content:
+                found.setdefault(name.strip().lower(), content)
+        return found
+
+    @cached_property
+    def canonical(self) -> str | None:
+        for node in self.tree.css("link[rel][href]"):
+            if (node.attributes.get("rel") or "").lower() == "canonical":
+                return self.absolute(node.attributes.get("href") or "")
+        said = self.metas.get("og:url")
+        return self.absolute(said) if said else None
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        found: list[Link] = []
+        for node in self.tree.css("a[href]")[:MOST_LINKS]:
+            url = self.absolute(node.attributes.get("href") or "")
+            if url:
+                found.append(Link(url, one_line(node.text(separator=" "))))
+        return tuple(found)
+
+    def first_text(self, *selectors: str) -> tuple[str, str] | None:
+        """Text and selector of the first of these that finds some."""
+        for selector in selectors:
+            for node in self.tree.css(selector):
+                words = one_line(node.text(separator=" ", strip=False))
+                if words:
+                    return words, selector
+        return None
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        body = self.tree.body
+        return tuple(_Reader().read(body)) if body else ()
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+
+class _Reader:
+    """Walks the tree once, without recursion: a page decides how deep it is."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.bold: list[bool] = []
+        self.count = 0
+
+    def read(self, body: LexborNode) -> Iterator[Line]:
+        stack: list[tuple[LexborNode | None, str, str, bool]] = [(body.child, "body", "", False)]
+        while stack and self.count < MOST_LINES:
+            node, tag, area, bold = stack.pop()
+            if node is None:
+                yield from self._line(tag, area)
+                continue
+            name = node.tag or ""
+            if name == "-text":
+                self._say(node.text_content or "", bold)
+                stack.append((node.next, tag, area, bold)) if node.next else None
+                continue
+            if node.next:
+                stack.append((node.next, tag, area, bold))
+            if name == "br":
+                yield from self._line(tag, area)
+            elif name in _HIDDEN or name.startswith(("_", "!", "-")) or _is_unseen(node):
+                continue
+            elif _is_control(node, name):
+                yield from self._line(tag, area)
+                stack.append((None, "button", area, False))
+                if node.child:
+                    stack.append((node.child, "button", area, False))
+            elif name in _INLINE:
+                if node.child:
+                    stack.append((node.child, tag, area, bold or name in ("b", "strong")))
+                self.words.append(" ") if name == "img" else None
+            else:
+                yield from self._line(tag, area)
+                inner = name if name in _AREAS else area
+                stack.append((None, name, inner, False))
+                if node.child:
+                    stack.append((node.child, name, inner, bold or name == "th"))
+        yield from self._line("body", "")
+
+    def _say(self, words: str, bold: bool) -> None:
+        self.words.append(words)
+        if not words.isspace():
+            self.bold.append(bold)
+
+    def _line(self, tag: str, area: str) -> Iterator[Line]:
+        if not self.words:
+            return
+        text = " ".join("".join(self.words).split())
+        bold = bool(self.bold) and all(self.bold)
+        self.words, self.bold = [], []
+        if text:
+            self.count += 1
+            yield Line(text, tag, area, bold)
+
+
+def _is_control(node: LexborNode, name: str) -> bool:
+    """What is there to be clicked says nothing about the rest of its line."""
+    if name == "button":
+        return True
+    return name == "a" and (node.attributes.get("href") or "").lstrip()[:11].lower() == "javascript:"
+
+
+def _is_unseen(node: LexborNode) -> bool:
+    said = node.attributes
+    if not said:
+        return False
+    return "hidden" in said or said.get("aria-hidden") == "true" or bool(_UNSEEN.search(said.get("style") or ""))

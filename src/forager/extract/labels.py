@@ -1,0 +1,55 @@
+"""Values that a page gives after a label: `Location: Berlin`, or a heading and what stands under it. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forager.extract.document import Document, Line
+
+LONGEST_VALUE = 300
+_LABEL_TAGS = frozenset("dt th h1 h2 h3 h4 h5 h6 label".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    label: str
+    value: str
+    line: int
+    sure: bool
+    """By a colon, or by a tag that is made for labels."""
+
+
+def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> Iterator[Labelled]:
+    """What follows a label that these words (a pattern) make up, in page order."""
+    pattern = re.compile(
+        rf"^\W{{0,3}}(?P<label>(?:{words})(?:\s*[:：]?\s*\([^)]{{0,40}}\))?)\s*(?P<colon>[:：]+)?\s*(?P<value>.*)$",
+        re.IGNORECASE,
+    )
+    lines = document.lines
+    for at, line in enumerate(lines):
+        if len(line.text) > most + 60:
+            continue
+        found = pattern.match(line.text)
+        if not found:
+            continue
+        value = found["value"].strip(" :|*")
+        if value and found["colon"]:
+            yield Labelled(found["label"], value, at, True)
+        elif not value:
+            after = next(
+                (
+                    at + ahead
+                    for ahead in (1, 2)
+                    if lines[at + ahead : at + ahead + 1] != () and lines[at + ahead].tag != "button"
+                ),
+                None,
+            )
+            if after is not None and _is_value(lines[after], most):
+                sure = bool(found["colon"]) or line.bold or line.tag in _LABEL_TAGS
+                yield Labelled(found["label"], lines[after].text.strip(), after, sure)
+
+
+def _is_value(line: Line, most: int) -> bool:
+    """Neither the next label nor the next headline."""
+    ended = line.text.rstrip().endswith((":", "*"))
+    return len(line.text) <= most and not ended and line.tag not in _LABEL_TAGS

@@ -1,0 +1,201 @@
+"""Where something is, as {city, state_region, country, raw}. Pure; what is not sure is left empty, `raw` says all."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from forager.extract.countries import country_code, country_of_state, state_code
+from forager.extract.text import one_line
+
+LONGEST = 300
+"""A longer text is no address: only `raw` holds it."""
+MOST_PARTS = 12
+
+_POSTCODES = (
+    r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}",  # United Kingdom
+    r"[A-Z]\d[A-Z] ?\d[A-Z]\d",  # Canada
+    r"\d{5}-\d{3,4}",  # Brazil, USA
+    r"\d{4} ?[A-Z]{2}",  # Netherlands
+    r"(?:[A-Z]{1,2}-)?\d{2,3}[ -]\d{2,3}",  # Sweden, Poland, Greece, Japan
+    r"(?:[A-Z]{1,2}-)?\d{4,6}",
+)
+POSTCODE = re.compile(rf"(?:(?<=^)|(?<=[\s,-]))(?:{'|'.join(_POSTCODES)})(?=$|[\s,])")
+_STREET = re.compile(
+    r"\d|\b(?:street|st\.|road|rd\.?|avenue|ave\.?|boulevard|blvd\.?|lane|drive|suite|ste\.?|floor|highway|hwy\.?|"
+    r"p\.?\s?o\.? box)(?=$|\W)",
+    re.IGNORECASE,
+)
+_REMOTE = re.compile(
+    r"\b(?:fully |100 ?% )?(?:remote|hybrid|on-?site|work from home|home ?office|anywhere|télétravail|teletrabajo)\b",
+    re.IGNORECASE,
+)
+_AROUND = re.compile(
+    r"^(?:greater |metropolitan )|(?: (?:bay )?(?:metropolitan )?area| metro(?:plex)?| region)$", re.IGNORECASE
+)
+_SEPARATORS = re.compile(r"\s*[,;|•·/\n]\s*|\s+[-–—]\s+")
+
+_DELAWARE = frozenset(
+    (
+        "wilmington",
+        "dover",
+        "newark",
+        "middletown",
+        "bear",
+        "smyrna",
+        "milford",
+        "seaford",
+        "lewes",
+        "georgetown",
+        "new castle",
+        "claymont",
+        "hockessin",
+        "rehoboth beach",
+        "delaware city",
+    )
+)
+
+
+class NormalizedLocation(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    city: str | None = None
+    state_region: str | None = None
+    """The code where the USA, Canada and Australia have one (`CA`), else as the page writes it."""
+    country: str | None = None
+    """ISO 3166: `DK`."""
+    raw: str | None = None
+    """The text itself, untouched."""
+
+
+def location_of(text: str) -> NormalizedLocation:
+    """Any text has a location; how much of it is understood differs."""
+    plain = one_line(text.replace("\n", ", ")) if len(text) <= LONGEST * 4 else ""
+    if not plain or len(plain) > LONGEST:
+        return NormalizedLocation(raw=text)
+    parts = [part for part in _SEPARATORS.split(_REMOTE.sub(" ", plain)) if part.strip(" ()-–.")][:MOST_PARTS]
+    parts = [part.strip(" ()-–") for part in parts]
+    country, parts = _take_country(parts)
+    state, implied, parts = _take_state(parts, country)
+    city = _city(parts, known_state=implied is not None)
+    if state is None and city and len(parts) >= 2 and parts[-1].endswith(city) and _is_name(parts[-2]):
+        state, city = (None if country else city), parts[-2]  # "Basingstoke, Hampshire"
+    return NormalizedLocation(city=city, state_region=state, country=country or implied, raw=text)
+
+
+def location_of_address(address: Mapping[str, Any]) -> NormalizedLocation | None:
+    """A PostalAddress of schema.org, or a mapping with our own names."""
+    said = {name: _word(address, *names) for name, names in _ADDRESS_NAMES.items()}
+    raw = ", ".join(part for part in (said[name] for name in _ADDRESS_NAMES) if part)
+    if not raw:
+        return None
+    country = country_code(said["country"] or "") or (said["country"] or None)
+    state, city = said["region"] or None, said["city"]
+    if not city:  # some put all of it into one property
+        whole = location_of(raw)
+        return NormalizedLocation(
+            city=whole.city, state_region=state or whole.state_region, country=country or whole.country, raw=raw
+        )
+    if "," in city:
+        whole = location_of(city)
+        city, state, country = whole.city or city, state or whole.state_region, country or whole.country
+    if state:
+        known = (country, state_code(state, country)) if country else (country_of_state(state) or (None, None))
+        country, state = (country or known[0]), (known[1] or state)
+    return NormalizedLocation(
+        city=POSTCODE.sub("", city).strip(" ,-") or None, state_region=state, country=country, raw=raw
+    )
+
+
+_ADDRESS_NAMES = {
+    "street": ("streetAddress", "street", "AddressLine"),
+    "city": ("addressLocality", "city", "locality", "City"),
+    "region": ("addressRegion", "state_region", "region", "state"),
+    "postcode": ("postalCode", "postcode", "postal_code", "PostalCode"),
+    "country": ("addressCountry", "country", "Country"),
+}
+
+
+def _word(address: Mapping[str, Any], *names: str) -> str:
+    for name in names:
+        value = address.get(name)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if isinstance(value, Mapping):
+            value = value.get("name") or value.get("Name") or value.get("@value")
+        if isinstance(value, str | int) and (words := one_line(str(value))) and len(words) <= LONGEST:
+            return words
+    return ""
+
+
+def _take_country(parts: list[str]) -> tuple[str | None, list[str]]:
+    """From the end; a code that may be a state of the USA is no country when a city stands before it."""
+    if not parts:
+        return None, parts
+    last = POSTCODE.sub("", parts[-1]).strip() or parts[-1]
+    code = country_code(last)
+    if code and not (len(last) == 2 and len(parts) == 2 and _is_state(last, parts[0])):
+        return code, parts[:-1]
+    words = parts[-1].split()
+    for count in (3, 2, 1):  # "98121 USA", "Seattle WA 98121 United States"
+        if len(words) > count and (
+            code := country_code(" ".join(words[-count:]), codes=count == 1 and len(words[-1]) == 3)
+        ):
+            return code, [*parts[:-1], " ".join(words[:-count])]
+    return None, parts
+
+
+def _is_state(code: str, city: str) -> bool:
+    """ "Boston, MA" is no town of Morocco; but "Berlin, DE" is none of Delaware, unless it is one that Delaware has."""
+    return state_code(code, "US") is not None and (code != "DE" or city.casefold() in _DELAWARE)
+
+
+def _take_state(parts: list[str], country: str | None) -> tuple[str | None, str | None, list[str]]:
+    for back in range(1, min(len(parts), 3) + 1):
+        bare = POSTCODE.sub("", parts[-back]).strip(" ,-")
+        found = _state(bare, country)
+        if found and (len(parts) > 1 or not bare[:1].isupper() or bare.isupper() or country is None):
+            implied, code = found
+            if len(parts) - back >= 1 or len(bare) > 2:
+                if len(parts) == 1 and back == 1:  # "New York" alone is more often the city
+                    return None, None, parts
+                return code, implied, [*parts[:-back], *parts[len(parts) - back + 1 :]]
+        words = bare.split()
+        if len(words) > 1 and (found := _state(words[-1], country)) and words[-1].isupper():
+            number = "" if parts[-back].startswith(words[0]) else parts[-back].split()[0] + " "  # of a house
+            return found[1], found[0], [*parts[:-back], number + " ".join(words[:-1])]
+    if country and len(parts) >= 2 and not state_code(parts[-1], country):
+        last = POSTCODE.sub("", parts[-1]).strip(" ,-")
+        if last and not any(letter.isdigit() for letter in last) and not _STREET.search(parts[-2]):
+            return last, None, parts[:-1]
+    return None, None, parts
+
+
+def _state(name: str, country: str | None) -> tuple[str, str] | None:
+    if country is None:
+        return country_of_state(name)
+    code = state_code(name, country)
+    return (country, code) if code else None
+
+
+def _city(parts: list[str], *, known_state: bool) -> str | None:
+    """The last part that is neither street nor number."""
+    for part in reversed(parts):
+        bare = POSTCODE.sub(" ", part).strip(" ,-")
+        had_code = bare != part.strip(" ,-")
+        bare = " ".join(_AROUND.sub("", bare).split())
+        if not _is_word(bare) or (_STREET.search(bare) and not had_code):
+            continue
+        if known_state and part[:1].isdigit():  # "12 Main St Springfield IL": where the city begins is not said
+            return None
+        return bare if len(bare) <= 80 else None
+    return None
+
+
+def _is_word(text: str) -> bool:
+    return any(letter.isalpha() for letter in text)
+
+
+def _is_name(part: str) -> bool:
+    return _is_word(part) and not _STREET.search(part) and len(part) <= 40

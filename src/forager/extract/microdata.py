@@ -1,0 +1,120 @@
+"""Microdata and RDFa Lite, in the shape of JSON-LD: nested mappings with `@type`. Pure, one walk, no recursion."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from selectolax.lexbor import LexborNode
+
+from forager.extract.document import Document
+from forager.extract.text import one_line, paragraphs
+
+MOST_THINGS = 500
+MOST_REFS = 50
+_URLS = {"a": "href", "area": "href", "link": "href", "img": "src", "source": "src", "video": "src", "audio": "src"}
+_SKIPPED = frozenset(("script", "style", "template", "noscript"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Syntax:
+    """Which attributes say what."""
+
+    name: str
+    scope: str
+    type: str
+    prop: str
+
+
+_MICRODATA = _Syntax("microdata", "itemscope", "itemtype", "itemprop")
+_RDFA = _Syntax("rdfa", "typeof", "typeof", "property")
+
+
+@dataclass(slots=True)
+class _Gathering:
+    things: list[dict[str, Any]] = field(default_factory=list)
+    seen: int = 0
+
+
+def microdata(document: Document) -> list[dict[str, Any]]:
+    if document.tree.css_first("[itemscope]") is None:
+        return []
+    return _gather(document, _MICRODATA)
+
+
+def rdfa(document: Document) -> list[dict[str, Any]]:
+    if document.tree.css_first("[typeof]") is None:
+        return []
+    return _gather(document, _RDFA)
+
+
+def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
+    """Things that are nobody's property, in page order, each with its own inside."""
+    found = _Gathering()
+    root = document.tree.root
+    stack: list[tuple[LexborNode, dict[str, Any] | None]] = [(root, None)] if root else []
+    while stack and found.seen < MOST_THINGS:
+        node, owner = stack.pop()
+        if node.next:
+            stack.append((node.next, owner))
+        if (node.tag or "-").startswith(("-", "_", "!")) or (
+            node.tag in _SKIPPED and "itemprop" not in node.attributes
+        ):
+            continue
+        inner = _take(document, node, owner, syntax, found) or owner
+        if node.child:
+            stack.append((node.child, inner))
+    return found.things
+
+
+def _take(
+    document: Document, node: LexborNode, owner: dict[str, Any] | None, syntax: _Syntax, found: _Gathering
+) -> dict[str, Any] | None:
+    """The thing that begins here, if one does; a property goes to the thing it stands in."""
+    said = node.attributes
+    prop = said.get(syntax.prop)
+    begins = syntax.scope in said
+    if not begins and (not prop or owner is None):
+        return None
+    names = [name.rpartition("/")[2].rpartition(":")[2] for name in (prop or "").split()[:10]]
+    if not begins:
+        if owner is not None:
+            _add(owner, names, _value(document, node))
+        return None
+    found.seen += 1
+    thing: dict[str, Any] = {"@type": _types(said.get(syntax.type) or "")}
+    if owner is not None and names:
+        _add(owner, names, thing)
+        words = said.get("content")
+        if words:
+            thing.setdefault("name", one_line(words))
+    else:
+        found.things.append(thing)
+    thing["@text"] = node
+    return thing
+
+
+def _add(owner: dict[str, Any], names: list[str], value: Any) -> None:
+    if value in ("", None):
+        return
+    for name in names:
+        if name in owner:
+            held = owner[name]
+            owner[name] = [*held, value][:100] if isinstance(held, list) else [held, value]
+        else:
+            owner[name] = value
+
+
+def _types(said: str) -> list[str]:
+    return [name.rstrip("/").rpartition("/")[2].rpartition(":")[2].rpartition("#")[2] for name in said.split()[:5]]
+
+
+def _value(document: Document, node: LexborNode) -> str | None:
+    said = node.attributes
+    content = said.get("content")
+    if content is not None:
+        return one_line(content)
+    tag = node.tag or ""
+    if tag in _URLS and said.get(_URLS[tag]) is not None:
+        return document.absolute(said.get(_URLS[tag]) or "")
+    if tag in ("time", "data", "meter") and (said.get("datetime") or said.get("value")):
+        return one_line(said.get("datetime") or said.get("value") or "")
+    return paragraphs(node.html or "")

@@ -1,0 +1,91 @@
+"""Raw fields to a valid result: every field is cleaned as its annotation says, a bad one is dropped, the rest stays.
+
+An output model names its kinds: `job_title: Line | None`, `contact_phone: Phone | None`. A plain `str` is a `Line`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar, get_args
+
+from pydantic import BaseModel, StringConstraints, ValidationError
+
+from forager.extract.emails import clean_email
+from forager.extract.locations import NormalizedLocation, location_of, location_of_address
+from forager.extract.phones import e164
+from forager.extract.text import one_line, paragraphs
+from forager.extract.urls import clean_url
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class As:
+    """How text of a field becomes its value; ValueError drops the field, with its words as the reason."""
+
+    clean: Callable[[str], Any]
+
+
+Line = Annotated[str, As(one_line), StringConstraints(min_length=1)]
+Prose = Annotated[str, As(paragraphs), StringConstraints(min_length=1)]
+Url = Annotated[str, As(clean_url), StringConstraints(pattern=r"^https://[^\s]+$")]
+Email = Annotated[str, As(clean_email), StringConstraints(pattern=r"^[^\s@]+@[^\s@]+$")]
+Phone = Annotated[str, As(e164), StringConstraints(pattern=r"^\+[1-9][0-9]{3,14}$")]
+Location = Annotated[NormalizedLocation, As(location_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised(Generic[M]):
+    result: M
+    dropped: Mapping[str, str]
+    """Fields that were there and could not be used, each with why."""
+
+
+def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
+    """What is not a field of the output is passed over; what is missing is null; nothing makes it fail."""
+    kept: dict[str, Any] = {}
+    dropped: dict[str, str] = {}
+    for name in output.model_fields:
+        value = raw.get(name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        try:
+            cleaned = _cleaned(output, name, value)
+            output.__pydantic_validator__.validate_assignment(output.model_construct(), name, cleaned)
+        except ValidationError as error:
+            dropped[name] = error.errors(include_url=False, include_input=False)[0]["msg"]
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            dropped[name] = str(error)
+        else:
+            kept[name] = cleaned
+    return Normalised(output.model_validate(kept), dropped)
+
+
+def _cleaned(output: type[BaseModel], name: str, value: object) -> Any:
+    if isinstance(value, str):
+        field = output.model_fields[name]
+        clean = _clean_of((*field.metadata, *_metadata(field.annotation)))
+        return clean(value) if clean else (one_line(value) if _takes_text(field.annotation) else value)
+    if isinstance(value, Mapping) and not isinstance(value, BaseModel) and _is_location(output, name):
+        return location_of_address(value)
+    return value
+
+
+def _clean_of(metadata: tuple[Any, ...]) -> Callable[[str], Any] | None:
+    return next((mark.clean for mark in metadata if isinstance(mark, As)), None)
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    """The marks of `Line | None`, which stand on the inner type."""
+    found: list[Any] = list(getattr(annotation, "__metadata__", ()))
+    for inner in get_args(annotation):
+        found += getattr(inner, "__metadata__", ())
+    return tuple(found)
+
+
+def _takes_text(annotation: Any) -> bool:
+    return annotation is str or str in get_args(annotation)
+
+
+def _is_location(output: type[BaseModel], name: str) -> bool:
+    marks = (*output.model_fields[name].metadata, *_metadata(output.model_fields[name].annotation))
+    return any(isinstance(mark, As) and mark.clean is location_of for mark in marks)

@@ -1,0 +1,79 @@
+"""Names of organisations in text: who holds the copyright, what carries a legal form. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from forager.extract.document import Document, Line
+
+LONGEST = 80
+_LEGAL = (
+    r"inc|incorporated|llc|l\.l\.c|ltd|limited|plc|corp|corporation|co|company|gmbh|ag|kg|ug|e\.v|se|s\.?a|s\.?a\.?s|"
+    r"s\.?a\.?r\.?l|s\.?r\.?l|s\.?p\.?a|s\.?l|s\.?l\.?u|lda|ltda|a/s|aps|a\.s|as|oy|oyj|ab|b\.?v|n\.?v|pty\.? ltd|"
+    r"pvt\.? ltd|sp\. z o\.o|spol\. s r\.o|s\.r\.o|kft|zrt|d\.o\.o|ооо|ао|株式会社"
+)
+LEGAL_FORM = re.compile(rf"(?:,|\s)\s*(?:{_LEGAL})\.?(?=$|[\s,;.)|])", re.IGNORECASE)
+# Short forms that are words elsewhere count in capitals only.
+_SURE_LEGAL = re.compile(
+    r"(?:,|\s)\s*(?:Inc|LLC|Ltd|Limited|PLC|plc|Corp|Corporation|GmbH|AG|KG|S\.A\.?|SAS|S\.?A\.?R\.?L\.?|S\.r\.l\.?|"
+    r"S\.p\.A\.?|S\.L\.?|Ltda|LTDA|Lda|A/S|ApS|Oyj?|AB|B\.?V\.?|N\.V\.?|Pty\.? Ltd|ООО)\.?$"
+)
+_COPYRIGHT = re.compile(
+    r"(?:©|\(c\)|&copy;|copyright)"
+    r"(?:\s*(?:©|\(c\)|copyright|by|,|(?:19|20)\d\d(?:\s*[-–—/]\s*(?:(?:19|20)\d\d|\d\d|present))?))*"
+    r"[\s,.:|–-]*(?P<name>[^|•·©\n]{2,120})",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(
+    r"\s*(?:[|•·]|\ball rights\b|\balle rechte\b|\btous droits\b|\btodos (?:los|os)\b|\btutti i\b|\bpowered by\b"
+    r"|\bdesign(?:ed)?\b|\bweb ?site\b|\bsite by\b|\bprivacy\b|\bterms\b|\bregistered\b|\bis a\b|\s-\s|\. ).*$",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"[\s,.-]*\b(?:19|20)\d\d\b[\s,.]*")
+_GENERIC = re.compile(
+    r"^(?:home(?: ?page)?|welcome|contact(?: us)?|about(?: us)?|kontakt|impressum|contacto?|contato|contatti|index|"
+    r"start(?:seite)?|accueil|inicio|untitled.*|locations?|our offices?|offices|news|blog|login|sign in|careers?|jobs?|"
+    r"(?:the )?(?:company|copyright|site|website|author|owner|all rights reserved).*|global (?:offices|locations).*|"
+    r"(?:us|uk|worldwide) (?:offices|sites|locations).*)$",
+    re.IGNORECASE,
+)
+TITLE_PARTS = re.compile(r"\s+[-–—|:·•»«]+\s+|\s*[|»«•]\s*|:\s+")
+
+
+def copyright_owners(document: Document) -> Iterator[str]:
+    """Who a page's copyright lines name, from its end, where they stand."""
+    for line in reversed(document.lines[-400:]):
+        found = _COPYRIGHT.search(line.text) if len(line.text) <= 400 else None
+        if found:
+            said = _ENDS.sub("", found["name"])
+            form = LEGAL_FORM.search(said)  # what follows it is another matter
+            name = tidy(_YEAR.sub(" ", said[: form.end()] if form else said))
+            if name:
+                yield name
+
+
+def legal_names(lines: Iterable[Line]) -> Iterator[str]:
+    """Lines that are nothing but a name with a legal form: `Fincar Pty Ltd`."""
+    for line in lines:
+        name = tidy(line.text)
+        if name and len(line.text) <= LONGEST and _SURE_LEGAL.search(line.text.strip(" .,")) and len(name.split()) <= 8:
+            yield name
+
+
+def title_parts(title: str) -> list[str]:
+    return [part for part in (tidy(piece) for piece in TITLE_PARTS.split(title)) if part]
+
+
+def tidy(name: str) -> str | None:
+    """A name without signs around it; None where it is no name at all."""
+    name = " ".join(re.sub(r"[®™©]", " ", name).split()).strip(" -–—|•·,:;»«*\"'")
+    if not 2 <= len(name) <= LONGEST or not any(letter.isalpha() for letter in name) or _GENERIC.match(name):
+        return None
+    return name
+
+
+def bare(name: str) -> str:
+    """For comparing: no legal form, no case, no signs."""
+    previous = None
+    while name != previous:
+        previous, name = name, LEGAL_FORM.sub("", name.strip(" .,"))
+    return re.sub(r"[\W_]+", "", name.casefold())

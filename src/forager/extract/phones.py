@@ -1,0 +1,58 @@
+"""Telephone numbers to E.164. Pure. A number that is not sure is none: a wrong one is worse."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import phonenumbers
+from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
+
+LONGEST = 250
+MOST_TRIES = 2_000
+_TRUNK = re.compile(r"\(\s*0\s*\)")
+_AREA_AFTER_CODE = re.compile(r"^\s*\(?\s*\+?\s*(\d{1,3})\s*[-.\s]\s*(\d{1,4})\s*\)")
+_AMERICAN = re.compile(r"(?<![\d+])(?:1[-. ])?\(?([2-9]\d\d)\)?[-. ]{1,2}([2-9]\d\d)[-. ](\d{4})(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneFound:
+    number: str
+    start: int
+    end: int
+
+
+def e164(value: str, region: str | None = None) -> str:
+    """`+14152343611`. Without a + it takes a region (ISO, two letters) to know what the digits mean."""
+    text = value.strip()
+    if len(text) > LONGEST:
+        raise ValueError("too long for a telephone number")
+    text = text.removeprefix("tel:").replace("%20", " ")
+    text = _TRUNK.sub("", text)
+    if text.startswith(("(+", "( +", "+ ")) or (text.startswith("00") and not text.startswith("000")):
+        text = "+" + re.sub(r"^00|\D", "", text)
+    try:
+        number = phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException as error:
+        raise ValueError(f"not a telephone number: {error}") from error
+    if not phonenumbers.is_valid_number(number):
+        raise ValueError("no telephone has this number")
+    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+
+
+def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
+    """Numbers in a line of text. Without a region: those with a country code, and those in the American grouping."""
+    text = _TRUNK.sub(lambda found: " " * len(found[0]), text[:2_000])
+    matcher = PhoneNumberMatcher(text, region, Leniency.VALID, MOST_TRIES)
+    found = [
+        PhoneFound(phonenumbers.format_number(match.number, PhoneNumberFormat.E164), match.start, match.end)
+        for match in matcher
+    ]
+    yield from found
+    if region is None:
+        for american in _AMERICAN.finditer(text):
+            if any(one.start < american.end() and american.start() < one.end for one in found):
+                continue
+            try:
+                yield PhoneFound(e164(american[0], "US"), american.start(), american.end())
+            except ValueError:
+                continue

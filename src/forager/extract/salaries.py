@@ -1,0 +1,86 @@
+"""Pay, as one line that says it all: `GBP 25000-40000 per year`. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from forager.extract.text import one_line
+
+LONGEST = 200
+_UNITS = {
+    "hour": "hour",
+    "day": "day",
+    "week": "week",
+    "month": "month",
+    "year": "year",
+    "annual": "year",
+    "ann": "year",
+}
+_SIGNS = {"£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "₹": "INR", "zł": "PLN", "₽": "RUB", "R$": "BRL"}
+_SIGN = r"(?:R\$|US\$|[£€$¥₹₽]|\b(?:USD|EUR|GBP|CHF|DKK|SEK|NOK|PLN|CAD|AUD|INR|BRL|JPY)\b|\bkr\.?)"
+_NUMBER = r"\d{1,3}(?:[.,'\s ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
+MONEY = re.compile(
+    rf"{_SIGN}\s?(?:{_NUMBER})\s?[kK]?\b(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_SIGN}\s?)?(?:{_NUMBER})\s?[kK]?\b)?"
+    rf"|(?:{_NUMBER})\s?[kK]?(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_NUMBER})\s?[kK]?)?\s?(?:{_SIGN}|zł)"
+)
+_PER = re.compile(
+    r"(?:per|/|an?|pro|par|al|por|p\.?)\s?(hour|hr|day|week|month|year|annum|stunde|monat|jahr|heure|mois|an\b|mes|año|a\.)"
+    r"|\b(hourly|daily|weekly|monthly|yearly|annual(?:ly)?)\b",
+    re.IGNORECASE,
+)
+_PERIODS = {
+    "hour": "hour", "hr": "hour", "hourly": "hour", "stunde": "hour", "heure": "hour", "day": "day", "daily": "day",
+    "week": "week", "weekly": "week", "month": "month", "monthly": "month", "monat": "month", "mois": "month",
+    "mes": "month", "year": "year", "annum": "year", "yearly": "year", "annual": "year", "annually": "year",
+    "jahr": "year", "an": "year", "año": "year", "a.": "year",
+}  # fmt: skip
+
+
+def salary_of(value: Any) -> str | None:
+    """A MonetaryAmount of schema.org, a number or a text."""
+    if isinstance(value, list):
+        return next((said for one in value[:5] if (said := salary_of(one))), None)
+    if isinstance(value, Mapping):
+        return _amount(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    words = one_line(str(value))
+    return words if words and len(words) <= LONGEST and re.search(r"[1-9]", words) else None
+
+
+def salary_in(text: str, label: str = "") -> str | None:
+    """Money in a line, with its period where the line or its label names one."""
+    found = MONEY.search(text[:1_000])
+    if not found:
+        return None
+    words = one_line(found[0]).rstrip(" .,")
+    after = text[found.end() : found.end() + 25]
+    period = _PER.search(after) or _PER.search(label)
+    if not period:
+        return words
+    name = (period[1] or period[2]).lower()
+    return f"{words} per {_PERIODS.get(name, name)}"
+
+
+def _amount(value: Mapping[str, Any]) -> str | None:
+    inner = value.get("value")
+    inner = inner[0] if isinstance(inner, list) and inner else inner
+    source = inner if isinstance(inner, Mapping) else value
+    least, most = _number(source.get("minValue")), _number(source.get("maxValue"))
+    one = _number(source.get("value")) if source is not value or not isinstance(inner, Mapping) else None
+    if not (least or most or one):
+        return salary_of(inner) if isinstance(inner, str) else None
+    amount = f"{least}-{most}" if least and most and least != most else (least or most or one or "")
+    currency = one_line(str(value.get("currency") or source.get("currency") or value.get("currencyCode") or ""))[:3]
+    unit = one_line(str(source.get("unitText") or value.get("unitText") or "")).lower()
+    per = next((name for mark, name in _UNITS.items() if unit.startswith(mark)), "")
+    return " ".join(part for part in (currency.upper(), amount, f"per {per}" if per else "") if part)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    words = one_line(str(value)).replace(",", "")
+    if not re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words) or not float(words):
+        return ""
+    return words.rstrip("0").rstrip(".") if "." in words else words

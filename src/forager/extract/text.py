@@ -1,0 +1,46 @@
+"""Plain text out of text that may hold HTML, entities and odd blanks. Pure, linear, never raises."""
+
+import html
+import re
+
+MOST_CHARACTERS = 200_000
+"""What a field may hold. A longer one is cut."""
+_ROUNDS = 4
+"""Entities hide tags, and those hide entities: `&amp;lt;b&amp;gt;`. So often is looked again."""
+
+_RAW = re.compile(r"<(script|style|template|noscript)\b[^<]*+(?:<(?!/\1)[^<]*+)*+(?:</\1[^>]*+>|\Z)", re.IGNORECASE)
+_COMMENT = re.compile(r"<!--(?:[^-]++|-(?!->))*+(?:-->|\Z)")
+_BREAK = re.compile(r"<(?:br|/?(?:p|div|li|ul|ol|h[1-6]|tr|table|section|article|blockquote))\b[^<>]*+>", re.IGNORECASE)
+TAG = re.compile(r"<[/!?]?[a-zA-Z][^<>]*+>|<[!?][^<>]*+>")
+# Control and format characters but tab and line ends; the joiners of scripts and emoji stay.
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_LINE_ENDS = re.compile(r"[\n\r\x0b\x0c\x85\u2028\u2029]+")
+
+
+def one_line(value: str) -> str:
+    """Without tags, entities and invisible characters, white space collapsed to single blanks."""
+    return " ".join(_without_tags(value[:MOST_CHARACTERS], " ").split())
+
+
+def paragraphs(value: str) -> str:
+    """The same, but what stands on lines of its own stays on lines of its own."""
+    lines = (" ".join(line.split()) for line in _LINE_ENDS.split(_without_tags(value[:MOST_CHARACTERS], "\n")))
+    return "\n".join(line for line in lines if line)
+
+
+def _without_tags(value: str, gap: str) -> str:
+    for _ in range(_ROUNDS):
+        if "<" not in value and "&" not in value:
+            break
+        before = value
+        if "<" in value:
+            value = TAG.sub(" ", _BREAK.sub(gap, _RAW.sub(gap, _COMMENT.sub("", value))))
+        value = html.unescape(value)
+        if value == before:
+            break
+    value = _INVISIBLE.sub("", value)
+    while TAG.search(value):  # what was hidden deeper than anybody means to, or by an invisible character
+        value = TAG.sub(" ", value)
+    return value

@@ -1,0 +1,142 @@
+"""What a page says of itself in structured data: JSON-LD first, then microdata, then RDFa, in one shape. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from selectolax.lexbor import LexborNode
+
+from forager.extract.document import Document
+from forager.extract.json_ld import loads_tolerantly
+from forager.extract.microdata import microdata, rdfa
+from forager.extract.text import one_line
+
+MOST_SCRIPTS = 60
+MOST_NODES = 5_000
+DEEPEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    source: str
+    """`json-ld`, `microdata` or `rdfa`."""
+    types: frozenset[str]
+    """Names of schema.org without their address: `JobPosting`."""
+    data: dict[str, Any]
+    depth: int = 0
+    """How far inside of others it stands."""
+
+    def get(self, *names: str) -> Any:
+        """The first of these properties that says something."""
+        for name in names:
+            value = self.data.get(name)
+            if value not in (None, "", [], {}):
+                return value
+        return None
+
+    def text(self, *names: str) -> str | None:
+        for name in names:
+            words = text_of(self.data.get(name))
+            if words:
+                return words
+        return None
+
+
+def things(document: Document) -> tuple[Thing, ...]:
+    """All of them, outer before inner, JSON-LD before the rest."""
+    found: list[Thing] = []
+    for source, roots in (
+        ("json-ld", list(_json_ld(document))),
+        ("microdata", microdata(document)),
+        ("rdfa", rdfa(document)),
+    ):
+        found += _flattened(source, roots, _by_id(roots))
+    return tuple(found)
+
+
+def of_type(found: Iterable[Thing], *types: str) -> list[Thing]:
+    """Those of one of these types; outer ones first, and in each depth in the order of the page."""
+    wanted = frozenset(types)
+    return sorted((thing for thing in found if thing.types & wanted), key=lambda thing: thing.depth)
+
+
+def text_of(value: Any, deep: int = 3) -> str | None:
+    """Text of a property, however it is wrapped: a string, a list, a named thing, a language map."""
+    if isinstance(value, str):
+        return one_line(value) or None
+    if isinstance(value, bool) or deep == 0:
+        return None
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list):
+        return next((words for one in value[:20] if (words := text_of(one, deep - 1))), None)
+    if isinstance(value, dict):
+        for name in ("name", "legalName", "@value", "value", "title"):
+            words = text_of(value.get(name), deep - 1)
+            if words:
+                return words
+        node = value.get("@text")
+        if isinstance(node, LexborNode) and len(value) == 2:  # a thing without properties: what it shows
+            return one_line(node.html or "")[:300] or None
+    return None
+
+
+def first(value: Any) -> Any:
+    """The value itself, or the first of a list."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def types_of(data: dict[str, Any]) -> frozenset[str]:
+    said = data.get("@type") or data.get("type")
+    names = said if isinstance(said, list) else [said]
+    return frozenset(name.rpartition("/")[2].rpartition(":")[2] for name in names[:10] if isinstance(name, str))
+
+
+def _json_ld(document: Document) -> Iterator[Any]:
+    scripts = document.tree.css("script[type]")
+    marked = [node for node in scripts if "ld+json" in (node.attributes.get("type") or "").lower()]
+    for node in marked[:MOST_SCRIPTS]:
+        value = loads_tolerantly(node.text())
+        if value is not None:
+            yield value
+
+
+def _by_id(roots: list[Any]) -> dict[str, dict[str, Any]]:
+    named: dict[str, dict[str, Any]] = {}
+    for _, data in _walk(roots):
+        name = data.get("@id")
+        if isinstance(name, str) and len(data) > 1:
+            named.setdefault(name, data)
+    return named
+
+
+def _flattened(source: str, roots: list[Any], named: dict[str, dict[str, Any]]) -> Iterator[Thing]:
+    for depth, data in _walk(roots):
+        types = types_of(data)
+        if types:
+            yield Thing(source, types, {name: _resolved(value, named) for name, value in data.items()}, depth)
+
+
+def _resolved(value: Any, named: dict[str, dict[str, Any]]) -> Any:
+    """A mere reference as what it refers to."""
+    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("@id"), str):
+        return named.get(value["@id"], value)
+    if isinstance(value, list):
+        return [_resolved(one, named) if isinstance(one, dict) else one for one in value[:200]]
+    return value
+
+
+def _walk(roots: list[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every mapping, with how deep it stands; @graph and lists do not count as depth."""
+    stack: list[tuple[int, Any]] = [(0, root) for root in reversed(roots)]
+    nodes = 0
+    while stack and nodes < MOST_NODES:
+        depth, value = stack.pop()
+        nodes += 1
+        if isinstance(value, list):
+            stack += [(depth, one) for one in reversed(value[:1_000])]
+        elif isinstance(value, dict) and depth <= DEEPEST:
+            yield depth, value
+            for name, inner in reversed(list(value.items())[:200]):
+                if isinstance(inner, dict | list):
+                    stack.append((depth if name == "@graph" else depth + 1, inner))

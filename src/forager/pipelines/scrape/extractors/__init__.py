@@ -1,0 +1,8 @@
+"""Which extractors there are. Another package adds its own by an entry point (`extractor.ENTRY_POINTS`)."""
+
+from forager.pipelines.scrape.extractor import Extractor
+from forager.pipelines.scrape.extractors.company_website import company_website
+from forager.pipelines.scrape.extractors.job_posting import job_posting
+from forager.pipelines.scrape.extractors.linkedin_profile import linkedin_profile
+
+EXTRACTORS: tuple[Extractor, ...] = (linkedin_profile, company_website, job_posting)

@@ -1,0 +1,330 @@
+"""A company by its own web site: `Organization` in structured data first, then labels and links, then the text.
+
+What the first page lacks may stand on the contact, about or imprint page that it links to: these are proposed.
+"""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel
+
+from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
+from forager.extract.addresses import addresses, region_of
+from forager.extract.document import Document, Link
+from forager.extract.emails import clean_email, emails_in
+from forager.extract.labels import labelled
+from forager.extract.locations import NormalizedLocation, location_of, location_of_address
+from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
+from forager.extract.organisations import bare, copyright_owners, legal_names, tidy, title_parts
+from forager.extract.phones import e164, phones_in
+from forager.extract.things import Thing, first, of_type, text_of, things
+from forager.extract.urls import same_site, site_of
+from forager.pipelines.scrape.consent import CONSENT
+from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, Page
+from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
+from forager.pipelines.scrape.walls import LOGIN_PATH, login_wall
+
+ORGANISATIONS = (
+    "Organization", "Corporation", "LocalBusiness", "OnlineBusiness", "OnlineStore", "NGO", "Airline", "Store",
+    "ProfessionalService", "Restaurant", "MedicalBusiness", "LegalService", "FinancialService", "RealEstateAgent",
+    "HomeAndConstructionBusiness", "GeneralContractor", "LodgingBusiness", "Hotel", "AutomotiveBusiness", "Dentist",
+    "CollegeOrUniversity", "EducationalOrganization", "GovernmentOrganization", "SportsOrganization", "Consortium",
+)  # fmt: skip
+_HEADQUARTERS = (
+    r"(?:world(?:wide)? |corporate |global |company )?headquarters?|head ?office|main office|registered office|hq|"
+    r"(?:haupt|firmen|unternehmens)sitz|zentrale|siège(?: social)?|sede(?: (?:central|social|legale))?|hovedkontor|"
+    r"huvudkontor|hoofdkantoor|siedziba|本社"
+)
+_INDUSTRY = r"industr(?:y|ies)|sector|branche|secteur(?: d.activité)?|sector|settore|sektor|отрасль|業種"
+_SIZE = (
+    r"company size|(?:number of )?employees|team size|headcount|mitarbeiter(?:zahl|innen)?|unternehmensgröße|effectif|"
+    r"empleados|dipendenti|medarbejdere|anställda|werknemers"
+)
+_PEOPLE = re.compile(r"\b\d{1,3}(?:[.,\s]\d{3})*\s?\+?(?:\s?[-–—]\s?\d{1,3}(?:[.,\s]\d{3})*)?\s?\+?", re.ASCII)
+_STAFF = re.compile(
+    r"\b(?:team of|more than|over|about|around|some|approximately|employs?|über|rund|plus de|más de)?\s*"
+    r"(?P<range>\d{1,3}(?:[.,]\d{3})+|\d{2,6})\s?\+?\s(?:employees|people work|members of staff|Mitarbeiter|"
+    r"collaborateurs|salariés|empleados|dipendenti|medarbejdere)\b",
+    re.IGNORECASE,
+)
+_FAX = re.compile(r"\b(?:tele)?fax\b|\bf(?:ax)?\s?[:.]", re.IGNORECASE)
+_TEL = re.compile(
+    r"\b(?:tel(?:e(?:phone|fon|fono|foon))?|phone|call|toll[ -]free|freephone|local|ph|fone|tlf|tfno|mobile|hotline|"
+    r"switchboard|omstilling|t)\b\s?[:.]?|☎|📞|тел",
+    re.IGNORECASE,
+)
+_PAGES = (
+    re.compile(r"contact|kontakt|contatt?[oi]|ota-yhteytt|kapcsolat|お問い合わせ|联系|контакт", re.IGNORECASE),
+    re.compile(
+        r"about|(?:ü|u|ue)ber-?\s?uns|unternehmen|company|qui-sommes|a-propos|à propos|sobre|chi-siamo|om-oss?\b|"
+        r"over-ons|o-nas|会社",
+        re.IGNORECASE,
+    ),
+    re.compile(r"impressum|imprint|legal-?notice|mentions-legales|aviso-legal|note-legali", re.IGNORECASE),
+)
+"""Contact, about, imprint: in the order in which they are worth a look."""
+_MAILBOXES = re.compile(
+    r"^(?:info|contact|kontakt|office|hello|hallo|mail|post|enquir|inquir|service|support|sales|team|admin)",
+    re.IGNORECASE,
+)
+_ELSEWHERE = frozenset(
+    "gmail.com googlemail.com yahoo.com hotmail.com outlook.com gmx.de web.de aol.com icloud.com".split()
+)
+_LINKED_IN = re.compile(r"(?:^|\.)linkedin\.com$")
+
+
+class CompanyWebsite(BaseModel):
+    company_name: Line | None = None
+    description: Prose | None = None
+    industry: Line | None = None
+    employee_count_range: Line | None = None
+    headquarters: Location | None = None
+    contact_email: Email | None = None
+    contact_phone: Phone | None = None
+    website_url: Url | None = None
+
+
+def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+    document = Document(page.html, page.url)
+    found = Findings(wanted)
+    known = things(document)
+    organisation = _main_organisation(known)
+    if organisation is None:
+        wall = login_wall(document)
+        if wall:
+            return Extracted(wall=wall)
+    region = region_of(document)
+    if organisation is not None:
+        _from_organisation(organisation, found, region)
+    _by_labels(document, found)
+    _place(document, found, region)
+    _phone(document, found, region)
+    _email(document, found)
+    _name(document, found)
+    _prose(document, found)
+    missing = wanted - {"website_url"} - found.names
+    more = _more(document) if missing and not _is_linked_in(document) else ()
+    return found.extracted("website_url", _website(document, found), more=more)
+
+
+def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
+    """Of several, the outermost with most to say; one that only publishes an article has just a name."""
+    named = [one for one in of_type(known, *ORGANISATIONS) if tidy(one.text("name", "legalName") or "")]
+    return max(named, key=lambda one: (-one.depth, len(one.data)), default=None)
+
+
+def _from_organisation(one: Thing, found: Findings, region: str | None) -> None:
+    found.offer_thing("company_name", one, "name", tidy(one.text("name", "legalName") or ""))
+    found.offer_thing("description", one, "description", one.text("description"))
+    found.offer_thing("industry", one, "industry", one.text("industry", "naics"))
+    staff = _staff(one.get("numberOfEmployees"))
+    # A mere count says less than a range that the page shows: the field is a range.
+    found.offer(
+        "employee_count_range",
+        staff,
+        f"{one.source}:numberOfEmployees",
+        OPEN_GRAPH if (staff or "").isdigit() else SELECTOR,
+    )
+    address = first(one.get("address", "location"))
+    if isinstance(address, dict) and "address" in address:
+        address = first(address["address"])
+    where = (
+        location_of_address(address)
+        if isinstance(address, dict)
+        else (text_of(address) and location_of(text_of(address) or ""))
+    )
+    if isinstance(where, NormalizedLocation) and (where.city or where.country):
+        found.offer_thing("headquarters", one, "address", where)
+    contact = first(one.get("contactPoint", "contactPoints"))
+    inner = contact if isinstance(contact, dict) else {}
+    country = where.country if isinstance(where, NormalizedLocation) and where.country else region
+    found.offer_thing(
+        "contact_phone", one, "telephone", _dialled(one.text("telephone") or text_of(inner.get("telephone")), country)
+    )
+    found.offer_thing("contact_email", one, "email", _mailed(one.text("email") or text_of(inner.get("email"))))
+
+
+def _staff(value: object) -> str | None:
+    if isinstance(value, dict):
+        least, most = value.get("minValue"), value.get("maxValue")
+        if least and most:
+            return f"{least}-{most}"
+        return text_of(value.get("value") or least or most)
+    return text_of(value)
+
+
+def _by_labels(document: Document, found: Findings) -> None:
+    if found.wants("headquarters"):
+        for said in labelled(document, _HEADQUARTERS, most=150):
+            where = location_of(said.value)
+            if said.sure and where.city and (where.country or where.state_region):
+                found.offer("headquarters", said.value, f"label:{said.label}", LABEL)
+                break
+    if found.wants("industry"):
+        for said in labelled(document, _INDUSTRY, most=80):
+            if said.sure and len(said.value.split()) <= 8:
+                found.offer("industry", said.value, f"label:{said.label}", LABEL)
+                break
+    for said in labelled(document, _SIZE, most=60):  # a range that is shown is more than a count in the data
+        people = _PEOPLE.search(said.value)
+        if people:
+            found.offer("employee_count_range", people[0].strip(), f"label:{said.label}", LABEL)
+            break
+    if found.wants("employee_count_range"):
+        told = _STAFF.search(document.text[:200_000])
+        if told:
+            found.offer("employee_count_range", told["range"], "text", GUESS)
+
+
+def _place(document: Document, found: Findings, region: str | None) -> None:
+    if found.wants("headquarters"):
+        places = list(addresses(document, region))
+        heads = [
+            at
+            for at, line in enumerate(document.lines)
+            if re.search(rf"\b(?:{_HEADQUARTERS})\b", line.text, re.IGNORECASE)
+        ]
+        near = [one for one in places if any(0 <= one.line - at <= 6 for at in heads)]
+        for one in near or places:
+            found.offer("headquarters", one.where, "text:address", LABEL if near else GUESS)
+            return
+
+
+def _phone(document: Document, found: Findings, region: str | None) -> None:
+    """A number by a link or a label before one in the open; never one of a fax."""
+    if not found.wants("contact_phone"):
+        return
+    for link in document.links:
+        if link.url[:4].lower() == "tel:":
+            found.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
+    before = ""
+    for line in document.lines:
+        for phone in phones_in(line.text, region) if len(line.text) <= 400 else ():
+            ahead = line.text[max(0, phone.start - 25) : phone.start] or before
+            if _FAX.search(ahead) and not _TEL.search(ahead[_last_fax(ahead) :]):
+                continue
+            labelled_so = bool(_TEL.search(ahead))
+            found.offer(
+                "contact_phone", phone.number, "text:label" if labelled_so else "text", LABEL if labelled_so else GUESS
+            )
+        before = line.text if len(line.text) <= 25 else ""
+
+
+def _last_fax(text: str) -> int:
+    return max(match.end() for match in _FAX.finditer(text))
+
+
+def _email(document: Document, found: Findings) -> None:
+    if not found.wants("contact_email"):
+        return
+    linked = [mail for link in document.links if link.url[:7].lower() == "mailto:" and (mail := _mailed(link.url))]
+    written = list(emails_in(document.text))
+    site = site_of(document.url).partition(".")[0]
+    for source, sure, mails in (("css:a[href^=mailto]", SELECTOR, linked), ("text", LABEL, written)):
+        ranked = sorted(
+            mails,
+            key=lambda mail: (
+                bool(site) and site not in mail,
+                mail.partition("@")[2] in _ELSEWHERE,
+                not _MAILBOXES.match(mail),
+            ),
+        )
+        for mail in ranked[:1]:
+            found.offer("contact_email", mail, source, sure)
+
+
+def _name(document: Document, found: Findings) -> None:
+    """By what the site calls itself, who holds its copyright, and what the title and the text have in common."""
+    if not found.wants("company_name"):
+        return
+    if _is_linked_in(document):
+        got = document.first_text(
+            "h1", ".org-top-card-primary-content__title", "[class*='top-card' i][class*='title' i]"
+        )
+        found.offer("company_name", tidy(got[0]) if got else None, "css:h1", SELECTOR)
+        return
+    text = bare(document.text)
+    said = [
+        ("meta:og:site_name", document.metas.get("og:site_name", "")),
+        ("meta:application-name", document.metas.get("application-name", "")),
+    ]
+    for source, name in said:
+        found.offer("company_name", tidy(name), source, OPEN_GRAPH)
+    owners = list(copyright_owners(document))
+    legal = list(legal_names(document.lines))
+    parts = title_parts(document.title or "")
+    for name in legal:
+        if any(bare(name) in bare(other) or bare(other) in bare(name) for other in (*owners, *parts)):
+            found.offer("company_name", name, "text:legal", LABEL)
+    for name in owners:
+        sure = any(bare(name) in bare(part) or bare(part) in bare(name) for part in parts)
+        found.offer("company_name", name, "text:copyright", OPEN_GRAPH - 0.05 if sure else GUESS)
+    for part in parts:
+        if len(part.split()) <= 6 and text.count(bare(part)) >= 2:
+            found.offer("company_name", part, "title", GUESS - 0.05)
+    for name in legal[:1]:
+        found.offer("company_name", name, "text:legal", GUESS - 0.1)
+
+
+def _prose(document: Document, found: Findings) -> None:
+    for key in ("og:description", "description", "twitter:description"):
+        words = document.metas.get(key, "")
+        if len(words) >= 20:
+            found.offer("description", words, f"meta:{key}", OPEN_GRAPH)
+
+
+def _website(document: Document, found: Findings) -> str:
+    """The site's own address; on a page about a company elsewhere, the one that it gives for it."""
+    if _is_linked_in(document):
+        for said in labelled(document, r"website|site web|webseite|sitio web", most=200):
+            if re.match(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?$", said.value):
+                return said.value
+    parts = urlsplit(document.url)
+    return f"{parts.scheme or 'https'}://{parts.netloc}/" if parts.netloc else document.url
+
+
+def _is_linked_in(document: Document) -> bool:
+    return bool(_LINKED_IN.search(urlsplit(document.canonical or document.url).hostname or ""))
+
+
+def _more(document: Document) -> tuple[str, ...]:
+    """Contact, about and imprint pages that this page links to: one of each kind, on the same site."""
+    here = document.url.partition("#")[0]
+    chosen: list[str] = []
+    for pattern in _PAGES:
+        urls = (link.url.partition("#")[0] for link in document.links if _leads_to(pattern, link))
+        url = next((url for url in urls if url not in (here, *chosen) and same_site(url, here)), None)
+        if url:
+            chosen.append(url)
+    return tuple(chosen[:MOST_MORE])
+
+
+def _leads_to(pattern: re.Pattern[str], link: Link) -> bool:
+    path = urlsplit(link.url).path
+    if not link.url.startswith(("http://", "https://")) or len(link.text) > 40 or LOGIN_PATH.search(path):
+        return False
+    return bool(pattern.search(path) or pattern.search(link.text))
+
+
+def _dialled(text: str | None, region: str | None) -> str | None:
+    for country in (None, region, "US" if region is None else None):
+        try:
+            return e164(text or "", country)
+        except ValueError:
+            continue
+    return None
+
+
+def _mailed(text: str | None) -> str | None:
+    try:
+        return clean_email(text or "")
+    except ValueError:
+        return None
+
+
+company_website = Extractor(
+    name="company_website",
+    output=CompanyWebsite,
+    script=(Click(CONSENT), WaitFor("footer, h1, main, body", timeout=10.0), Scroll(5), WaitQuiet(timeout=3.0)),
+    parse=parse,
+)

@@ -1,0 +1,174 @@
+"""A person's public LinkedIn profile: JSON-LD `Person` first, then the page's own classes, of several of its layouts.
+
+LinkedIn shows strangers a wall as often as a profile: that is an error, never a person without a name.
+"""
+
+import re
+from typing import Any
+
+from pydantic import BaseModel
+
+from forager.core.visit import Click, Scroll, WaitFor
+from forager.extract.document import Document
+from forager.extract.locations import location_of_address
+from forager.extract.normalise import Line, Location, Prose, Url
+from forager.extract.text import one_line, paragraphs
+from forager.extract.things import Thing, first, of_type, text_of, things
+from forager.pipelines.scrape.consent import CONSENT
+from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
+from forager.pipelines.scrape.findings import GUESS, OPEN_GRAPH, SELECTOR, Findings, page_url
+from forager.pipelines.scrape.walls import login_wall
+
+# Newest layout first. Each page has one of them.
+_NAMES = (
+    ".top-card-layout__title",
+    ".pv-text-details__left-panel h1",
+    ".pv-top-card-section__name",
+    "h1#name",
+    "h1.fn",
+    "h1",
+)
+_HEADLINES = (
+    ".top-card-layout__headline", ".pv-text-details__left-panel .text-body-medium", ".pv-top-card-section__headline",
+    "p.headline", ".headline",
+)  # fmt: skip
+_PLACES = (
+    ".top-card__subline-item:first-child", ".top-card-layout__first-subline > span:first-child",
+    ".profile-info-subheader span:first-child", ".pv-text-details__left-panel .text-body-small.inline",
+    ".pv-top-card-section__location", "#demographics .locality", ".locality",
+)  # fmt: skip
+_SUMMARIES = (
+    "section.summary .core-section-container__content", "[data-section='summary'] .core-section-container__content",
+    ".pv-about-section p", "#summary .description", "section#summary", ".summary .description",
+)  # fmt: skip
+_COMPANIES = (
+    "[data-section='currentPositionsDetails'] a", "[data-section='currentPositionsDetails'] span",
+    ".top-card-link--company", "[data-section='currentPositions'] li:first-child",
+    ".pv-top-card-v2-section__company-name",
+    "tr[data-section='currentPositionsDetails'] .org", "#overview-summary-current .org", "#overview-summary-current a",
+    ".experience-item__subtitle", "#experience .item-subtitle",
+)  # fmt: skip
+_HEADING = re.compile(r"^(?:summary|about|info|zusammenfassung|résumé|extracto|resumen)\s*", re.IGNORECASE)
+_TITLE = re.compile(r"^(?P<name>[^|–]+?)(?:\s+[-–]\s+(?P<rest>[^|]+?))?\s*\|\s*LinkedIn", re.IGNORECASE)
+_AT = re.compile(r"\s(?:at|bei|chez|en|presso|hos|@)\s+(?P<company>[^|,·•]{2,80})", re.IGNORECASE)
+_MORE = re.compile(r"\s*(?:see more|show more|…|\.\.\.)\s*$", re.IGNORECASE)
+
+
+class LinkedInProfile(BaseModel):
+    name: Line | None = None
+    headline: Line | None = None
+    current_company: Line | None = None
+    location: Location | None = None
+    summary: Prose | None = None
+    profile_url: Url | None = None
+
+
+def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+    document = Document(page.html, page.url)
+    found = Findings(wanted)
+    person = _main_person(things(document))
+    if person is not None:
+        _from_person(person, found)
+    elif document.first_text(*_NAMES[:-1]) is None:
+        wall = login_wall(document)
+        if wall:
+            return Extracted(wall=wall)
+    _by_selectors(document, found)
+    _by_title(document, found)
+    if found.wants("current_company"):
+        said = _AT.search(text_of(found.value("headline")) or _headline(document) or "")
+        if said:
+            found.offer("current_company", said["company"], "text:headline", GUESS)
+    return found.extracted("profile_url", _profile_url(document))
+
+
+def _main_person(known: tuple[Thing, ...]) -> Thing | None:
+    """The page's subject. A person that is only named in passing (an author, a reviewer) has a name and no more."""
+    rich = [
+        one
+        for one in of_type(known, "Person")
+        if one.text("name") and (one.depth == 0 or one.get("jobTitle", "worksFor"))
+    ]
+    return rich[0] if rich else None
+
+
+def _from_person(person: Thing, found: Findings) -> None:
+    found.offer_thing("name", person, "name", person.text("name"))
+    titles = person.get("jobTitle")
+    words = text_of(titles)
+    if words and not re.fullmatch(r"[\s*•·-]+", words):
+        found.offer_thing("headline", person, "jobTitle", words)
+    found.offer_thing("current_company", person, "worksFor", _unmasked(person.get("worksFor")))
+    address = first(person.get("address"))
+    where = location_of_address(address) if isinstance(address, dict) else text_of(address)
+    found.offer_thing("location", person, "address", where)
+    prose = person.get("description")
+    if isinstance(prose, str):
+        found.offer_thing("summary", person, "description", paragraphs(prose))
+
+
+def _unmasked(value: Any) -> str | None:
+    """Strangers see some names as stars."""
+    for one in value if isinstance(value, list) else [value]:
+        words = text_of(one)
+        if words and "*" not in words:
+            return words
+    return None
+
+
+def _by_selectors(document: Document, found: Findings) -> None:
+    for name, selectors in (
+        ("name", _NAMES),
+        ("headline", _HEADLINES),
+        ("location", _PLACES),
+        ("current_company", _COMPANIES),
+    ):
+        if found.wants(name):
+            got = document.first_text(*selectors)
+            if got and "*" not in got[0]:
+                found.offer(name, got[0], f"css:{got[1]}", SELECTOR)
+    if found.wants("summary"):
+        for selector in _SUMMARIES:
+            node = document.tree.css_first(selector)
+            words = _MORE.sub("", _HEADING.sub("", paragraphs(node.html or ""))) if node else ""
+            if words:
+                found.offer("summary", words, f"css:{selector}", SELECTOR)
+                return
+
+
+def _headline(document: Document) -> str | None:
+    got = document.first_text(*_HEADLINES)
+    return got[0] if got else None
+
+
+def _by_title(document: Document, found: Findings) -> None:
+    """`Name - Title - Company | LinkedIn`, where nothing better is there."""
+    for source, words in (("meta:og:title", document.metas.get("og:title")), ("title", document.title)):
+        said = _TITLE.match(words or "")
+        if not said or re.match(r"sign|log|join", said["name"], re.IGNORECASE):
+            continue
+        found.offer("name", one_line(said["name"]), source, OPEN_GRAPH)
+        parts = re.split(r"\s+[-–]\s+", said["rest"] or "")
+        if parts[0]:
+            found.offer("headline", parts[0], source, GUESS)
+        if len(parts) > 1:
+            found.offer("current_company", parts[-1], source, GUESS)
+
+
+def _profile_url(document: Document) -> str:
+    url = page_url(document)
+    return url.partition("?")[0].partition("#")[0]
+
+
+linkedin_profile = Extractor(
+    name="linkedin_profile",
+    output=LinkedInProfile,
+    script=(
+        Click(CONSENT),
+        WaitFor("script[type='application/ld+json'], .top-card-layout__title, h1, [class*='authwall']", timeout=10.0),
+        Click("button[data-tracking-control-name='public_profile_contextual-sign-in-modal_modal_dismiss']"),
+        Scroll(3),
+    ),
+    parse=parse,
+    credentials="linkedin",
+)

@@ -1,0 +1,62 @@
+"""What an extractor collects while it reads: the surest value of each wanted field, and where it came from."""
+
+from urllib.parse import urlsplit
+
+from forager.extract.document import Document
+from forager.extract.things import Thing
+from forager.pipelines.scrape.extractor import Extracted, Found
+
+# How sure a reading is, by its kind: structured data above selectors above guesses from text.
+STRUCTURED = {"json-ld": 0.98, "microdata": 0.95, "rdfa": 0.93}
+SELECTOR = 0.85
+LABEL = 0.8
+OPEN_GRAPH = 0.7
+GUESS = 0.55
+
+
+class Findings:
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._found: dict[str, Found] = {}
+
+    def wants(self, name: str) -> bool:
+        """Whether the field is asked for and not there yet."""
+        return name in self._wanted and name not in self._found
+
+    def offer(self, name: str, value: object, source: str, confidence: float) -> None:
+        """Keeps the surest; of two equally sure ones, the first. Nothing, and blanks, are not offers."""
+        if name not in self._wanted or value is None or value == "":
+            return
+        held = self._found.get(name)
+        if held is None or held.confidence < confidence:
+            self._found[name] = Found(value, source, confidence)
+
+    def offer_thing(self, name: str, thing: Thing, prop: str, value: object) -> None:
+        kind = min(thing.types) if thing.types else "Thing"
+        self.offer(name, value, f"{thing.source}:{kind}.{prop}", STRUCTURED[thing.source])
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._found)
+
+    def value(self, name: str) -> object:
+        found = self._found.get(name)
+        return found.value if found else None
+
+    def extracted(self, address: str, url: str, *, more: tuple[str, ...] = ()) -> Extracted:
+        """With the page's own URL as the field `address`, if there is anything else to say of the page.
+
+        The URL alone would make an empty page look like a full one.
+        """
+        if self._found or self._wanted == {address}:
+            self.offer(address, url, "url", 1.0)
+        return Extracted(dict(self._found), more=more)
+
+
+def page_url(document: Document) -> str:
+    """The canonical URL that a page names, if it lies on the page's own host; else the URL by which it came."""
+    canonical = document.canonical
+    if not canonical or not canonical.startswith(("http://", "https://")) or len(urlsplit(canonical).path) <= 1:
+        return document.url
+    same_host = urlsplit(canonical).hostname == urlsplit(document.url).hostname
+    return canonical if same_host or not document.url else document.url
