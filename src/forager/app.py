@@ -24,7 +24,7 @@ from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Breaker, Pipeline, Retry
-from forager.engine.deliver import deliver_forever
+from forager.engine.deliver import deliver_forever, deliver_new
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
@@ -167,6 +167,17 @@ class App:
             await self.worker.drain(self.settings.shutdown_seconds)
             await work
             await asyncio.gather(*beside, return_exceptions=True)
+
+    async def is_idle(self) -> bool:
+        """Whether nothing is left to do now. A webhook that waits for its next try is safe on disk: it does not count."""
+        if self.worker.in_flight or await self.ledger.has_open_work(but=deliveries.NAME):
+            return False
+        return await self.has_told()
+
+    async def has_told(self) -> bool:
+        """Whether every job that has ended was told of, or tried to be."""
+        await deliver_new(self.ledger, self.webhooks)  # now, not at the next look
+        return not await self.ledger.has_ready_work(deliveries.NAME)
 
     # ── inside ──
 

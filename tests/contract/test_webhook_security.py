@@ -132,3 +132,16 @@ async def test_a_job_is_told_of_within_moments_of_its_end__SC_13(tmp_path: Path)
         job = (await app.submit("places", dict(ONE_QUERY))).job
         await until(lambda: receiver.taken)
         assert list(receiver.taken) == [f"job_{job.hex}_2"]
+
+
+async def test_forager_is_idle_when_every_end_was_told_and_a_dead_receiver_does_not_keep_it_up(tmp_path: Path) -> None:
+    async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app:
+        receiver.mood = Mood.ERROR
+        await app.submit("places", dict(ONE_QUERY))
+        assert not await app.is_idle()
+        async with app.engine(schedules=False), asyncio.timeout(30):
+            while not await app.is_idle():
+                await asyncio.sleep(0.01)
+        assert len(receiver.log) == 1
+        assert await app.ledger.has_open_work()
+        assert not await app.ledger.has_open_work(but="deliveries")

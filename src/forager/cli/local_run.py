@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from forager.cli.progress import Job, View
     from forager.settings import Settings
 
+LOOK_EVERY = 0.1
+
 
 async def run_job(
     at: "Reached",
@@ -61,6 +63,7 @@ async def work_on(api: "Api", app: "App", job_id: str, view: "View") -> "Job":
                 await asyncio.wait([following, stopped, engine], return_when=asyncio.FIRST_COMPLETED)
                 if engine.done():
                     engine.result()
+                await _until_told(app, stopped)
         finally:
             for task in (hurry, stopped):
                 task.cancel()
@@ -86,6 +89,12 @@ def _show_plan(created: Mapping[str, Any], *, as_json: bool) -> None:
         render.show_json(created)
         return
     render.out().print(render.facts([("job", created["job_id"]), *plan_figures(created["plan"])]))
+
+
+async def _until_told(app: "App", stopped: "asyncio.Task[None]") -> None:
+    """Whoever wants to be told of the job's end is, or the message waits on disk for its next try."""
+    while not stopped.done() and not await app.has_told():  # noqa: ASYNC110 - the ledger has no such event
+        await asyncio.sleep(LOOK_EVERY)
 
 
 async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:

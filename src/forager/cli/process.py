@@ -137,5 +137,5 @@ async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
 
 
 async def _until_idle(app: "App") -> None:
-    while app.worker.in_flight or await app.ledger.has_open_work():  # noqa: ASYNC110 - the ledger has no such event
+    while not await app.is_idle():  # noqa: ASYNC110 - the ledger has no such event
         await asyncio.sleep(LOOK_FOR_WORK_EVERY)

@@ -237,8 +237,12 @@ class Ledger(Protocol):
         """What the session holds. After a turn whose answer was lost, it may be more than the session knows of."""
         ...
 
-    async def has_open_work(self) -> bool:
-        """Whether any job is neither ended nor paused."""
+    async def has_open_work(self, but: str | None = None) -> bool:
+        """Whether any job, of another pipeline than this, is neither ended nor paused."""
+        ...
+
+    async def has_ready_work(self, pipeline: str) -> bool:
+        """Whether anything of it is running or could be: not paused, and not waiting for a later moment."""
         ...
 
     async def work_arrived(self, timeout: float) -> None:
@@ -252,6 +256,10 @@ class Ledger(Protocol):
     # ── lanes ──
     async def pause_lane(self, name: str, *, paused: bool) -> None:
         """Nothing of it is leased while it is paused. A lane that nobody has used yet can be paused, too."""
+        ...
+
+    async def wake_lanes(self) -> None:
+        """Every sleeping lane is worth a look: the rules by which it went to sleep have changed."""
         ...
 
     # ── changes ──

@@ -38,11 +38,22 @@ class SharedVerbs:
     async def last_change(self) -> int:
         return int((await self.database.fetch("SELECT change FROM tail"))[0]["change"])
 
-    async def has_open_work(self) -> bool:
+    async def has_open_work(self, but: str | None = None) -> bool:
         rows = await self.database.fetch(
-            "SELECT 1 AS one FROM jobs WHERE finished_at IS NULL AND state <> 'paused' LIMIT 1"
+            "SELECT 1 AS one FROM jobs WHERE finished_at IS NULL AND state <> 'paused' AND pipeline <> :but LIMIT 1",
+            {"but": but or ""},
         )
         return bool(rows)
+
+    async def has_ready_work(self, pipeline: str) -> bool:
+        rows = await self.database.fetch(_READY, {"pipeline": pipeline})
+        return bool(rows)
+
+    async def wake_lanes(self) -> None:
+        await self.database.write(
+            "UPDATE lanes SET wake_at = CAST(:now AS BIGINT) WHERE owner IS NULL AND wake_at > CAST(:now AS BIGINT)",
+            {"now": await self.now_ms()},
+        )
 
     async def cursor(self, sink: str) -> int:
         rows = await self.database.fetch("SELECT position FROM cursors WHERE sink = :sink", {"sink": sink})
@@ -115,6 +126,13 @@ class SharedVerbs:
     def _expect(name: str, rows: Sequence[Row]) -> None:
         if not rows:
             raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+
+
+# Ready, running, or a suspect of a crash.
+_READY = """
+SELECT 1 AS one FROM jobs j WHERE j.finished_at IS NULL AND j.state <> 'paused' AND j.pipeline = :pipeline
+AND EXISTS (SELECT 1 FROM tasks_now t WHERE t.job_id = j.id AND t.state IN (0, 3, 8)) LIMIT 1
+"""
 
 
 def loads(value: Any) -> Any:
