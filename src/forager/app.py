@@ -169,7 +169,7 @@ class App:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def is_idle(self) -> bool:
-        """Whether nothing is left to do now. A webhook that waits for its next try is safe on disk: it does not count."""
+        """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""
         if self.worker.in_flight or await self.ledger.has_open_work(but=deliveries.NAME):
             return False
         return await self.has_told()
