@@ -38,6 +38,7 @@ _STREET_END = re.compile(
     r"terrace|trail|loop|way|plaza|square|suite|ste|floor|building|bldg|common|[ns][ew]?|[ew]|north|south|east|west)\.?",
     re.IGNORECASE,
 )
+_CEDEX = re.compile(r"\s+cedex\b.*$", re.IGNORECASE)
 _DOMAINS = {"uk": "GB", "com": None, "eu": None, "io": None, "co": None, "me": None, "tv": None, "ai": None, "ly": None}
 _CODE_FIRST_COUNTRIES = frozenset(
     "DE AT CH FR ES IT PT DK NO SE FI NL BE PL CZ SK HU HR SI RO BG GR LU IS EE LV LT MX".split()
@@ -146,14 +147,13 @@ def _code_first(texts: Sequence[str], at: int, region: str | None) -> Normalized
     text = texts[at].rpartition(" – ")[2]
     pieces = [text, *(piece.strip() for piece in re.split(r"[,;]", text)[1:])]
     for piece in pieces:
-        found = _CODE_FIRST.match(piece)
+        found = _CODE_FIRST.match(_CEDEX.sub("", piece))
         if not found or _STREET.search(found["city"]):
             continue
         named = _country_near(texts, at) or region
         under_street = piece is not text or (at > 0 and bool(_STREET.search(texts[at - 1])))
         if named in _CODE_FIRST_COUNTRIES and under_street:
-            city = re.sub(r"\s+CEDEX\b.*$", "", found["city"], flags=re.IGNORECASE).strip()
-            return NormalizedLocation(city=city, country=named, raw=text)
+            return NormalizedLocation(city=found["city"].strip(), country=named, raw=text)
     return None
 
 

@@ -54,7 +54,7 @@ def copyright_owners(document: Document) -> Iterator[str]:
 def legal_names(lines: Iterable[Line]) -> Iterator[str]:
     """Lines that are nothing but a name with a legal form: `Fincar Pty Ltd`."""
     for line in lines:
-        name = tidy(line.text)
+        name = None if _COPYRIGHT.search(line.text) else tidy(line.text)
         if name and len(line.text) <= LONGEST and _SURE_LEGAL.search(line.text.strip(" .,")) and len(name.split()) <= 8:
             yield name
 

@@ -10,7 +10,9 @@ _ROUNDS = 4
 
 _RAW = re.compile(r"<(script|style|template|noscript)\b[^<]*+(?:<(?!/\1)[^<]*+)*+(?:</\1[^>]*+>|\Z)", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--(?:[^-]++|-(?!->))*+(?:-->|\Z)")
-_BREAK = re.compile(r"<(?:br|/?(?:p|div|li|ul|ol|h[1-6]|tr|table|section|article|blockquote))\b[^<>]*+>", re.IGNORECASE)
+_BREAK = re.compile(
+    r"<(?:br|/?(?:p|div|li|[uod]l|d[td]|h[1-6]|t[rdh]|table|section|article|blockquote))\b[^<>]*+>", re.IGNORECASE
+)
 TAG = re.compile(r"<[/!?]?[a-zA-Z][^<>]*+>|<[!?][^<>]*+>")
 # Control and format characters but tab and line ends; the joiners of scripts and emoji stay.
 _INVISIBLE = re.compile(

@@ -248,7 +248,9 @@ def _by_selectors(document: Document, found: Findings) -> None:
             node = document.tree.css_first(selector)
             words = paragraphs(node.html or "") if node else ""
             if len(words) >= LEAST_TEXT:
-                found.offer("description", words, f"css:{selector}", LABEL)
+                title = text_of(found.value("job_title"))
+                prose = words.removeprefix(title).strip() if title else words
+                found.offer("description", prose, f"css:{selector}", LABEL)
                 return
         _prose_by_lines(document, found)
 
