@@ -97,7 +97,7 @@ class Politeness:
             breaker=declared.breaker or self.breaker,
             site=True,
             robots=value["respect_robots_txt"],
-            crawl_delay=not any(said[key].by == "operator" for key in _OWN_RATE),
+            crawl_delay=value["respect_robots_txt"] and not any(said[key].by == "operator" for key in _OWN_RATE),
             proxied=value["use_proxies"],
             proxy_rest=value["proxy_cooldown_seconds"],
             block=frozenset(value["block_resources"]),

@@ -150,7 +150,7 @@ def test_an_open_circuit_sends_nothing_and_answers_at_once__SC_P28(cooldown: flo
     clock.advance(cooldown * share)
 
     async def ask() -> None:
-        async def own(_: str) -> LaneRun:
+        async def own(_: str, __: LaneRun) -> LaneRun:
             return lane
 
         around = Surroundings(fetch, lambda: True, own)

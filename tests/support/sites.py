@@ -99,6 +99,7 @@ def site_worker(rig: EngineRig, sites: Sequence[SandboxSite], rules: RulesByHost
     rig.fetchers.append(fetcher)
     if more.pop("robots", False):
         more["robots"] = RobotsTxt(LedgerRobots(rig.ledger.database), rig.clock)
+    rig.may_rest = True
     fetch = more.pop("wrap", lambda inner: inner)(fetcher)
     return Worker(rig.ledger, rig.pipelines, fetch, rig.clock, rules=rules, **{"capacity": 200, **more})
 

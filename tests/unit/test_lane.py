@@ -115,3 +115,28 @@ def test_a_lane_that_nobody_had_in_between_goes_on_without_a_pause() -> None:
 def test_a_lane_at_its_cap_says_so_in_its_state__PL_11() -> None:
     capped = LaneRun(owned(spent_day=3), Lane("api", cap_day=3), FakeClock())
     assert capped.state() == {"capped": True}
+
+
+def test_of_several_origins_in_a_lane_the_slowest_crawl_delay_counts() -> None:
+    clock = FakeClock()
+    lane = LaneRun(owned(), Lane("a.example", rate=None, site=True, robots=True), clock)
+    lane.obey_crawl_delay("https://m.a.example", 30.0)
+    lane.obey_crawl_delay("https://www.a.example", None)
+    lane.plan_request()
+    assert lane.rests(clock.monotonic()) == 30.0
+    lane.obey_crawl_delay("https://m.a.example", None)
+    assert lane.rests(clock.monotonic()) == 0.0
+
+
+def test_a_new_owner_waits_as_long_as_the_rules_of_the_last_one_asked__SC_P26() -> None:
+    clock = FakeClock()
+    policy = Lane("a.example", rate=1, per=15.0, slow_by=0.5, slow_for=300.0, site=True)
+    first = LaneRun(owned(), policy, clock)
+    first.slow_down(None)
+    first.obey_crawl_delay("https://a.example", 60.0)
+    second = LaneRun(owned(epoch=2, state=first.state()), policy, clock)
+    assert second.rests(clock.monotonic()) >= 60.0
+    third = LaneRun(
+        owned(epoch=2, state={"slow_until": round(clock.now().timestamp() * 1000) + 200_000}), policy, clock
+    )
+    assert third.rests(clock.monotonic()) >= 30.0, "half the rate is one in thirty seconds"

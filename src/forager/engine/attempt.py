@@ -10,6 +10,7 @@ from forager.core.errors import (
     Permanent,
     RateLimited,
     Short,
+    StoreError,
     Transient,
     Unconfigured,
     Undecodable,
@@ -49,6 +50,8 @@ async def attempt(
         return Settlement(lease, TaskState.SKIPPED, error=refusal.message)
     except Short as short:
         return _put_back(lease, fetch, short.message, SHORT_WAIT * (1 + SPREAD * random()))
+    except StoreError as error:  # asked for a lane or a robots.txt while the store was away
+        return _put_back(lease, fetch, error.message, SHORT_WAIT * (1 + SPREAD * random()))
     except RateLimited as error:
         if not fetch.slowed:
             lane.slow_down(error.retry_after)

@@ -19,8 +19,7 @@ HORIZON = 0.1
 """Tasks are leased so many seconds before they may start, so that the lane never waits for the store."""
 LONGEST_HOLD = 3_600.0
 """A `Retry-After` or a crawl-delay beyond an hour is obeyed for an hour, then asked again."""
-CLOSED_FOR_LONG = 60.0
-"""A lane whose hours begin later than in so many seconds is given back until then."""
+MOST_ORIGINS = 100
 
 
 class LaneRun:
@@ -47,7 +46,9 @@ class LaneRun:
         self._clock = clock
         self._fail_fast = fail_fast
         self._random = random or Random().random  # noqa: S311 - a delay, not a secret
-        self._crawl_delay = 0.0
+        self.seen_open = clock.monotonic()
+        """When the store last said that it is not paused."""
+        self._crawl_delays: dict[str, float] = {}
         self._proxy_used: dict[int, float] = {}
         self._slow_until = 0.0
         self._hold_until = 0.0
@@ -67,9 +68,9 @@ class LaneRun:
         if room <= 0 or self.closed_for() > 0:
             return 0
         if self.breaker is not None and (state := self.breaker.state(now)) != "closed":
-            if self._fail_fast:
-                return room  # some of these tasks want to fail at once rather than wait
-            return max(0, min(room, self.breaker.admits(now) - self.in_flight)) if state == "half_open" else 0
+            if state == "open":
+                return room if self._fail_fast else 0  # some tasks want to fail at once rather than wait
+            return max(0, min(room, self.breaker.admits(now) - self.in_flight))
         return self._limiter.available(now, HORIZON, room)
 
     def room(self, free: int) -> int:
@@ -83,6 +84,13 @@ class LaneRun:
             return 0.0
         now = self._clock.now()
         return (self.policy.hours.opens_after(now) - now).total_seconds()
+
+    def rests(self, now: float) -> float:
+        """Seconds for which nothing of it may be sent, whatever waits in it."""
+        rest = max(self.closed_for(), self._limiter.next_start(now) - now, self._hold_until - now)
+        if self.breaker is not None and not self._fail_fast:
+            rest = max(rest, self.breaker.wait(now) if not self.breaker.admits(now) else 0.0)
+        return max(0.0, rest)
 
     def wake_time(self, now: float) -> float | None:
         """When it is worth looking at the lane again, if nothing else happens before."""
@@ -170,12 +178,22 @@ class LaneRun:
             self._limiter.hold_until(self._hold_until)
         self._pace(now)
 
-    def obey_crawl_delay(self, seconds: float | None) -> None:
-        """What robots.txt asks for is a floor, unless an operator said otherwise."""
+    def obey_crawl_delay(self, origin: str, seconds: float | None) -> None:
+        """What robots.txt asks for is a floor, unless an operator said otherwise. Of several origins in one lane the
+        slowest counts."""
         wanted = min(seconds or 0.0, LONGEST_HOLD)
-        if wanted != self._crawl_delay:
-            self._crawl_delay = wanted
-            self._adopt_limits()
+        if wanted != self._crawl_delays.get(origin, 0.0):
+            before = self._crawl_delay()
+            self._crawl_delays.pop(origin, None)
+            if wanted:
+                self._crawl_delays[origin] = wanted
+            if len(self._crawl_delays) > MOST_ORIGINS:
+                del self._crawl_delays[min(self._crawl_delays, key=self._crawl_delays.__getitem__)]
+            if self._crawl_delay() != before:
+                self._adopt_limits()
+
+    def _crawl_delay(self) -> float:
+        return max(self._crawl_delays.values(), default=0.0)
 
     # ── proxies ──
 
@@ -207,8 +225,8 @@ class LaneRun:
         state: dict[str, Any] = {name: self._store_ms(end) for name, end in ends.items() if end > now}
         if self._caps.affordable() <= 0:
             state["capped"] = True
-        if self._crawl_delay:
-            state["crawl_delay"] = self._crawl_delay
+        if self._crawl_delays:
+            state["crawl_delays"] = dict(self._crawl_delays)
         if self.breaker is not None and (known := self.breaker.dump(now)) != {"state": "closed", "calls": ""}:
             state["breaker"] = {**known, "at": self._store_ms(now)}
         rest = self.policy.proxy_rest
@@ -226,21 +244,22 @@ class LaneRun:
 
     def _restore(self, owned: OwnedLane) -> None:
         now, state = self._clock.monotonic(), owned.state
-        if owned.epoch > 1 and self.policy.rate is not None:
-            # What the last owner sent in its last window is not known here: wait until it has passed.
-            self._limiter.hold_until(now + self.policy.per)
         if (slow := self._seconds_until(state.get("slow_until"))) > 0:
             self._slow_until = now + min(slow, self.policy.slow_for)
         if (hold := self._seconds_until(state.get("hold_until"))) > 0:
             self._hold_until = now + min(hold, LONGEST_HOLD)
             self._limiter.hold_until(self._hold_until)
-        if isinstance(delay := state.get("crawl_delay"), int | float):
-            self.obey_crawl_delay(delay)
+        for origin, delay in (state.get("crawl_delays") or {}).items():
+            self.obey_crawl_delay(origin, delay)
         if self.breaker is not None and isinstance(known := state.get("breaker"), Mapping):
             self.breaker.load(known, now, max(0.0, -self._seconds_until(known.get("at"))))
         for proxy, at in (state.get("proxies") or {}).items():
             self._proxy_used[int(proxy)] = now + self._seconds_until(at)
         self._pace(now)
+        if owned.epoch > 1:
+            # What the last owner sent in its last window is not known here: wait until it has passed.
+            window = self._limiter.window if self.policy.rate is not None else 0.0
+            self._limiter.hold_until(now + max(window, self._floor()))
 
     # ── inside ──
 
@@ -258,11 +277,14 @@ class LaneRun:
 
     def _gap(self) -> Callable[[], float] | None:
         """From one start to the next: a random delay, but never less than what was asked for."""
-        floor = max(self.policy.gap, self._crawl_delay if self.policy.crawl_delay else 0.0)
+        floor = self._floor()
         low, high = self.policy.delay
         if floor <= 0 and high <= 0:
             return None
         return lambda: max(floor, low + (high - low) * self._random())
+
+    def _floor(self) -> float:
+        return max(self.policy.gap, self._crawl_delay() if self.policy.crawl_delay else 0.0)
 
     def _store_ms(self, at: float) -> int:
         ahead = timedelta(seconds=at - self._clock.monotonic())

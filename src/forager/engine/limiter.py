@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 MARGIN = 0.02
-LOOK_AGAIN = 0.02
+LOOK_AGAIN = 0.1
 
 
 class Limiter:
@@ -32,13 +32,13 @@ class Limiter:
         """… and when it may happen: a gap begins when a request has really left."""
         self._held_until = 0.0
         self.rate: int | None = None
-        self._window = per * (1 + MARGIN)
+        self.window = per * (1 + MARGIN)
         self.slow_to(1.0)
 
     def adopt(self, rate: float | None, per: float, burst: int, gap: Callable[[], float] | None) -> None:
         """Other limits from now on; what has left already still counts."""
         self._full_rate, self._per, self._burst, self._gap = rate, per, max(1, burst), gap
-        self.rate, self._window = None, per * (1 + MARGIN)
+        self.rate, self.window = None, per * (1 + MARGIN)
         self._ideal = self._after_gap = 0.0
         self.slow_to(1.0)
 
@@ -47,7 +47,7 @@ class Limiter:
         if self._full_rate is not None:
             exact = self._full_rate * share
             self.rate = max(1, math.floor(exact))
-            self._window = self._per * (1 + MARGIN) / min(1.0, exact)
+            self.window = self._per * (1 + MARGIN) / min(1.0, exact)
 
     def hold_until(self, at: float) -> None:
         """Nothing starts before `at`, not even what was planned already."""
@@ -81,11 +81,11 @@ class Limiter:
             self._leaving += 1
             return now
         left = self._left
-        while left and left[0] + self._window <= now:
+        while left and left[0] + self.window <= now:
             left.popleft()
         too_many = len(left) + self._leaving - self.rate
         if too_many >= 0:
-            return left[too_many] + self._window if too_many < len(left) else now + self._interval
+            return left[too_many] + self.window if too_many < len(left) else now + self._interval
         self._leaving += 1
         return now
 
@@ -119,4 +119,4 @@ class Limiter:
 
     @property
     def _interval(self) -> float:
-        return self._window / self.rate if self.rate else 0.0
+        return self.window / self.rate if self.rate else 0.0

@@ -1,38 +1,70 @@
-"""Answers of tasks that had to be put back in the middle: when such a task runs again, it does not ask again.
+"""What tasks that had to be put back in the middle already have: when such a task runs again, it does not ask again.
 
 Only for the same worker process, and bounded: what is forgotten is simply fetched once more.
 """
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 
 from forager.core.http import Request, Response
 
 MOST_BYTES = 32 * 1024 * 1024
-Answers = list[tuple[Request, Response]]
+MOST_PER_TASK = 8 * 1024 * 1024
+PER_ENTRY = 1_024
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a task has come."""
+
+    answers: list[tuple[Request, Response]] = field(default_factory=list)
+    hops: list[tuple[Request, str, int]] = field(default_factory=list)
+    """Requests whose redirects were followed so far: where to, and over how many hops."""
+    size: int = 0
+
+    def answered(self, request: Request, response: Response) -> None:
+        size = len(response.body) + len(response.screenshot or b"") + PER_ENTRY
+        if self.size + size <= MOST_PER_TASK:
+            self.size += size
+            self.answers.append((request, response))
+
+    def take_answer(self, request: Request) -> Response | None:
+        """Once only: a step that asks the same again wants to know it anew."""
+        for number, (asked, response) in enumerate(self.answers):
+            if asked == request:
+                del self.answers[number]
+                return response
+        return None
+
+    def hop_of(self, request: Request) -> tuple[str, int] | None:
+        return next(((url, count) for asked, url, count in self.hops if asked == request), None)
+
+    def hopped(self, request: Request, url: str, count: int) -> None:
+        self.hops = [hop for hop in self.hops if hop[0] != request]
+        self.hops.append((request, url, count))
+        self.size += PER_ENTRY
 
 
 class Memo:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._size = 0
-        self._kept: OrderedDict[int, Answers] = OrderedDict()
+        self._kept: OrderedDict[int, Progress] = OrderedDict()
 
-    def keep(self, task: int, answers: Answers) -> None:
+    def keep(self, task: int, progress: Progress) -> None:
         """Until the task comes again, or newer ones need the room."""
         self.take(task)
-        if not answers:
+        if not progress.size:
             return
-        self._kept[task] = answers
-        self._size += _size(answers)
+        self._kept[task] = progress
+        self._size += progress.size
         while self._size > self._most:
             _, oldest = self._kept.popitem(last=False)
-            self._size -= _size(oldest)
+            self._size -= oldest.size
 
-    def take(self, task: int) -> Answers:
-        answers = self._kept.pop(task, [])
-        self._size -= _size(answers)
-        return answers
-
-
-def _size(answers: Answers) -> int:
-    return sum(len(response.body) + 1_024 for _, response in answers)
+    def take(self, task: int) -> Progress:
+        progress = self._kept.pop(task, None)
+        if progress is None:
+            return Progress()
+        self._size -= progress.size
+        return progress

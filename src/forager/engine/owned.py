@@ -8,10 +8,16 @@ from typing import Any
 
 from forager.core.clock import Clock
 from forager.core.ledger import GivenLane, Ledger, OwnedLane, Session
-from forager.engine.lane import CLOSED_FOR_LONG, LaneRun
+from forager.engine.lane import LaneRun
 from forager.engine.rules import LaneRules
 
 IDLE_BEFORE_GIVING_BACK = 2.0
+CLOSED_FOR_LONG = 60.0
+"""A lane that may send nothing for so many seconds is given back until then …"""
+RESTS_FOR_LONG = 3.0
+"""… and one that rests for so long already when others wait for its place."""
+MOST_REMEMBERED = 10_000
+LOOK_AGAIN = 1.0
 
 
 class OwnedLanes:
@@ -33,6 +39,7 @@ class OwnedLanes:
         self._given_back: dict[int, LaneRun] = {}
         """Lanes we had: taken again with nobody in between, they go on where they were."""
         self._idle_since: dict[int, float] = {}
+        self._rules_changed = False
 
     def __getitem__(self, lane: int) -> LaneRun:
         return self._lanes[lane]
@@ -58,38 +65,62 @@ class OwnedLanes:
         """The rules have changed: every lane follows the new ones."""
         for lane in self:
             lane.adopt(self._rules.lane_for(lane.name))
+        self._rules_changed = self.look = True
 
     async def take(self, session: Session) -> None:
-        taken = await self._ledger.take_lanes(session, self._most - len(self._lanes))
+        if self._rules_changed:  # a lane may sleep until hours that hold no longer
+            await self._ledger.wake_lanes()
+            self._rules_changed = False
+        taken = await self._ledger.take_lanes(session, max(0, self._most - len(self._lanes)))
         self.look = False
         for owned in taken:
-            self._own(owned)
+            if owned.id not in self._lanes:  # else a request has just taken it
+                self._own(owned)
 
-    async def of_url(self, session: Session | None, url: str) -> LaneRun | None:
-        """The lane that a URL belongs to; taken for the purpose if nobody has it."""
+    async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | None:
+        """The lane that a URL belongs to; taken for the purpose if nobody has it.
+
+        A lane that is not the task's own is looked at once a second: it may have been paused.
+        """
         name = self._rules.lane_name(url)
-        if (lane := self._by_name.get(name)) is not None or session is None:
+        lane = self._by_name.get(name)
+        now = self._clock.monotonic()
+        if session is None or lane is own or (lane is not None and now - lane.seen_open < LOOK_AGAIN):
             return lane
         owned = await self._ledger.take_lane(session, name)
-        return None if owned is None else self._lanes.get(owned.id) or self._own(owned)
+        if owned is None:
+            return None
+        lane = self._lanes.get(owned.id) or self._own(owned)
+        lane.seen_open = now
+        return lane
 
     async def give_back_idle(self, session: Session) -> None:
         """A lane without work, or closed for long, goes back, so that its next work is anybody's."""
         now = self._clock.monotonic()
+        crowded = len(self._lanes) >= self._most
         for lane in self:
-            if lane.in_flight or (lane.hungry and lane.closed_for() < CLOSED_FOR_LONG):
+            if lane.in_flight or (lane.hungry and lane.rests(now) < (RESTS_FOR_LONG if crowded else CLOSED_FOR_LONG)):
                 self._idle_since.pop(lane.id, None)
             else:
                 self._idle_since.setdefault(lane.id, now)
         idle = [i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK]
         if not idle:
             return
-        await self._ledger.give_lanes(session, {i: self._given(self._lanes[i]) for i in idle})
-        for number in idle:
-            lane = self._given_back[number] = self._lanes.pop(number)
+        going = [self._lanes.pop(number) for number in idle]
+        for lane in going:  # out of sight before they go: no request may still find them
             del self._by_name[lane.name]
-            del self._idle_since[number]
+            del self._idle_since[lane.id]
         self.look = True
+        try:
+            await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
+        except BaseException:
+            for lane in going:  # still ours, as far as we know
+                self._lanes[lane.id] = self._by_name[lane.name] = lane
+            raise
+        for lane in going:
+            self._given_back[lane.id] = lane
+        while len(self._given_back) > MOST_REMEMBERED:
+            self._given_back.pop(next(iter(self._given_back)))
 
     def _own(self, owned: OwnedLane) -> LaneRun:
         rules = self._rules.lane_for(owned.name)
@@ -100,7 +131,7 @@ class OwnedLanes:
         self._lanes[owned.id] = self._by_name[owned.name] = lane
         return lane
 
-    def _given(self, lane: LaneRun) -> GivenLane:
-        closed = lane.closed_for()
-        opens = round((self._clock.now().timestamp() + closed) * 1000) if closed else None
-        return GivenLane(lane.state(), not_before=opens)
+    def _given(self, lane: LaneRun, now: float) -> GivenLane:
+        rest = lane.rests(now)
+        wakes = round((self._clock.now().timestamp() + rest) * 1000) if rest >= RESTS_FOR_LONG else None
+        return GivenLane(lane.state(), not_before=wakes)

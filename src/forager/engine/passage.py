@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from forager.core.errors import CircuitOpen, Disallowed, ProxyFailed, RateLimited, Transient
+from forager.core.errors import BrowserCrashed, CircuitOpen, Disallowed, ProxyFailed, RateLimited, Refused, Transient
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.timing import standing_still
 from forager.engine.lane import LaneRun
-from forager.engine.memo import Answers
+from forager.engine.memo import Progress
 
 LONGEST_WAIT_INSIDE = 5.0
 """A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
@@ -24,6 +24,8 @@ LONGEST_TAIL = 60.0
 """What cannot be taken up again later, such as a redirect half followed, waits so long."""
 ELSEWHERE = 5.0
 """Another worker has the lane that a request needs: it is tried again after so many seconds."""
+BUSY = 1.0
+AT_ONCE = 0.05
 
 
 class MustSnooze(Exception):
@@ -42,8 +44,8 @@ class Surroundings:
 
     fetch: Fetch
     may_send: Callable[[], bool]
-    lane_of: Callable[[str], Awaitable[LaneRun | None]]
-    """The lane of a URL's host, if we have it or can have it."""
+    lane_of: Callable[[str, LaneRun], Awaitable[LaneRun | None]]
+    """The lane of a URL's host, if we have it or can have it; the task's own lane is given beside it."""
     robots: Robots | None = None
     proxies: Proxies | None = None
 
@@ -58,15 +60,16 @@ class LaneFetch:
         start_at: float,
         *,
         when_open: WhenOpen = "snooze",
-        answers: Answers | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.around = around
         self.lane = lane
         self._start_at: float | None = start_at
         self._when_open = when_open
-        self._remembered = answers or []
-        self.answers: Answers = []
-        """What was answered so far, for the case that the task must wait in the middle."""
+        self._before = progress or Progress()
+        """How far an earlier attempt came, that had to wait in the middle …"""
+        self.progress = Progress()
+        """… and how far this one has come."""
         self.sent = False
         self.slowed = False
         """Whether the lane that asked for fewer calls has been slowed already."""
@@ -76,39 +79,46 @@ class LaneFetch:
     async def __call__(self, request: Request) -> Response:
         if request.render != "auto":
             return await self._answer(request)
-        plain = await self._answer(replace(request, render="http"))
+        plain = await self._answer(replace(request, render="http"), first_look=True)
         if plain.looks not in ("empty_shell", "challenge"):
             return plain
         return await self._answer(replace(request, render="browser"))
 
-    async def _answer(self, request: Request) -> Response:
-        for asked, response in self._remembered:
-            if asked == request:
-                self._remembered.remove((asked, response))
-                self.answers.append((asked, response))
-                return response
-        response = await self._send(request)
-        if self.lane.policy.site:
-            self.answers.append((request, response))
+    async def _answer(self, request: Request, *, first_look: bool = False) -> Response:
+        if not self.lane.policy.site:
+            return await self._send(request)
+        response = self._before.take_answer(request) or await self._send(request, first_look=first_look)
+        self.progress.answered(request, response)
         return response
 
-    async def _send(self, request: Request, *, robots: bool = True) -> Response:
+    async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
         """Through the lane of the URL, unless the task's own lane is an API's."""
+        request, hops = self._resumed(asked)
         lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
         if robots and lane.policy.robots:
             await self.obey_robots(lane, request.url)
-        way = _Way(self, lane, robots=robots)
+        way = _Way(self, lane, asked, hops, robots=robots)
         try:
             proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
             response = await self.around.fetch(self._prepared(request, lane, way, proxy))
             way.left()  # whoever has answered has got it
-            way.answered(response)
+            way.answered(response, first_look=first_look)
             return response
         except BaseException as error:
             way.failed(error)
             raise
         finally:
             way.close()
+
+    def _resumed(self, request: Request) -> tuple[Request, int]:
+        """A redirect that was half followed goes on where it was."""
+        hop = self._before.hop_of(request)
+        if hop is None:
+            return request, 0
+        url, hops = hop
+        if hops > request.max_redirects:
+            raise Refused(f"{_host(request.url)}: it redirects more than {request.max_redirects} times.")
+        return replace(request, url=url, max_redirects=request.max_redirects - hops), hops
 
     @staticmethod
     def _prepared(request: Request, lane: LaneRun, way: "_Way", proxy: int | None) -> Request:
@@ -137,10 +147,10 @@ class LaneFetch:
                 f"robots: {_host(url)} does not allow this URL. An operator who may read it can say so: "
                 f"forager lanes set {lane.name} --no-robots"
             )
-        lane.obey_crawl_delay(verdict.crawl_delay)
+        lane.obey_crawl_delay(_origin(url), verdict.crawl_delay)
 
     async def lane_of(self, url: str) -> LaneRun:
-        lane = await self.around.lane_of(url)
+        lane = await self.around.lane_of(url, self.lane)
         if lane is None:
             raise MustSnooze(ELSEWHERE, f"The lane of {_host(url)} is paused, or another worker has it.")
         return lane
@@ -167,10 +177,13 @@ class LaneFetch:
 class _Way:
     """One request and the hops of its redirects: each is charged to its own lane, and each lane learns how it went."""
 
-    def __init__(self, fetch: LaneFetch, lane: LaneRun, *, robots: bool) -> None:
+    def __init__(self, fetch: LaneFetch, lane: LaneRun, asked: Request, hops: int, *, robots: bool) -> None:
         self._fetch = fetch
         self._lane = lane
+        self._asked = asked
+        self._hops = hops
         self._robots = robots
+        self._entered = False
         self._may_leave = False
         self._call: int | None = None
         self._guest = False
@@ -180,6 +193,8 @@ class _Way:
         """Wait for the lane; returns the proxy to use."""
         fetch, self._lane = self._fetch, lane
         if lane is not fetch.lane:
+            if lane.room(1) == 0:
+                raise MustSnooze(BUSY, f"{lane.name} has as many requests in flight as it may.")
             lane.in_flight += 1
             self._guest = True
         fetch.refuse_if_closed(lane)
@@ -189,7 +204,8 @@ class _Way:
             raise TooLate
         fetch.refuse_if_closed(lane)  # it may have opened while we waited
         self._call = lane.enter_circuit()
-        if self._proxy is None:
+        if not self._entered:  # the hops of a redirect go the way that it began
+            self._entered = True
             self._proxy = self._choose_proxy(lane)
         return self._proxy
 
@@ -197,10 +213,23 @@ class _Way:
         """A redirect: its target is another request, maybe of another lane."""
         self.left()
         self._over(well=True)
-        lane = await self._fetch.lane_of(url)
-        if self._robots and lane.policy.robots:
-            await self._fetch.obey_robots(lane, url)
-        await self.enter(lane, LONGEST_TAIL)
+        self._hops += 1
+        try:
+            lane = await self._fetch.lane_of(url)
+            if self._robots and lane.policy.robots:
+                await self._fetch.obey_robots(lane, url)
+            if lane.policy.proxied and not self._lane.policy.proxied and self._can_resume():
+                raise MustSnooze(AT_ONCE, f"{lane.name} is asked through a proxy: the redirect goes on that way.")
+            await self.enter(lane, LONGEST_TAIL)
+        except MustSnooze:
+            if self._can_resume():
+                self._fetch.progress.hopped(self._asked, url, self._hops)
+            raise
+
+    def _can_resume(self) -> bool:
+        """What carries anything of its own might carry it to another origin: such a redirect begins anew."""
+        asked = self._asked
+        return asked.method in ("GET", "HEAD") and not (asked.headers or asked.auth or asked.body or asked.login)
 
     def left(self) -> None:
         if self._may_leave:
@@ -215,18 +244,21 @@ class _Way:
         proxies = self._fetch.around.proxies
         if isinstance(error, ProxyFailed) and proxies is not None and self._proxy is not None:
             proxies.failed(self._proxy)
-        its_fault = isinstance(error, Transient) and not isinstance(error, ProxyFailed | RateLimited)
+        its_fault = isinstance(error, Transient) and not isinstance(error, ProxyFailed | RateLimited | BrowserCrashed)
         self._lane.call_ended(self._call, well=False if its_fault else None)
         self._call = None
 
-    def answered(self, response: Response) -> None:
+    def answered(self, response: Response, *, first_look: bool = False) -> None:
+        """`first_look`: a challenge is as good as a page, because a browser comes next."""
         lane, status = self._lane, response.status
         proxies = self._fetch.around.proxies
         if self._proxy is not None and proxies is not None:
             proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
         told = response.retry_after()
-        slow = status == 429 or (status == 503 and told is not None)
-        lane.call_ended(self._call, well=None if slow else status < 500 and response.looks != "block")
+        challenged = first_look and response.looks == "challenge"
+        slow = not challenged and (status == 429 or (status == 503 and told is not None))
+        well = challenged or (status < 500 and response.looks != "block")
+        lane.call_ended(self._call, well=None if slow else well)
         self._call = None
         if slow and lane.policy.site:
             lane.slow_down(told)
@@ -257,6 +289,11 @@ class _Way:
         if rest > 0:
             raise MustSnooze(rest, f"All proxies rest for {lane.name}.")
         return proxy
+
+
+def _origin(url: str) -> str:
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}"
 
 
 def _host(url: str) -> str:

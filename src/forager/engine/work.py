@@ -6,8 +6,8 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -51,6 +51,8 @@ class WorkStats:
     ended: Counter[str] = field(default_factory=Counter)
     fenced: int = 0
     turns: int = 0
+    took: deque[float] = field(default_factory=lambda: deque(maxlen=100))
+    """Seconds of the last attempts."""
     trouble: str | None = None
     """Why the store does not answer, while it does not."""
 
@@ -92,6 +94,7 @@ class Worker:
         self._session: Session | None = None
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []
+        self._told: list[Callable[[Sequence[Settlement]], None]] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._out_of_grace = False
@@ -129,6 +132,10 @@ class Worker:
         for task in list(self._running):
             task.cancel()
         self._out_of_grace = True
+
+    def when_settled(self, tell: Callable[[Sequence[Settlement]], None]) -> None:
+        """Call this with every group of attempts that has ended and is in the store, at once."""
+        self._told.append(tell)
 
     @property
     def in_flight(self) -> int:
@@ -222,7 +229,10 @@ class Worker:
         self.stats.turns += 1
         self.stats.fenced += len(turn.fenced)
         refused = set(turn.fenced)
-        self.stats.ended.update(s.state.name.lower() for s in finished if s.lease.task_id not in refused)
+        settled = [s for s in finished if s.lease.task_id not in refused] if refused else finished
+        self.stats.ended.update(s.state.name.lower() for s in settled)
+        for tell in self._told if settled else ():
+            tell(settled)
         now = self._clock.monotonic()
         got = {lease.lane for lease in turn.leases}
         for want in wants:
@@ -258,16 +268,18 @@ class Worker:
             self._wake.set()
 
     async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
+        began = self._clock.monotonic()
         step = self._steps.get(lease.kind)
         when_open = step.when_open if step else "snooze"
-        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, answers=self._memo.take(lease.task_id))
+        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=self._memo.take(lease.task_id))
         try:
             settlement = await attempt(lease, step, fetch, lane, self._random)
         except asyncio.CancelledError:
             settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
         if settlement.state is TaskState.WAITING and not settlement.burned:
-            self._memo.keep(lease.task_id, fetch.answers)
+            self._memo.keep(lease.task_id, fetch.progress)
         lane.end(lease.price, settlement.cost)
+        self.stats.took.append(self._clock.monotonic() - began)
         me = asyncio.current_task()
         if me in self._running:
             del self._running[me]
@@ -290,8 +302,8 @@ class Worker:
 
     # ── lanes ──
 
-    async def _lane_of(self, url: str) -> LaneRun | None:
-        return await self._lanes.of_url(self._session, url)
+    async def _lane_of(self, url: str, own: LaneRun) -> LaneRun | None:
+        return await self._lanes.of_url(self._session, url, own)
 
     def adopt_rules(self) -> None:
         """The rules have changed: every lane that we have follows the new ones."""

@@ -104,7 +104,8 @@ class RobotsTxt:
         if response is not None and _is_an_answer(response.status):
             body = decoded(response.body) if response.status < 300 else ""
             file = RobotsFile(origin, now, response.status, body, now)
-            learned = _Known(file, await self._parsed(file), _freshness(response))
+            rules = await self._parsed(file)
+            learned = _Known(file, rules, _freshness(response, rules))
         else:
             before = known.file if known else RobotsFile(origin, now)
             file = replace(before, tried_at=now, status=response.status if response else None)
@@ -193,9 +194,11 @@ def _is_an_answer(status: int) -> bool:
     return 200 <= status < 300 or (400 <= status < 500 and status != 429)
 
 
-def _freshness(response: Response) -> float:
+def _freshness(response: Response, rules: Rules | None) -> float:
+    """A site that wants long pauses would otherwise be asked for nothing but this file."""
     said = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
-    return min(max(float(said[1]), RETRY), FRESH) if said else FRESH
+    least = max(RETRY, 3 * (rules.crawl_delay or 0.0 if rules else 0.0))
+    return min(max(float(said[1]), least), FRESH) if said else FRESH
 
 
 def _size(known: _Known) -> int:

@@ -8,13 +8,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forager.core.errors import BrowserCrashed, StoreUnavailable
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Breaker, Hours, Retry
-from forager.sandbox.site import Outage, SandboxSite, most_starts
+from forager.fetch.looks import looks as looks_like
+from forager.sandbox.site import Outage, SandboxSite, most_in_flight, most_starts
 from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import EngineRig, until
 from tests.support.sites import BREAKER, SITE, RulesByHost, looks, plans, site_worker
+
+
+def usual_challenge() -> Answer:
+    """A page that asks whether we are a browser, as one of the big walls writes it."""
+    text = "<title>Just a moment...</title><script src='/cdn-cgi/challenge-platform/h/b/orchestrate/jsch/v1'></script>"
+    return Answer(403, f"<!doctype html><html><head>{text}</head><body></body></html>".encode())
 
 
 def error(rig: EngineRig, job: object, url: str) -> str:
@@ -150,6 +158,78 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_not_begun_anew(open_r
         assert len(site.log) == 4, "no redirect was asked for twice, and waiting did not count as the step's time"
 
 
+async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.engine.passage.LONGEST_TAIL", 0.2)
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        url = site.url("/redirect?to=/page/1", host="a.example")
+        job = await rig.submit(plans([url]), "looks")
+        rules = RulesByHost(replace(SITE, rate=1, per=1.0, burst=1))
+        await site_worker(rig, [site], rules).run(until_idle=True)
+        assert rig.states(job)[url] == "completed"
+        assert [v.path for v in site.log] == ["/redirect", "/page/1"]
+        assert rig.tasks(job)[url]["attempt"] == 1
+
+
+async def test_a_redirect_into_a_paused_lane_waits_and_asks_nobody_again(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        target = site.url("/page/1", host="b.example")
+        urls = [site.url(f"/redirect?to={target}&n={n}", host="a.example") for n in range(3)]
+        await rig.ledger.pause_lane(f"b.example:{site.port}", paused=True)
+        job = await rig.submit(plans(urls), "looks")
+        async with rig.working(site_worker(rig, [site], RulesByHost())):
+            await until(lambda: set(rig.states(job).values()) == {"waiting"})
+            assert not site.visits(host="b.example")
+            await rig.ledger.pause_lane(f"b.example:{site.port}", paused=False)
+            await until(lambda: rig.job(job)["state"] == "completed")
+        assert len(site.visits(host="a.example")) == 3
+
+
+async def test_a_lane_that_is_paused_gets_no_more_redirects_within_seconds(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        target = site.url("/page/1", host="b.example")
+        urls = [site.url(f"/redirect?to={target}&n={n}", host="a.example") for n in range(200)]
+        await rig.submit(plans(urls), "looks")
+        rules = RulesByHost(replace(SITE, rate=20, per=1.0, burst=1))
+        async with rig.working(site_worker(rig, [site], rules)):
+            await site.arrived(20)
+            await rig.ledger.pause_lane(f"b.example:{site.port}", paused=True)
+            paused = time.monotonic()
+            await until(lambda: time.monotonic() - paused > 4.0)
+        late = [v for v in site.visits(host="b.example") if v.at > paused + 2.0]
+        assert not late
+
+
+async def test_redirects_keep_to_the_places_of_the_lane_that_they_lead_to(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        target = site.url("/slow?seconds=0.3", host="b.example").replace("?", "%3F").replace("=", "%3D")
+        urls = [site.url(f"/redirect?to={target}&n={n}", host="a.example") for n in range(8)]
+        job = await rig.submit(plans(urls), "looks")
+        rules = RulesByHost(SITE, b_example=replace(SITE, concurrency=2))
+        await site_worker(rig, [site], rules).run(until_idle=True)
+        assert rig.job(job)["completed"] == 8
+        assert most_in_flight(site.visits("/slow")) <= 2
+
+
+async def test_a_crowd_of_slow_lanes_leaves_room_for_another(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        slow = replace(SITE, rate=1, per=30.0, burst=1)
+        rules = RulesByHost(SITE, a_example=slow, b_example=slow)
+        for host in ("a.example", "b.example"):
+            await rig.submit(plans(site.url(f"/page/{n}", host=host) for n in range(1, 6)), "looks")
+        worker = site_worker(rig, [site], rules, capacity=2)
+        async with rig.working(worker):
+            await site.arrived(2)
+            job = await rig.submit(plans([site.url("/page/9", host="c.example")]), "looks")
+            await until(lambda: rig.job(job)["state"] == "completed", patience=15)
+
+
 # ── the breaker ──
 
 
@@ -216,6 +296,45 @@ async def test_an_open_breaker_survives_the_death_of_its_worker__SC_8(open_rig: 
         assert len(site.log) == seen, "the second worker knew that the door is shut"
 
 
+async def test_a_store_that_is_away_while_a_page_is_asked_for_fails_no_task__R8(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        url = site.url(f"/redirect?to={site.url('/page/1', host='b.example')}", host="a.example")
+        job = await rig.submit(plans([url]), "looks")
+        take_lane, times = rig.ledger.take_lane, iter([True])
+
+        async def away_at_first(*given: object) -> object:
+            if next(times, False):
+                raise StoreUnavailable("it is away.")
+            return await take_lane(*given)
+
+        rig.ledger.take_lane = away_at_first
+        worker = site_worker(rig, [site], RulesByHost())
+        async with rig.working(worker):
+            await until(lambda: rig.states(job)[url] == "waiting")
+        assert rig.tasks(job)[url]["attempt"] == 0
+        assert "away" in error(rig, job, url)
+
+
+async def test_a_browser_that_crashes_is_not_the_sites_fault__SC_8(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        crashes = iter(range(6))
+
+        def crashing(inner: Fetch) -> Fetch:
+            async def fetch(request: Request) -> Response:
+                if next(crashes, None) is not None:
+                    raise BrowserCrashed("it died.")
+                return await inner(request)
+
+            return fetch
+
+        lane = replace(SITE, breaker=Breaker(10, 5, 60.0), concurrency=1, retry=Retry(20, first=0.01))
+        job = await rig.submit(plans(site.url(f"/page/{n}", host="a.example") for n in range(1, 4)), "looks")
+        await site_worker(rig, [site], RulesByHost(lane), wrap=crashing).run(until_idle=True)
+        assert rig.job(job)["completed"] == 3
+
+
 # ── hours, and rules that change ──
 
 
@@ -280,7 +399,10 @@ def rendering(asked: list[Request]) -> Callable[[Fetch], Fetch]:
     return wrap
 
 
-@pytest.mark.parametrize(("path", "ways"), [("/page/1", ["http"]), ("/shell", ["http", "browser"])])
+@pytest.mark.parametrize(
+    ("path", "ways"),
+    [("/page/1", ["http"]), ("/shell", ["http", "browser"]), ("/challenge", ["http", "browser"])],
+)
 async def test_auto_goes_to_a_browser_only_when_the_page_needs_one__SC_3(
     open_rig: OpenRig, path: str, ways: list[str]
 ) -> None:
@@ -291,6 +413,32 @@ async def test_auto_goes_to_a_browser_only_when_the_page_needs_one__SC_3(
         assert [request.render for request in asked] == ways
         assert rig.job(job)["state"] == "completed"
         assert len(site.visits(path)) == len(ways), "each of the two is paid for"
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+async def test_a_challenge_before_the_browser_neither_slows_nor_opens_the_breaker__SC_3(
+    open_rig: OpenRig, status: int
+) -> None:
+    async with SandboxSite() as site:
+        site.answers["/x"] = challenge = replace(usual_challenge(), status=status, headers=retry_after(60))
+        assert looks_like(status, challenge.headers, challenge.body) == "challenge"
+        rig, asked = await open_rig(looks()), []  # type: ignore[var-annotated]
+
+        def wrap(inner: Fetch) -> Fetch:
+            async def fetch(request: Request) -> Response:
+                asked.append(request.render)
+                if request.render == "browser":
+                    return Response(request.url, 200, {}, b"<p>in</p>", datetime.now(UTC), 5, rendered=True)
+                return await inner(request)
+
+            return fetch
+
+        urls = [site.url(f"/x?n={n}", host="a.example") for n in range(12)]
+        lane = replace(SITE, breaker=Breaker(10, 5, 60.0))
+        job = await rig.submit(plans(urls, render="auto"), "looks")
+        await site_worker(rig, [site], RulesByHost(lane), wrap=wrap).run(until_idle=True)
+        assert rig.job(job)["completed"] == 12
+        assert asked.count("browser") == 12
 
 
 async def test_a_task_that_waits_for_its_lane_in_the_middle_does_not_ask_again(open_rig: OpenRig) -> None:

@@ -108,7 +108,7 @@ def memory_of(process: Process) -> int:
 
 def _pages(pid: int) -> tuple[int, int]:
     try:
-        _, resident, shared, *_ = map(int, (PROC / str(pid) / "statm").read_text().split())
+        _, resident, shared, *_ = map(int, (PROC / str(pid) / "statm").read_text(errors="replace").split())
     except (OSError, ValueError):
         return 0, 0
     return resident - shared, shared
@@ -116,7 +116,7 @@ def _pages(pid: int) -> tuple[int, int]:
 
 def _read(path: Path) -> Entry | None:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(errors="replace"))
         return Entry(Process(**found["browser"]), Process(**found["owner"]), str(found["mark"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -137,6 +137,6 @@ def _has_mark(pid: int, mark: str) -> bool:
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the name, which may itself hold spaces: state, parent, …"""
     try:
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
