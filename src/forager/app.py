@@ -47,7 +47,8 @@ from forager.ledger.reports import Reports
 from forager.ledger.robots import LedgerRobots
 from forager.ledger.sqlite import SqliteLedger
 from forager.outbox import webhook_sink
-from forager.pipelines import deliveries, places
+from forager.pipelines import deliveries, places, scrape
+from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.politeness import ground
 from forager.rulebook import Rulebook
 from forager.sealing import Rotated, rotate_keys, sealer_for
@@ -288,6 +289,14 @@ def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
     ours = (
         places.build(serper, lane=lane, params=places.places_params(defaults)),
         deliveries.build(_revealed(settings.default_webhook_url)),
+        scrape.build(
+            (*EXTRACTORS, *(point.load() for point in entry_points(group=scrape.ENTRY_POINTS))),
+            navigation=settings.navigation_timeout_ms / 1000,
+            timeout=settings.task_timeout_seconds,
+            most_queued=settings.max_queue_depth,
+            logins=settings.backend_api_url is not None,
+            keep_logged_in=settings.keep_logged_in_pages,
+        ),
     )
     others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
     return (*ours, *others)
@@ -394,6 +403,25 @@ async def _estimate_places(app: App, job: places.PlacesJob) -> BaseModel:
 
 
 _REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
-_RESULTS: dict[str, Callable[["App", UUID], Awaitable[Sequence[Mapping[str, Any]]]]] = {}
+
+
+async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
+    """One entry for each page that was asked for, in that order."""
+    targets = (await app.reports.job(job)).params["targets"]
+    found = {each.task_id: each.result for each in await app.reports.scrape_results(job)}
+    return [
+        {
+            "task_id": str(task.id),
+            "target_type": targets[int(task.key)]["target_type"],
+            "target_url": targets[int(task.key)]["target_url"],
+            "status": task.state,
+            "result": found.get(task.id),
+            "error": task.error if task.state != "completed" else None,
+        }
+        for task in (await app.reports.tasks(job, limit=len(targets))).items
+    ]
+
+
+_RESULTS: dict[str, Callable[["App", UUID], Awaitable[Sequence[Mapping[str, Any]]]]] = {"scrape": _scrape_results}
 """What a webhook tells of the tasks of a job, where a pipeline has its own words for that."""
 _ESTIMATORS: dict[str, Estimator] = {"places": _estimate_places}

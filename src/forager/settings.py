@@ -58,6 +58,7 @@ _serper = partial(setting, group="Serper")
 _places = partial(setting, group="Places")
 _webhooks = partial(setting, group="Webhooks")
 _credentials = partial(setting, group="Credentials")
+_scrape = partial(setting, group="Scrape")
 _later = partial(setting, group=LATER)
 
 
@@ -235,8 +236,23 @@ class Settings(BaseSettings):
         le=10,
     )
 
-    max_queue_depth: int = _later(500, "scrape: most tasks that wait.", seed="SCRAPER_MAX_QUEUE_DEPTH", ge=0)
-    task_timeout_seconds: float = _later(60.0, "scrape: time for one task.", seed="SCRAPER_TASK_TIMEOUT_SECONDS", ge=0)
+    max_queue_depth: int = _scrape(
+        500,
+        "Most pages that wait; a job that does not fit is refused.",
+        seed="SCRAPER_MAX_QUEUE_DEPTH",
+        ge=0,
+        le=100_000,
+    )
+    task_timeout_seconds: float = _scrape(
+        60.0,
+        "Time for one page, without what it waits for its lane.",
+        seed="SCRAPER_TASK_TIMEOUT_SECONDS",
+        gt=0,
+        le=3_600,
+    )
+    keep_logged_in_pages: bool = _scrape(
+        False, "Keep failed pages for a look also where they were asked for with a log-in."
+    )
     google_application_credentials: Location | None = _later(
         None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"
     )

@@ -6,6 +6,7 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
+import pytest
 from alembic.script import ScriptDirectory
 
 from forager.ledger.catalog import Catalog
@@ -13,10 +14,18 @@ from forager.ledger.connect import Store, in_transaction
 from forager.ledger.migrate import alembic_config, create, current, downgrade, upgrade
 from forager.ledger.revisions import heads, known, locations
 from forager.ledger.sqlite.lock import StoreLock
+from forager.pipelines import scrape
 from forager.pipelines.places import places
+from forager.pipelines.scrape.extractors import EXTRACTORS
 from tests.migration.catalogs import names, snapshot
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    """Every pipeline that has tables of its own."""
+    return Catalog([places, scrape.build(EXTRACTORS)])
 
 
 def _other(store: Store) -> Store:

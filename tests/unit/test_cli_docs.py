@@ -21,6 +21,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 def test_the_issue_s_commands_are_all_there() -> None:
     wanted = {
         *("demo", "up", "worker", "sandbox", "export", "doctor", "places plan", "places run"),
+        *("scrape page", "scrape batch"),
         *(f"jobs {verb}" for verb in ("list", "show", "watch", "pause", "resume", "cancel", "retry")),
         *(f"dead {verb}" for verb in ("list", "show", "retry", "discard")),
         *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),

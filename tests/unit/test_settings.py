@@ -368,6 +368,8 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "browser_page_limit": ("1", "0", "1000000", "1000001"),
     "browser_memory_mb": ("100", "99", "1000000", "1000001"),
     "navigation_timeout_ms": ("1", "0", "600000", "600001"),
+    "max_queue_depth": ("0", "-1", "100000", "100001"),
+    "task_timeout_seconds": ("0.001", "0", "3600", "3601"),
     "credential_cache_ttl_seconds": ("0", "-1", "86400", "86401"),
     "credential_max_retries": ("0", "-1", "10", "11"),
     "port": ("0", "-1", "65535", "65536"),

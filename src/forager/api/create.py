@@ -22,7 +22,9 @@ from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
+from forager.api.scrape import scrape_router
 from forager.api.vital import VitalSigns
+from forager.api.waiting import Endings
 from forager.app import App
 
 
@@ -48,6 +50,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
     answer_errors(api)
     for router in (
         places_router(app),
+        scrape_router(app, Endings(app, feeds.closing)),
         jobs_router(app),
         events_router(feeds, service_key),
         dead_router(app),

@@ -7,6 +7,7 @@ response would cost more than the route itself.
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -53,6 +54,10 @@ class AboutFailure(About):
     fields: Annotated[list[WrongField] | None, Field(description="What is wrong with which field of the request.")] = (
         None
     )
+    reason: Annotated[
+        str | None, Field(description="Of a page that could not be had: why, in one word.", examples=["robots"])
+    ] = None
+    task_id: Annotated[UUID | None, Field(description="The task that this is about; it can be asked for later.")] = None
 
 
 class Envelope(BaseModel, Generic[T]):
@@ -95,8 +100,11 @@ class Failure(BaseModel):
     meta: AboutFailure
 
 
-def answer(request: Request, data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    said = {"success": True, "data": data, "error": None, "meta": {"request_id": request_id(request.scope)}}
+def answer(
+    request: Request, data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, **about: Any
+) -> Response:
+    told = {"request_id": request_id(request.scope), **about}
+    said = {"success": True, "data": data, "error": None, "meta": told}
     return Response(encoded(said), status, dict(headers) if headers else None, JSON)
 
 
@@ -113,8 +121,9 @@ def refusal(
     *,
     fields: Sequence[FieldError] = (),
     headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Response:
-    about: dict[str, Any] = {"request_id": request_id(scope), "code": code}
+    about: dict[str, Any] = {"request_id": request_id(scope), "code": code, **more}
     if fields:
         about["fields"] = [{"field": f.field, "message": f.message} for f in fields[:MOST_FIELDS]]
     said = {"success": False, "data": None, "error": message, "meta": about}

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.envelope import MOST_FIELDS, refusal, request_id
-from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError, StoreFull
+from forager.core.errors import Busy, Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError, StoreFull
 
 log = structlog.get_logger("forager.api")
 
@@ -42,6 +42,8 @@ async def _forager(request: Request, error: Exception) -> Response:
             return refusal(scope, 409, "conflict", error.message, fields=error.fields)
         case Rejected():
             return refusal(scope, 422, "invalid", error.message, fields=error.fields)
+        case Busy():
+            return refusal(scope, 503, "busy", error.message, headers={"Retry-After": RETRY_AFTER})
         case StoreError():
             log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
             said = _FULL if isinstance(error, StoreFull) else _NO_ANSWER

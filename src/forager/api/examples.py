@@ -1,5 +1,7 @@
 """Examples of bodies, as OpenAPI shows them. The figures of one job belong together."""
 
+from typing import Any
+
 JOB = {
     "id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "pipeline": "places",
@@ -189,7 +191,61 @@ HEALTH = {
     "trouble": None,
     "queue_depth": 712,
     "active": 162,
+    "active_workers": 162,
+    "avg_duration": 0.412,
+    "pool": {"total": 2, "available": 1, "in_use": 1, "pages_processed": 57, "recycled_count": 0},
+    "proxies": {"1": {"healthy": True, "success_count": 55, "failure_count": 2}},
+    "circuits": {"open": 1, "half_open": 0},
+    "circuit_domains": {"example.com": "open"},
     "open_jobs": {"running": 1},
     "dead_letters": 0,
     "version": "0.1.0",
+}
+SCRAPE_FIELDS = {"job_title": "Bar Manager", "company_name": "Still", "salary_range": "USD 50,000–60,000 per year"}
+SCRAPE_TASK: dict[str, Any] = {
+    "task_id": "00000000-0002-8000-8000-00000000002b",
+    "job_id": "3b8a1f07-9c55-4d7e-a1b2-5f0e8c7d6a21",
+    "status": "completed",
+    "target_type": "job_posting",
+    "target_url": "https://example.com/jobs/1",
+    "result": SCRAPE_FIELDS,
+    "error": None,
+    "reason": None,
+    "created_at": "2026-03-14T12:00:00Z",
+    "started_at": "2026-03-14T12:00:00.012Z",
+    "completed_at": "2026-03-14T12:00:00.790Z",
+}
+SCRAPE_PAGE: dict[str, Any] = {
+    "provenance": {
+        "job_title": {
+            "source": "json-ld:JobPosting.title",
+            "confidence": 0.95,
+            "page": "https://example.com/jobs/1",
+        }
+    },
+    "page_url": "https://example.com/jobs/1",
+    "pages": ["https://example.com/jobs/1"],
+    "rendered": False,
+}
+SCRAPE_RESULT = {
+    "task_id": SCRAPE_TASK["task_id"],
+    "target_type": "job_posting",
+    "target_url": "https://example.com/jobs/1",
+    "status": "completed",
+    "result": SCRAPE_FIELDS,
+    "meta": SCRAPE_PAGE,
+}
+SCRAPE_JOB: dict[str, Any] = {
+    "job_id": SCRAPE_TASK["job_id"],
+    "status": "running",
+    "total_tasks": 2,
+    "completed_tasks": 1,
+    "failed_tasks": 0,
+    "queued_tasks": 0,
+    "running_tasks": 1,
+    "cancelled_tasks": 0,
+    "callback_url": "https://hooks.example.com/forager",
+    "created_at": "2026-03-14T12:00:00Z",
+    "updated_at": "2026-03-14T12:00:00.790Z",
+    "finished_at": None,
 }

@@ -1,5 +1,6 @@
 """Whether Forager lives and may be sent work. Open to monitors, so the reason of a trouble is for who has the key."""
 
+from collections import Counter
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -13,10 +14,27 @@ from forager.api.envelope import Envelope, answer, encoded, request_id
 from forager.api.examples import HEALTH
 from forager.api.feed import Feeds
 from forager.api.openapi import example
-from forager.api.vital import VitalSigns
+from forager.api.vital import Vital, VitalSigns
 from forager.app import App
+from forager.fetch.browser.pool import PoolStats
 
 TROUBLE = "the store does not take work; the log says why"
+
+
+class PoolReport(BaseModel):
+    """Browsers of this process."""
+
+    total: int
+    available: int
+    in_use: int
+    pages_processed: int
+    recycled_count: int
+
+
+class ProxyFigures(BaseModel):
+    healthy: bool
+    success_count: int
+    failure_count: int
 
 
 class HealthReport(BaseModel):
@@ -26,6 +44,12 @@ class HealthReport(BaseModel):
     trouble: str | None = Field(description="Why no work is leased; in full for callers with the key.")
     queue_depth: int | None = Field(description="Tasks of open jobs that wait.")
     active: int = Field(description="Tasks in flight in this process.")
+    active_workers: int | None = Field(description="Tasks in flight in all processes of this store.")
+    avg_duration: float | None = Field(description="Seconds per attempt, over the last hundred of this process.")
+    pool: PoolReport
+    proxies: dict[str, ProxyFigures] = Field(description="By id, never by address.")
+    circuits: dict[str, int] = Field(description="Sites left alone because they failed too often: open, half_open.")
+    circuit_domains: dict[str, str] | None = Field(description="Which ones; for callers with the key.")
     open_jobs: dict[str, int] | None = Field(description="Jobs that have not ended, by state.")
     dead_letters: int | None = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
     version: str
@@ -68,6 +92,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
             "trouble": trouble if trouble is None or key.accepts(request.scope) else TROUBLE,
             "queue_depth": figures.queued if figures else None,
             "active": app.worker.in_flight,
+            **_scrape_figures(app, signs, trusted=key.accepts(request.scope)),
             "open_jobs": figures.open_jobs if figures else None,
             "dead_letters": figures.dead_letters if figures else None,
             "version": __version__,
@@ -84,10 +109,39 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         signs = await vital.take()
         reason = "shutting down" if feeds.closing.is_set() else None
         reason = reason or (None if signs.store == "ok" else f"the store is {signs.store}")
+        reason = reason or nothing_to_fetch_with(
+            app.browsers.stats(), proxies=len(app.proxies), usable=app.proxies.usable
+        )
         report = {"ready": reason is None, "reason": reason}
         return answer(request, report) if reason is None else _red(request, report, f"Not ready: {reason}.")
 
     return router
+
+
+def nothing_to_fetch_with(pool: PoolStats, *, proxies: int, usable: int) -> str | None:
+    """Why a page could not be had now. No proxies at all is a valid set-up; a browser that could be started is one."""
+    if pool.available + pool.launchable <= 0:
+        return "all browsers are in use" if pool.in_use else "there is no browser to start; `forager doctor` says more"
+    if proxies and not usable:
+        return "no proxy is healthy"
+    return None
+
+
+def _scrape_figures(app: App, signs: Vital, *, trusted: bool) -> dict[str, Any]:
+    """What the seed of the scrape service asks of health."""
+    pool, took = app.browsers.stats(), app.worker.stats.took
+    states = Counter(signs.circuits.values())
+    return {
+        "active_workers": signs.figures.running if signs.figures else None,
+        "avg_duration": round(sum(took) / len(took), 3) if took else None,
+        "pool": {name: getattr(pool, name) for name in PoolReport.model_fields},
+        "proxies": {
+            str(p.id): {"healthy": p.healthy, "success_count": p.success_count, "failure_count": p.failures}
+            for p in signs.proxies
+        },
+        "circuits": {"open": states["open"], "half_open": states["half_open"]},
+        "circuit_domains": dict(signs.circuits) if trusted else None,
+    }
 
 
 def _red(request: Request, data: dict[str, Any], message: str) -> Response:

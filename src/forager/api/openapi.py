@@ -18,6 +18,7 @@ Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, 
 service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""
 TAGS = [
     {"name": "places", "description": "Business listings by keyword and ZIP: price a job, create it, read places."},
+    {"name": "scrape", "description": "Pages on demand: one now, one later, or a batch."},
     {"name": "jobs", "description": "Jobs of every pipeline: create, watch, pause, resume, cancel, retry."},
     {"name": "dead letters", "description": "Tasks that failed for good: look, retry, discard."},
     {"name": "schedules", "description": "Jobs that are created again and again."},
@@ -36,7 +37,9 @@ REASONS = {
     413: "The body is too large.",
     422: "The request is not valid; `meta.fields` says where.",
     500: "A defect of Forager; the log has the details.",
-    503: "The store does not answer or is full; try again after `Retry-After` seconds.",
+    502: "The page could not be had; `meta.reason` says why, where it is known.",
+    503: "No room or no answer: of the store, a queue, a browser. Try again after `Retry-After` seconds.",
+    504: "It took too long.",
 }
 STREAM: dict[str, Any] = {
     "description": "Frames `change` (numbered), `progress` and, at last, `end`.",

@@ -4,10 +4,12 @@ These routes are open, so they must stay cheap whoever calls them.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from forager.app import App
 from forager.core.errors import StoreError, StoreFull
+from forager.core.proxies import Proxy
 from forager.ledger.reports import Health
 
 FRESH = 1.0
@@ -19,6 +21,9 @@ class Vital:
     store: str
     """`ok`, or what is wrong with it in one word."""
     figures: Health | None
+    circuits: Mapping[str, str] = field(default_factory=dict)
+    """Lanes whose breaker is not closed."""
+    proxies: Sequence[Proxy] = ()
 
 
 class VitalSigns:
@@ -39,7 +44,10 @@ class VitalSigns:
     async def _ask(self) -> Vital:
         try:
             async with asyncio.timeout(PATIENCE):
-                return Vital("ok", await self._app.reports.health())
+                app = self._app
+                figures = await app.reports.health()
+                now = round((await app.ledger.now()).timestamp() * 1000)
+                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list())
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

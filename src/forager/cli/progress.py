@@ -174,7 +174,7 @@ def choose_view(console: "Console", *, quiet: bool) -> View:
 
 
 def short_figures(job: Job) -> list[str]:
-    figures = [f"{count(job['spent'])} credits"]
+    figures = [f"{count(job['spent'])} credits"] if job.get("pipeline", "places") == "places" else []
     if job["skipped"]:
         figures.append(f"{count(job['skipped'])} {'skipped' if saved(job) is None else 'saved'}")
     if job["retries"]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from forager import __version__
-from forager.cli import database, dead, demo, doctor, export, jobs, lanes, places, proxies, schedules, serving
+from forager.cli import database, dead, demo, doctor, export, jobs, lanes, places, proxies, schedules, scrape, serving
 from forager.cli.invocation import Invocation
 
 app = typer.Typer(
@@ -44,6 +44,7 @@ app.command()(demo.demo)
 app.command()(serving.up)
 app.command()(serving.worker)
 app.add_typer(places.app, name="places")
+app.add_typer(scrape.app, name="scrape")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")

@@ -16,6 +16,7 @@ from itertools import chain, repeat
 from typing import Self
 
 from forager.sandbox.rate import SlidingWindow
+from forager.sandbox.scrape_pages import scrape_answer
 from forager.sandbox.site_pages import TEXT, Answer, page, retry_after, usual_answer
 from forager.sandbox.wire import Connection, Request
 
@@ -57,7 +58,7 @@ class SandboxSite:
 
     robots: Answer = field(default_factory=lambda: Answer(404, b"none", TEXT))
     answers: dict[str, Answer | Callable[[Request], Answer]] = field(default_factory=dict)
-    """By path, before the usual pages (`site_pages`)."""
+    """By path, before the pages of `scrape_pages` and `site_pages`."""
     limit: int | None = None
     """Most requests to start in any second, per host; more get a 429 …"""
     limit_after: float | None = None
@@ -164,7 +165,7 @@ class SandboxSite:
         said = self.answers.get(request.path)
         if isinstance(said, Answer):
             return said
-        return said(request) if said is not None else usual_answer(request)
+        return said(request) if said is not None else scrape_answer(request) or usual_answer(request)
 
     def _say(self, visit: Visit, request: Request, answer: Answer, connection: Connection) -> None:
         connection.when_lost = None

@@ -12,6 +12,7 @@ from forager.ledger.shared import loads
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
 
+_BROKEN = "CAST(state AS TEXT) LIKE '%open_for%'"
 _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 
@@ -74,6 +75,16 @@ async def health(db: Database) -> Health:
         last_change=last,
         sinks=await _sinks(db, last),
     )
+
+
+async def circuits(db: Database, now: int) -> dict[str, str]:
+    """Lanes whose breaker is not closed, by name: open, or half_open when its time is over."""
+    found: dict[str, str] = {}
+    for row in await db.fetch(f"SELECT name, state FROM lanes WHERE {_BROKEN} ORDER BY name LIMIT {COUNTED_TO}"):
+        known = (loads(row["state"]) or {}).get("breaker") or {}
+        if isinstance(left := known.get("open_for"), int | float):
+            found[row["name"]] = "open" if known.get("at", now) + left * 1000 > now else "half_open"
+    return found
 
 
 async def last_change(db: Database) -> int:

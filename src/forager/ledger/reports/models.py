@@ -110,6 +110,20 @@ class PlaceReport(Report):
     gone_at: datetime | None
 
 
+class ScrapeResultReport(Report):
+    """What was read of one page."""
+
+    task_id: UUID
+    target_type: str
+    target_url: str
+    page_url: str = Field(description="Where redirects led to.")
+    result: dict[str, Any] = Field(description="The wanted fields; one that was not found is null.")
+    provenance: dict[str, Any] = Field(description="Of each field that was found: its page, place and certainty.")
+    pages: list[str] = Field(description="Every page that was looked at.")
+    rendered: bool = Field(description="By a browser.")
+    fetched_at: datetime | None
+
+
 class ChangeReport(Report):
     """One row of the change log."""
 

@@ -1,12 +1,13 @@
 """`Reports`: every question that a front door may ask of the ledger. The answers are in the files beside."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from forager.ledger.catalog import Catalog
 from forager.ledger.database import Database
-from forager.ledger.reports import jobs, lanes, places, records
+from forager.ledger.reports import jobs, lanes, places, records, scrape
 from forager.ledger.reports.models import (
     ChangeReport,
     DeadLetter,
@@ -16,12 +17,14 @@ from forager.ledger.reports.models import (
     JobReport,
     LaneReport,
     PlaceReport,
+    ScrapeResultReport,
     SessionReport,
     Spending,
     TaskDetail,
     TaskReport,
 )
 from forager.ledger.reports.page import MOST, Page
+from forager.ledger.reports.rows import at
 
 PAGE = 100
 
@@ -68,6 +71,16 @@ class Reports:
         """By its uid, or by a weaker name of it (a cid)."""
         return await places.one_place(self._db, await records.resolve(self._db, self._catalog, "place", uid))
 
+    async def scrape_results(self, job: UUID) -> list[ScrapeResultReport]:
+        return await scrape.results_of_job(self._db, job)
+
+    async def scrape_result(self, task: UUID) -> ScrapeResultReport | None:
+        return await scrape.result_of_task(self._db, task)
+
+    async def last_moved(self, job: UUID) -> datetime | None:
+        """When something was last said of a job."""
+        return at(await scrape.last_moved(self._db, job))
+
     async def density(self, *, keyword: str, state: str | None = None) -> Density:
         return await places.density(self._db, keyword=keyword, state=state)
 
@@ -100,6 +113,9 @@ class Reports:
 
     async def health(self) -> Health:
         return await lanes.health(self._db)
+
+    async def circuits(self, now: int) -> dict[str, str]:
+        return await lanes.circuits(self._db, now)
 
     async def last_change(self) -> int:
         return await lanes.last_change(self._db)

@@ -1,0 +1,241 @@
+"""Pages on demand, in the seed's words: one page now or later, a batch, and what became of them."""
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.asking import IdempotencyKey, checked_key
+from forager.api.envelope import About, Envelope, answer, refusal
+from forager.api.examples import SCRAPE_JOB, SCRAPE_PAGE, SCRAPE_RESULT, SCRAPE_TASK
+from forager.api.limits import JsonRoute
+from forager.api.openapi import body_of, example, failures
+from forager.api.scrape_seen import (
+    BatchCreated,
+    JobSeen,
+    ResultSeen,
+    TaskCreated,
+    TaskSeen,
+    job_of,
+    seen_job,
+    seen_result,
+    seen_task,
+    task_of,
+)
+from forager.api.waiting import Endings
+from forager.app import App
+from forager.core.errors import FieldError, Rejected
+from forager.ledger.reports import TaskDetail
+from forager.pipelines import scrape
+
+REPEATED = {"Idempotent-Replayed": "true"}
+RETRY_AFTER = {"Retry-After": "5"}
+SHUTTING_DOWN = "Forager is shutting down. Ask again when it is back."
+ENDED = frozenset({"completed", "failed", "cancelled"})
+SHORT = frozenset({scrape.POOL_EXHAUSTED, scrape.NO_HEALTHY_PROXIES})
+"""Reasons for which a task went back to the queue, and whoever waits for it is told so."""
+STATUS_OF_REASON = {
+    scrape.ROBOTS: 403,
+    scrape.CIRCUIT_OPEN: 503,
+    scrape.POOL_EXHAUSTED: 503,
+    scrape.NO_HEALTHY_PROXIES: 503,
+    scrape.TIMED_OUT: 504,
+}
+"""How a page that could not be had is answered at once; any other reason is a 502."""
+
+
+class SyncScrapeRequest(scrape.ScrapeRequest):
+    """One page, and how long to wait for it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "target_type": "job_posting",
+                    "target_url": "https://example.com/jobs/1",
+                    "workspace_id": "acme",
+                    "timeout_seconds": 30,
+                }
+            ]
+        }
+    )
+
+    timeout_seconds: int = Field(
+        default=60, strict=True, ge=5, le=120, description="Answer 504 after so many seconds; the task goes on."
+    )
+
+
+class AboutResult(About):
+    provenance: dict[str, Any] | None = Field(
+        default=None, description="Of each field that was found: its page, place and certainty."
+    )
+    page_url: str | None = Field(default=None, description="Where redirects led to.")
+    pages: list[str] | None = Field(default=None, description="Every page that was looked at.")
+    rendered: bool | None = Field(default=None, description="By a browser.")
+
+
+class TaskEnvelope(Envelope[TaskSeen]):
+    meta: AboutResult
+
+
+def scrape_router(app: App, endings: Endings) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
+    _add_jobs(router, app, endings)
+    _add_tasks(router, app, endings)
+    return router
+
+
+def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
+    @router.post(
+        "",
+        status_code=202,
+        summary="Ask for a page",
+        response_model=Envelope[TaskCreated],
+        responses={202: _QUEUED, **failures(409, body=True)},
+    )
+    async def scrape_page(
+        request: Request, body: scrape.ScrapeRequest, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
+        if endings.closing.is_set():
+            return _closing(request)
+        task, created = await _submit_one(app, body, idempotency_key)
+        data = {"task_id": task.id, "job_id": task.job, "status": "queued"}
+        return answer(request, data, status=202, headers=None if created else REPEATED)
+
+    @router.post(
+        "/sync",
+        summary="Ask for a page and wait for it",
+        response_model=TaskEnvelope,
+        responses={200: example(SCRAPE_TASK, **SCRAPE_PAGE), **_SYNC_FAILURES},
+    )
+    async def scrape_page_now(
+        request: Request, body: SyncScrapeRequest, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """Answers when the task ends; after `timeout_seconds` 504 with the task's id, and the task goes on."""
+        if endings.closing.is_set():
+            return _closing(request)
+        task, _ = await _submit_one(app, body, idempotency_key)
+        ended = await endings.wait(task.id, body.timeout_seconds, _is_over)
+        if ended is None and endings.closing.is_set():
+            return _closing(request, task_id=task.id)
+        if ended is None:
+            message = f"It has not ended within {body.timeout_seconds} s and goes on: GET /api/v1/scrape/{task.id}"
+            return refusal(request.scope, 504, "still_running", message, task_id=task.id)
+        if ended.state != "completed":
+            return _not_had(request, ended)
+        seen, page = await seen_task(app, ended)
+        return answer(request, seen, **page)
+
+    @router.get(
+        "/{task_id}",
+        summary="Show a page that was asked for",
+        response_model=TaskEnvelope,
+        responses={200: example(SCRAPE_TASK, **SCRAPE_PAGE), **failures(404)},
+    )
+    async def show_scrape_task(request: Request, task_id: UUID) -> Response:
+        """Its result is there once it is completed; where each field was found is in `meta.provenance`."""
+        seen, page = await seen_task(app, await task_of(app, task_id))
+        return answer(request, seen, **page)
+
+
+def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
+    @router.post(
+        "/batch",
+        status_code=202,
+        summary="Ask for many pages",
+        response_model=Envelope[BatchCreated],
+        responses={202: _BATCH_QUEUED, **failures(409, body=True)},
+        openapi_extra=body_of(app.pipelines[scrape.NAME]),
+    )
+    async def scrape_batch(request: Request, body: dict[str, Any], idempotency_key: IdempotencyKey = None) -> Response:
+        """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
+        if endings.closing.is_set():
+            return _closing(request)
+        made = await app.submit(scrape.NAME, body, key=checked_key(idempotency_key))
+        data = {"job_id": made.job, "total_tasks": made.total, "status": "queued"}
+        return answer(request, data, status=202, headers=None if made.created else REPEATED)
+
+    @router.get(
+        "/jobs/{job_id}",
+        summary="Show a batch",
+        response_model=Envelope[JobSeen],
+        responses={200: example(SCRAPE_JOB), **failures(404)},
+    )
+    async def show_scrape_job(request: Request, job_id: UUID) -> Response:
+        """With its counters, which are exact at every moment."""
+        return answer(request, await seen_job(app, await job_of(app, job_id)))
+
+    @router.get(
+        "/jobs/{job_id}/results",
+        summary="Show what a batch has found",
+        response_model=Envelope[list[ResultSeen]],
+        responses={200: example([SCRAPE_RESULT]), **failures(404)},
+    )
+    async def show_scrape_results(request: Request, job_id: UUID) -> Response:
+        """Of the completed tasks, in the order in which they were asked for; more may follow while the job runs."""
+        await job_of(app, job_id)
+        return answer(request, [seen_result(found) for found in await app.reports.scrape_results(job_id)])
+
+    @router.post(
+        "/jobs/{job_id}/cancel",
+        summary="Cancel a batch",
+        response_model=Envelope[JobSeen],
+        responses={200: example({**SCRAPE_JOB, "status": "cancelled"}), **failures(404, 409)},
+    )
+    async def cancel_scrape_job(request: Request, job_id: UUID) -> Response:
+        """Its queued tasks are ended; what is in flight ends by itself, and its results stay."""
+        await job_of(app, job_id)
+        await app.ledger.cancel(job_id)
+        return answer(request, await seen_job(app, await job_of(app, job_id)))
+
+
+async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[Any, bool]:
+    """The task of a job of one. What is wrong with it is named as its caller named it."""
+    try:
+        made = await app.submit(scrape.NAME, body.job(), key=checked_key(key))
+    except Rejected as wrong:
+        if type(wrong) is not Rejected:
+            raise
+        fields = [FieldError(each.field.removeprefix("targets.0."), each.message) for each in wrong.fields]
+        raise Rejected("The request is not valid.", fields=fields) from wrong
+    (task,) = (await app.reports.tasks(made.job, limit=1)).items
+    return task, made.created
+
+
+def _is_over(task: TaskDetail) -> bool:
+    return task.state in ENDED or (task.state == "queued" and scrape.reason_of(task.error) in SHORT)
+
+
+def _not_had(request: Request, task: TaskDetail) -> Response:
+    """Why there is no result, with the status that belongs to it."""
+    error = task.error or "It did not end well."
+    if task.state == "cancelled":
+        return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.id)
+    reason = scrape.reason_of(error)
+    status = STATUS_OF_REASON.get(reason or "", 502)
+    return refusal(
+        request.scope,
+        status,
+        reason or "scrape_failed",
+        scrape.without_reason(error),
+        headers=RETRY_AFTER if status == 503 else None,
+        reason=reason,
+        task_id=task.id,
+    )
+
+
+def _closing(request: Request, **about: Any) -> Response:
+    return refusal(request.scope, 503, "shutting_down", SHUTTING_DOWN, headers=RETRY_AFTER, **about)
+
+
+_IDS = {name: SCRAPE_TASK[name] for name in ("task_id", "job_id")}
+_QUEUED = example({**_IDS, "status": "queued"}, description="It is on disk and will run.")
+_BATCH_QUEUED = example(
+    {"job_id": SCRAPE_JOB["job_id"], "total_tasks": 2, "status": "queued"}, description="It is on disk and will run."
+)
+_SYNC_FAILURES = failures(403, 409, 502, 504, body=True)
+_SYNC_FAILURES[403]["description"] = "robots.txt does not allow this page; `meta.reason` is `robots`."

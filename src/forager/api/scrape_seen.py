@@ -1,0 +1,147 @@
+"""Scrape tasks and jobs as the seed's callers see them: its words, its fields. Reads reports; decides nothing."""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from forager.app import App
+from forager.core.errors import NotFound
+from forager.ledger.reports import JobReport, ScrapeResultReport, TaskDetail
+from forager.pipelines import scrape
+
+TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
+JobStatus = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
+
+
+class TaskCreated(BaseModel):
+    task_id: UUID
+    job_id: UUID = Field(description="A single page is a job of one.")
+    status: Literal["queued"]
+
+
+class BatchCreated(BaseModel):
+    job_id: UUID
+    total_tasks: int
+    status: Literal["queued"]
+
+
+class Page(BaseModel):
+    """Where a result was read."""
+
+    provenance: dict[str, Any] = Field(description="Of each field that was found: its page, place and certainty.")
+    page_url: str = Field(description="Where redirects led to.")
+    pages: list[str] = Field(description="Every page that was looked at.")
+    rendered: bool = Field(description="By a browser.")
+
+
+class TaskSeen(BaseModel):
+    task_id: UUID
+    job_id: UUID
+    status: TaskStatus
+    target_type: str
+    target_url: str
+    result: dict[str, Any] | None = Field(description="The wanted fields, if it is completed; else null.")
+    error: str | None = Field(description="Why it failed, or what its last attempt met.")
+    reason: str | None = Field(description="The same in one word, where there is one.")
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None = Field(description="When it ended, however it did.")
+
+
+class ResultSeen(BaseModel):
+    task_id: UUID
+    target_type: str
+    target_url: str
+    status: Literal["completed"]
+    result: dict[str, Any]
+    meta: Page
+
+
+class JobSeen(BaseModel):
+    job_id: UUID
+    status: JobStatus
+    total_tasks: int
+    completed_tasks: int
+    failed_tasks: int
+    queued_tasks: int
+    running_tasks: int
+    cancelled_tasks: int
+    callback_url: str | None
+    created_at: datetime
+    updated_at: datetime = Field(description="When something last happened to it.")
+    finished_at: datetime | None
+
+
+async def task_of(app: App, task_id: UUID) -> TaskDetail:
+    try:
+        task = await app.reports.task(task_id)
+    except NotFound:
+        task = None
+    if task is None or task.kind != scrape.Scrape.kind:
+        raise NotFound(f"There is no scrape task {task_id}.")
+    return task
+
+
+async def job_of(app: App, job_id: UUID) -> JobReport:
+    try:
+        job = await app.reports.job(job_id)
+    except NotFound:
+        job = None
+    if job is None or job.pipeline != scrape.NAME:
+        raise NotFound(f"There is no scrape job {job_id}.")
+    return job
+
+
+async def seen_task(app: App, task: TaskDetail) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is said of a task, and what about its result."""
+    found = await app.reports.scrape_result(task.id) if task.state == "completed" else None
+    error = task.error if task.state != "completed" else None
+    asked = task.body if isinstance(task.body, dict) else {}
+    seen = {
+        "task_id": task.id,
+        "job_id": task.job,
+        "status": task.state,
+        "target_type": asked.get("target_type", ""),
+        "target_url": asked.get("target_url", ""),
+        "result": found.result if found else None,
+        "error": None if error is None else scrape.without_reason(error),
+        "reason": scrape.reason_of(error),
+        "created_at": (await app.reports.job(task.job)).created_at,
+        "started_at": task.claimed_at,
+        "completed_at": task.ended_at,
+    }
+    return seen, {} if found is None else seen_page(found)
+
+
+def seen_result(found: ScrapeResultReport) -> dict[str, Any]:
+    return {
+        "task_id": found.task_id,
+        "target_type": found.target_type,
+        "target_url": found.target_url,
+        "status": "completed",
+        "result": found.result,
+        "meta": seen_page(found),
+    }
+
+
+def seen_page(found: ScrapeResultReport) -> dict[str, Any]:
+    return found.model_dump(include={"provenance", "page_url", "pages", "rendered"})
+
+
+async def seen_job(app: App, job: JobReport) -> dict[str, Any]:
+    return {
+        "job_id": job.id,
+        "status": job.state,
+        "total_tasks": job.total,
+        "completed_tasks": job.completed,
+        "failed_tasks": job.failed,
+        "queued_tasks": job.queued,
+        "running_tasks": job.running,
+        "cancelled_tasks": job.cancelled,
+        "callback_url": job.params.get("callback_url"),
+        "created_at": job.created_at,
+        "updated_at": await app.reports.last_moved(job.id) or job.finished_at or job.created_at,
+        "finished_at": job.finished_at,
+    }

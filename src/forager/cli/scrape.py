@@ -1,0 +1,125 @@
+"""`forager scrape URL`, `forager scrape batch FILE`: pages on demand, from the command line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from forager.cli.errors import JobNotDone
+from forager.cli.invocation import Json
+from forager.cli.running import with_api
+
+if TYPE_CHECKING:
+    from forager.cli.connect import Reached
+    from forager.cli.scrape_run import Asked
+
+PAGE = "page"
+HELP = ("-h", "--help")
+
+
+class PageByDefault(TyperGroup):
+    """What is no command is a URL: `forager scrape URL` is `forager scrape page URL`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in HELP:
+            args = [PAGE, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    help="Read pages: a URL and what kind of page it is, and its fields come back. `scrape URL` is `scrape page URL`.",
+    no_args_is_help=True,
+    cls=PageByDefault,
+)
+
+As = Annotated[
+    str, typer.Option("--as", help="What kind of page it is: job_posting, company_website, linkedin_profile …")
+]
+Workspace = Annotated[str, typer.Option(help="For whom: its credentials are used where a page needs some.")]
+Browser = Annotated[bool, typer.Option("--browser", help="With a browser, at once.")]
+Http = Annotated[bool, typer.Option("--http", help="By plain HTTP only.")]
+Auto = Annotated[bool, typer.Option("--auto", help="A browser only where the page needs one (the default).")]
+
+
+@app.command(PAGE)
+def page(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
+    kind: As,
+    fields: Annotated[
+        list[str] | None, typer.Option("--fields", "-f", help="Only these, separated by commas; repeat it.")
+    ] = None,
+    workspace: Workspace = "default",
+    browser: Browser = False,
+    http: Http = False,
+    auto: Auto = False,
+    as_json: Json = False,
+) -> None:
+    """Read one page and print what was found. Exit code 1 if it could not be had."""
+    from forager.cli import render, scrape_run
+
+    target: dict[str, Any] = {
+        "target_type": kind,
+        "target_url": url,
+        "workspace_id": workspace,
+        "render": _render(browser=browser, http=http, auto=auto),
+    }
+    if names := [name.strip() for text in fields or () for name in text.split(",") if name.strip()]:
+        target["requested_fields"] = names
+
+    async def work(at: "Reached") -> "Asked":
+        return await scrape_run.one_page(at, target)
+
+    asked = with_api(context, work)
+    if as_json:
+        render.show_json({**asked.task, "provenance": asked.provenance})
+    elif asked.task["status"] == "completed":
+        render.out().print(render.facts(scrape_run.figures(asked.task["result"])))
+    if asked.task["status"] != "completed":
+        raise JobNotDone(f"{url} could not be read: {asked.task['error'] or asked.task['status']}")
+
+
+@app.command()
+def batch(
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="JSON lines or CSV, one page per line."),
+    ],
+    kind: Annotated[
+        str | None, typer.Option("--as", help="What kind of page those are that do not say it themselves.")
+    ] = None,
+    workspace: Workspace = "default",
+    browser: Browser = False,
+    http: Http = False,
+    auto: Auto = False,
+    as_json: Json = False,
+) -> None:
+    """Read the pages that a file names, and print what was found. Exit code 1 if some could not be had.
+
+    Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
+    requested_fields, workspace_id, render. A line that is only a URL is one, too.
+    """
+    from forager.cli import render, scrape_run
+
+    said = {"target_type": kind, "workspace_id": workspace, "render": _render(browser=browser, http=http, auto=auto)}
+    targets = scrape_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
+
+    async def work(at: "Reached") -> list[dict[str, Any]]:
+        return await scrape_run.many_pages(at, targets, quiet=as_json)
+
+    pages = with_api(context, work)
+    if as_json:
+        render.show_json(pages)
+    else:
+        render.out().print(scrape_run.listed(pages))
+    if failed := sum(each["status"] != "completed" for each in pages):
+        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be read; see why above.")
+
+
+def _render(*, browser: bool, http: bool, auto: bool) -> str:
+    chosen = [name for name, given in (("browser", browser), ("http", http), ("auto", auto)) if given]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"Give one of --{' and --'.join(chosen)}.")
+    return chosen[0] if chosen else "auto"

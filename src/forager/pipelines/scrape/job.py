@@ -1,0 +1,187 @@
+"""What a person asks for: one page or up to a hundred, each with what kind of page it is. Pure.
+
+The shape is checked by these classes; whether an extractor of that name exists, and has those fields, by `check`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+
+from forager.core.errors import FieldError, Rejected
+from forager.core.hosts import checked_host
+from forager.core.http import Render
+from forager.pipelines.scrape.extractor import Extractor
+
+MOST_TARGETS = 100
+MOST_FIELDS = 100
+LONGEST_URL = 2_048
+
+
+def _web_url(text: str) -> str:
+    """A URL that can be asked. What a log would show of it must hold no password."""
+    try:
+        parts = urlsplit(text)
+        host = parts.netloc.rpartition("@")[2]
+        if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
+            raise ValueError("it should begin with https:// or http:// and name a host, as https://example.com/jobs/1")
+        checked_host(host)
+    except ValueError as error:
+        raise ValueError(f"it is no URL of a page: {error}") from None
+    if "@" in parts.netloc:
+        raise ValueError("it should have no user name and no password before the host")
+    if not text.isprintable() or " " in text:
+        raise ValueError("it should have no blanks and no control characters; write %20 for a blank")
+    return text
+
+
+WebUrl = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=LONGEST_URL),
+    AfterValidator(_web_url),
+    WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
+]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^[a-z][a-z0-9_]*$")]
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+class Target(BaseModel):
+    """One page, and what is wanted of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target_type: Name = Field(
+        description="What kind of page it is: linkedin_profile, company_website, job_posting, or what a plug-in adds.",
+        examples=["job_posting"],
+    )
+    target_url: WebUrl = Field(description="The page.", examples=["https://example.com/jobs/1"])
+    requested_fields: (
+        Annotated[
+            tuple[Name, ...],
+            AfterValidator(_each_once),
+            Field(min_length=1, max_length=MOST_FIELDS),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Only these are looked for and returned; without it, all that the target type has.",
+        examples=[["job_title", "salary_range"]],
+    )
+    workspace_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
+        description="For whom: credentials of this workspace are used where a page needs some.", examples=["acme"]
+    )
+    render: Render = Field(
+        default="auto",
+        description="http, browser, or auto: a browser only where the page needs one, because it costs 100 times more.",
+    )
+
+
+class ScrapeRequest(Target):
+    """One page."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "target_type": "job_posting",
+                    "target_url": "https://example.com/jobs/1",
+                    "requested_fields": ["job_title", "salary_range"],
+                    "workspace_id": "acme",
+                }
+            ]
+        }
+    )
+
+    callback_url: WebUrl | None = Field(default=None, description="Told when it has ended, instead of the default.")
+
+    def job(self) -> dict[str, Any]:
+        """As a job of one."""
+        target = self.model_dump(mode="json", exclude={"callback_url", "timeout_seconds"})
+        return {"targets": [target], "callback_url": self.callback_url, "single": True}
+
+
+class BatchTarget(Target):
+    """One page of a batch."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_callback_of_its_own(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "callback_url" in given:
+            raise ValueError("a target of a batch has no callback_url of its own; give one for the whole batch")
+        return given
+
+
+class ScrapeJob(BaseModel):
+    """Up to a hundred pages. The same page twice is two tasks."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "targets": [
+                        {
+                            "target_type": "company_website",
+                            "target_url": "https://example.com/",
+                            "workspace_id": "acme",
+                        },
+                        {
+                            "target_type": "job_posting",
+                            "target_url": "https://example.com/jobs/1",
+                            "workspace_id": "acme",
+                            "render": "http",
+                        },
+                    ],
+                    "callback_url": "https://hooks.example.com/forager",
+                }
+            ]
+        },
+    )
+
+    targets: tuple[BatchTarget, ...] = Field(min_length=1, max_length=MOST_TARGETS)
+    callback_url: WebUrl | None = Field(
+        default=None, description="Told when the job has ended, instead of the default."
+    )
+    single: StrictBool = Field(default=False, description="One page that somebody waits for: it comes before batches.")
+
+    @model_validator(mode="after")
+    def _single_is_one(self) -> Self:
+        if self.single and len(self.targets) != 1:
+            raise ValueError("`single` is for one target; leave it out")
+        return self
+
+
+def check(job: ScrapeJob, extractors: Mapping[str, Extractor]) -> None:
+    """Raise `Rejected`, with what is wrong at which target, unless there are extractors for all of it."""
+    wrong = [
+        FieldError(f"targets.{number}.{field}", message)
+        for number, target in enumerate(job.targets)
+        for field, message in _wrong(target, extractors)
+    ]
+    if wrong:
+        raise Rejected("The scrape job is not valid.", fields=wrong)
+
+
+def _wrong(target: Target, extractors: Mapping[str, Extractor]) -> Iterator[tuple[str, str]]:
+    extractor = extractors.get(target.target_type)
+    if extractor is None:
+        yield "target_type", f"{target.target_type} is none; use one of {', '.join(sorted(extractors))}"
+        return
+    unknown = [name for name in target.requested_fields or () if name not in extractor.fields]
+    if unknown:
+        few = ", ".join(name[:40] for name in unknown[:5])
+        yield "requested_fields", f"{extractor.name} has no {few}; it has {', '.join(extractor.output.model_fields)}"

@@ -1,0 +1,53 @@
+"""Pages on demand: a URL and what kind of page it is, and the fields of it come back.
+
+The pipeline as a value. What comes from settings is an argument of `build`; nothing here reads a setting.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from forager.core.pipeline import JobLimits, Pipeline, Retry, step
+from forager.core.task import Plan
+from forager.pipelines.scrape.extractor import Extractor
+from forager.pipelines.scrape.job import ScrapeJob, check
+from forager.pipelines.scrape.records import Result
+from forager.pipelines.scrape.steps import Scraper
+from forager.pipelines.scrape.target import Scrape
+
+NAME = "scrape"
+MOST_QUEUED = 500
+RETRY = Retry(2, first=2.0, cap=10.0)
+"""Somebody waits for the answer: a server's stumble is tried again soon, and not for long."""
+
+
+def plan(job: ScrapeJob) -> Iterator[Plan]:
+    """One task per target, in their order."""
+    for number, target in enumerate(job.targets):
+        yield Plan(Scrape(number=number, **target.model_dump()), rank=number)
+
+
+def limits(job: ScrapeJob, *, most_queued: int = MOST_QUEUED) -> JobLimits:
+    """A single page before all batches, smaller batches before bigger ones."""
+    return JobLimits(turn=1 if job.single else 1 + len(job.targets), most_queued=most_queued)
+
+
+def build(
+    extractors: Sequence[Extractor],
+    *,
+    navigation: float = 30.0,
+    timeout: float = 60.0,
+    most_queued: int = MOST_QUEUED,
+    logins: bool = False,
+    keep_logged_in: bool = False,
+) -> Pipeline:
+    known = {extractor.name: extractor for extractor in extractors}
+    scraper = Scraper(known, navigation, timeout, logins, keep_logged_in)
+    return Pipeline(
+        name=NAME,
+        params=ScrapeJob,
+        plan=plan,
+        steps=(step(Scrape, scraper.scrape, timeout=timeout, retry=RETRY, when_open="fail"),),
+        records=(Result,),
+        limits=partial(limits, most_queued=most_queued),
+        check=partial(check, extractors=known),
+    )

@@ -1,0 +1,185 @@
+"""The order of I/O for one page, and what each kind of answer leads to. What a page contains is its extractor's.
+
+Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from forager.core.errors import (
+    CircuitOpen,
+    CredentialsMissing,
+    Disallowed,
+    NoHealthyProxies,
+    Permanent,
+    PoolExhausted,
+    RateLimited,
+    TimedOut,
+    Transient,
+)
+from forager.core.hosts import host_of
+from forager.core.http import Fetch, LoginRef, Render, Request, Response
+from forager.core.outcome import Done, Outcome
+from forager.core.visit import Screenshot
+from forager.pipelines.scrape import words
+from forager.pipelines.scrape.extractor import MOST_MORE, Extractor
+from forager.pipelines.scrape.reading import Reading
+from forager.pipelines.scrape.target import Scrape
+
+MOST_BYTES = 10 * 1024 * 1024
+"""A page of text that is longer is no page for us."""
+TEXTUAL = ("html", "xml", "text/plain")
+
+
+@dataclass(frozen=True, slots=True)
+class Scraper:
+    """What is known of pages, and how long one may take. Its method `scrape` is the step."""
+
+    extractors: Mapping[str, Extractor] = field(default_factory=dict)
+    navigation: float = 30.0
+    timeout: float = 60.0
+    logins: bool = False
+    """Whether there is a backend that keeps log-ins."""
+    keep_logged_in: bool = False
+    """Whether a page that was asked for with a log-in is kept for a look, if it fails."""
+
+    async def scrape(self, task: Scrape, fetch: Fetch) -> Outcome:
+        extractor = self._extractor(task)
+        login = LoginRef(task.workspace_id, extractor.credentials) if self.logins and extractor.credentials else None
+        visit = _Visit(task, extractor, fetch, login, min(self.navigation, self.timeout), self.timeout)
+        async with worded(kept=login is None or self.keep_logged_in):
+            reading = await visit.first()
+            await visit.further(reading)
+        return Done(records=(reading.result(task),), cost=0, facts=reading.facts())
+
+    def _extractor(self, task: Scrape) -> Extractor:
+        extractor = self.extractors.get(task.target_type)
+        if extractor is None:
+            raise Permanent(
+                f"There is no extractor {task.target_type!r} any more. Install the package that has it, then retry."
+            )
+        return extractor
+
+
+@dataclass(slots=True)
+class _Visit:
+    """One task on its way: the page, and the few further ones that its extractor asks for."""
+
+    task: Scrape
+    extractor: Extractor
+    fetch: Fetch
+    login: LoginRef | None
+    navigation: float
+    left: float
+    """Seconds of the task's time that answers have not used up. Waiting for a lane is no part of it."""
+
+    async def first(self) -> Reading:
+        response = await self._page(self.task.target_url, self.task.render)
+        reading = await self._read(response)
+        if reading.found or response.rendered or self.task.render != "auto":
+            return reading
+        # It looked like a page and has nothing of what is wanted: scripts may bring it.
+        try:
+            return await self._read(await self._page(self.task.target_url, "browser"))
+        except Permanent as error:
+            if isinstance(error, CircuitOpen):
+                raise
+            return reading
+
+    async def further(self, reading: Reading) -> None:
+        """Contact and about pages, within a small budget. What they cannot give leaves its field null."""
+        site = host_of(reading.pages[0])
+        render: Render = "browser" if reading.rendered else "http"
+        for url in reading.more[:MOST_MORE]:
+            if not reading.missing or self.left <= 1.0:
+                return
+            if host_of(url) != site:
+                continue
+            try:
+                response = await self._page(url, render)
+            except RateLimited:
+                raise
+            except (Disallowed, Permanent, Transient):
+                continue
+            await asyncio.to_thread(reading.add, response)
+
+    async def _page(self, url: str, render: Render) -> Response:
+        script = () if render == "http" else (*self.extractor.script, Screenshot())
+        timeout = max(1.0, min(self.navigation, self.left))
+        response = await self.fetch(
+            Request(url, timeout=timeout, max_bytes=MOST_BYTES, render=render, script=script, login=self.login)
+        )
+        self.left -= response.elapsed_ms / 1000
+        refuse_unless_page(response)
+        return response
+
+    async def _read(self, response: Response) -> Reading:
+        reading = Reading(self.extractor, self.task.requested_fields)
+        await asyncio.to_thread(reading.add, response)
+        if reading.wall is not None:
+            message = f"{_where(response)} wants a log-in: {reading.wall}"
+            raise Permanent(words.said(words.LOGIN_WALL, message), evidence=response.evidence(), facts=_told(response))
+        return reading
+
+
+def refuse_unless_page(response: Response) -> None:
+    """What any answer but a page means: it passes, or it never will."""
+    status, where = response.status, _where(response)
+    if status >= 500:
+        raise Transient(f"{where} failed ({status}).", facts=_told(response))
+    reason, message = _refusal(response, status, where)
+    if reason:
+        raise Permanent(words.said(reason, message), evidence=response.evidence(), facts=_told(response))
+
+
+def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
+    kind = next((v for k, v in response.headers.items() if k.lower() == "content-type"), "").lower()
+    if response.looks in ("block", "challenge"):
+        return words.BLOCKED, f"{where} takes us for a robot ({status}). Slow the lane down, or use other proxies."
+    if status in (404, 410):
+        return words.NOT_FOUND, f"{where} has no such page ({status})."
+    if status == 401:
+        return words.LOGIN_WALL, f"{where} wants a log-in ({status})."
+    if status >= 300:
+        return words.REFUSED, f"{where} refused the page ({status})."
+    if kind and not any(known in kind for known in TEXTUAL):
+        return words.NOT_A_PAGE, f"{where} sent {kind.partition(';')[0]}, which is no page. Give the URL of one."
+    return "", ""
+
+
+@asynccontextmanager
+async def worded(*, kept: bool) -> AsyncIterator[None]:
+    """What a program may have to act on begins with its word. `kept`: whether the page may be kept for a look."""
+    try:
+        yield
+    except Disallowed as error:  # whoever asked for this page did not get it: that is a failure, not a skip
+        raise Permanent(f"{words.ROBOTS}: {error.message.removeprefix('robots: ')}") from error
+    except CircuitOpen as error:
+        raise CircuitOpen(words.said(words.CIRCUIT_OPEN, error.message), facts=error.facts) from error
+    except TimedOut as error:
+        # The page had all the time there is; another attempt would only hold a browser as long again.
+        said = words.said(words.TIMED_OUT, error.message)
+        raise Permanent(said, facts=error.facts) from error
+    except CredentialsMissing as error:
+        raise CredentialsMissing(words.said(words.CREDENTIALS_MISSING, error.message)) from error
+    except Permanent as error:
+        if not kept:
+            error.evidence = None
+        raise
+    except PoolExhausted as error:
+        raise PoolExhausted(words.said(words.POOL_EXHAUSTED, error.message)) from error
+    except NoHealthyProxies as error:
+        raise NoHealthyProxies(words.said(words.NO_HEALTHY_PROXIES, error.message)) from error
+
+
+def _where(response: Response) -> str:
+    """The page without its query, which may hold what nobody else should read."""
+    parts = urlsplit(response.url)
+    return f"{parts.hostname or 'The site'}{parts.path}"[:200]
+
+
+def _told(response: Response) -> dict[str, int]:
+    return {"api_status": response.status, "api_ms": response.elapsed_ms, "rendered": int(response.rendered)}

@@ -1,0 +1,112 @@
+"""Pages that cannot be had: each with its reason, its status on sync, and what came back kept for a look."""
+
+from pathlib import Path
+
+import pytest
+
+from forager.sandbox.site import Outage
+from forager.sandbox.site_pages import Answer
+from tests.support.scrape import API, QUICK, Service, open_service
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/profiles/wall/1", "login_wall"),
+        ("/status/401", "login_wall"),
+        ("/status/404", "not_found"),
+        ("/status/410", "not_found"),
+        ("/status/403", "refused"),
+        ("/blocked", "blocked"),
+    ],
+)
+async def test_a_page_that_is_none_fails_with_its_reason_and_is_kept__SC_2__SC_10__SC_15(
+    simple: Service, path: str, reason: str
+) -> None:
+    answer = await simple.sync(path, target_type="linkedin_profile")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, reason)
+    task = answer.json()["meta"]["task_id"]
+    seen = await simple.data(f"/{task}")
+    assert (seen["status"], seen["result"], seen["reason"]) == ("failed", None, reason)
+    dead = (await simple.client.get(f"/api/v1/dead/{task}")).json()["data"]
+    assert "<" in dead["evidence"]["text"]
+
+
+async def test_what_is_no_page_is_refused__SC_10(simple: Service) -> None:
+    simple.site.answers["/file.pdf"] = Answer(200, b"%PDF-1.7", b"application/pdf")
+    answer = await simple.sync("/file.pdf")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "not_a_page")
+
+
+async def test_what_robots_txt_does_not_allow_is_403_with_that_reason__SC_7(simple: Service) -> None:
+    simple.site.set_robots("User-agent: *\nDisallow: /jobs/\n")
+    answer = await simple.sync("/jobs/jsonld/1")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (403, "robots")
+    assert "--no-robots" in answer.json()["error"]
+    seen = await simple.data(f"/{answer.json()['meta']['task_id']}")
+    assert (seen["status"], seen["reason"]) == ("failed", "robots")
+    assert (await simple.data(f"/jobs/{seen['job_id']}"))["status"] == "failed"
+
+
+async def test_an_open_circuit_fails_the_task_at_once__SC_4__SC_8(tmp_path: Path) -> None:
+    """Two failures open it; the task that meets it open is not sent."""
+    async with open_service(tmp_path, cb_failure_threshold=2, cb_window_size=2) as service, service.app.engine():
+        await service.sync("/jobs/jsonld/1")
+        await service.site.fail(Outage.ERROR)
+        made = await service.batch([service.target("/jobs/jsonld/2")] * 2)
+        await service.ended(made)
+        sent = len(service.site.log)
+        answer = await service.sync("/jobs/jsonld/3")
+        assert (answer.status_code, answer.json()["meta"]["reason"]) == (503, "circuit_open")
+        assert answer.headers["Retry-After"]
+        assert (await service.data(f"/{answer.json()['meta']['task_id']}"))["status"] == "failed"
+        assert len(service.site.log) == sent
+        health = (await service.client.get("/health")).json()["data"]
+        assert health["circuits"] == {"open": 1, "half_open": 0}
+        assert list(health["circuit_domains"].values()) == ["open"]
+
+
+async def test_a_server_that_stumbles_once_is_asked_again__SC_4(simple: Service) -> None:
+    first = [Answer(500, b"<h1>500</h1>")]
+    simple.site.answers["/wobbly"] = lambda _: first.pop() if first else simple_answer()
+    answer = await simple.sync("/wobbly")
+    assert answer.status_code == 200, answer.text
+    assert len(simple.site.visits("/wobbly")) == 2
+
+
+def simple_answer() -> Answer:
+    return Answer(200, b"<html><body><h1>Joiner</h1><p class='company'>Still</p><p>" + b"Wood. " * 99 + b"</p></body>")
+
+
+async def test_a_429_slows_the_lane_and_burns_nothing__SC_7(simple: Service) -> None:
+    first = [Answer(429, b"slow down", headers={"Retry-After": "1"})]
+    simple.site.answers["/busy"] = lambda _: first.pop() if first else simple_answer()
+    answer = await simple.sync("/busy")
+    assert answer.status_code == 200, answer.text
+    task = (await simple.client.get(f"/api/v1/tasks/{answer.json()['data']['task_id']}")).json()["data"]
+    assert task["attempts"] == 1
+
+
+async def test_a_page_that_takes_too_long_fails_with_504_and_is_not_tried_again__SC_2__SC_4(tmp_path: Path) -> None:
+    async with open_service(tmp_path, navigation_timeout_ms=1_000) as service, service.app.engine():
+        service.site.latency = 0.0
+        answer = await service.sync("/slow?seconds=20")
+        assert (answer.status_code, answer.json()["meta"]["reason"]) == (504, "timed_out")
+        assert len(service.site.visits("/slow")) == 1
+
+
+async def test_an_address_that_may_not_be_reached_fails_without_a_connection__S1(tmp_path: Path) -> None:
+    async with open_service(tmp_path, egress_allow=()) as service, service.app.engine():
+        answer = await service.sync("/jobs/jsonld/1")
+        assert answer.status_code == 502
+        assert service.site.log == []
+
+
+async def test_a_password_in_a_url_is_refused__SC_15(still: Service) -> None:
+    refused = await still.client.post(API, json=still.target(target_url="https://user:pw@example.com/"))
+    assert refused.status_code == 422
+    assert "pw" not in refused.text
+
+
+def test_the_policies_of_these_tests_obey_robots() -> None:
+    assert "respect_robots_txt: true" in QUICK
