@@ -1,20 +1,32 @@
 """What one site's outage does to the others, and to itself when it is over. The sites' own logs are the witnesses."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
-from forager.core.pipeline import Breaker, Retry
+from forager.core.pipeline import Breaker, Lane, Retry
 from forager.sandbox.site import Outage, SandboxSite, Visit, most_starts
-from tests.support.engine import open_sqlite, until
+from tests.support.engine import EngineRig, open_postgres, open_sqlite, until
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 LANES = 100
 PACE = 4.0
 """Requests a second that each site is asked."""
+
+
+OpenRig = Callable[..., Awaitable[EngineRig]]
+
+
+def on_sqlite(folder: Path) -> OpenRig:
+    return lambda *pipelines: open_sqlite(folder, pipelines)
+
+
+def on_postgres(url: str) -> OpenRig:
+    return lambda *pipelines: open_postgres(url, pipelines)
 
 
 async def _healthy_seconds(folder: Path, tasks: int, outage: Outage | None) -> tuple[float, list[Visit]]:
@@ -63,13 +75,16 @@ async def test_one_black_hole_among_100_sites_over_three_longer_rounds__R12(tmp_
     assert median(kept) >= 0.95, kept
 
 
-async def _heal(folder: Path, tasks: int, rate: int, down: float) -> None:
+def _healing(rate: int) -> Lane:
+    return replace(SITE, rate=rate, per=1.0, burst=5, breaker=Breaker(10, 5, 0.5), retry=Retry(50, first=0.1))
+
+
+async def _heal(open_rig: OpenRig, lane: Lane, tasks: int, rate: int, down: float) -> None:
     async with SandboxSite() as site:
-        rig = await open_sqlite(folder, [looks()])
-        lane = replace(SITE, rate=rate, per=1.0, burst=5, breaker=Breaker(10, 5, 0.5), retry=Retry(50, first=0.1))
+        rig = await open_rig(looks())
         urls = [site.url(f"/page/{1 + n % 900}?n={n}", host="a.example") for n in range(tasks)]
         job = await rig.submit(plans(urls), "looks")
-        async with rig.working(site_worker(rig, [site], RulesByHost(lane)), patience=60 + tasks / rate * 3):
+        async with rig.working(site_worker(rig, [site], RulesByHost(lane)), patience=90 + tasks / rate * 3):
             await site.arrived(2 * rate)
             steady = most_starts(site.log, 1.0)
             await site.fail(Outage.ERROR)
@@ -89,10 +104,22 @@ async def _heal(folder: Path, tasks: int, rate: int, down: float) -> None:
 
 
 async def test_an_outage_heals_without_a_rush__R13(tmp_path: Path) -> None:
-    await _heal(tmp_path, tasks=200, rate=40, down=3.0)
+    await _heal(on_sqlite(tmp_path), _healing(40), tasks=200, rate=40, down=3.0)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
-async def test_an_outage_heals_without_a_rush_with_10000_retries_due__R13(tmp_path: Path) -> None:
-    await _heal(tmp_path, tasks=10_000, rate=100, down=30.0)
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_an_outage_heals_without_a_rush_with_10000_retries_due__R13(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if store == "postgres" else None
+    await _heal(on_sqlite(tmp_path) if url is None else on_postgres(url), _healing(100), 10_000, rate=100, down=30.0)
+
+
+@pytest.mark.chaos
+async def test_the_check_above_catches_an_engine_that_rushes__R13(tmp_path: Path) -> None:
+    """Negative control: without a limit and without a breaker, everything that waited comes at once."""
+    rushing = replace(SITE, rate=None, concurrency=200, breaker=None, retry=Retry(50, first=1.0, cap=1.0))
+    with pytest.raises(AssertionError):
+        await _heal(on_sqlite(tmp_path), rushing, tasks=5_000, rate=40, down=3.0)

@@ -11,9 +11,11 @@ import pytest
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError, Permanent, Refused, Transient
 from forager.core.http import Request
+from forager.core.robots import RobotsFile
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.connect import AddrInfo, NotCleared, guarded_connector, open_socket
 from forager.fetch.guard import Resolver
+from forager.fetch.robots import RobotsTxt
 from tests.support.origin import Origin, Seen, reply
 from tests.support.ssrf import forbidden_urls, public_urls
 
@@ -102,6 +104,31 @@ async def test_no_forbidden_url_is_dialled_as_a_redirect__S1(canary: Origin, fet
         refused = [await outcome(fetcher, entrance.url(f"/{n}")) for n in range(len(urls))]
         assert [url for url, got in zip(urls, refused, strict=True) if got != "Refused"] == []
         assert len(entrance.seen) == len(urls)  # every redirect was really given
+    assert canary.connections == 0
+
+
+class Forgetful:
+    """A store of robots.txt that knows none."""
+
+    async def read(self, origin: str) -> None:
+        return None
+
+    async def keep(self, file: RobotsFile) -> None:
+        return None
+
+
+async def test_no_forbidden_url_is_dialled_for_its_robots_txt__S1(canary: Origin, fetchers: Fetchers) -> None:
+    dials = Dials()
+    fetcher = fetchers(resolver=Names(["127.0.0.1"]), dialer=dials)
+    robots = RobotsTxt(Forgetful(), SystemClock())
+    let_through = []
+    for url in forbidden_urls(canary.port):
+        try:
+            let_through.append((url, await robots.ask(url, fetcher)))
+        except Refused:
+            continue
+    assert let_through == []
+    assert dials.attempted == []
     assert canary.connections == 0
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forager.core.errors import BrowserCrashed, StoreUnavailable
+from forager.core.errors import BrowserCrashed, NoHealthyProxies, PoolExhausted, Short, StoreUnavailable
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Breaker, Hours, Retry
 from forager.fetch.looks import looks as looks_like
@@ -333,6 +333,31 @@ async def test_a_browser_that_crashes_is_not_the_sites_fault__SC_8(open_rig: Ope
         job = await rig.submit(plans(site.url(f"/page/{n}", host="a.example") for n in range(1, 4)), "looks")
         await site_worker(rig, [site], RulesByHost(lane), wrap=crashing).run(until_idle=True)
         assert rig.job(job)["completed"] == 3
+
+
+@pytest.mark.parametrize("short", [PoolExhausted("no browser is free."), NoHealthyProxies("no proxy is well.")])
+async def test_what_we_are_short_of_ourselves_burns_no_attempt__SC_5(
+    open_rig: OpenRig, short: Short, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.engine.attempt.SHORT_WAIT", 0.1)
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        times = iter(range(5))
+
+        def short_at_first(inner: Fetch) -> Fetch:
+            async def fetch(request: Request) -> Response:
+                if next(times, None) is not None:
+                    raise short
+                return await inner(request)
+
+            return fetch
+
+        url = site.url("/page/1", host="a.example")
+        job = await rig.submit(plans([url]), "looks")
+        lane = replace(SITE, breaker=Breaker(10, 3, 60.0), retry=Retry(0))
+        await site_worker(rig, [site], RulesByHost(lane), wrap=short_at_first).run(until_idle=True)
+        assert rig.states(job)[url] == "completed"
+        assert rig.tasks(job)[url]["attempt"] == 1
 
 
 # ── hours, and rules that change ──
