@@ -53,7 +53,7 @@ class Address:
 
 def addresses(document: Document, region: str | None = None) -> Iterator[Address]:
     """In page order."""
-    texts = [line.text for line in document.lines]
+    texts = [line.text for line in document.shown]
     for at, text in enumerate(texts):
         if len(text) <= 300:
             where = _american(text) or _australian(texts, at) or _british(texts, at, region)
@@ -71,7 +71,7 @@ def region_of(document: Document) -> str | None:
         if code and country_code(code):
             return code
     votes: Counter[str] = Counter()
-    for line in document.lines:
+    for line in document.shown:
         if len(line.text) <= 300:
             where = _american(line.text) or _australian([line.text], 0)
             if where and where.country:

@@ -13,6 +13,8 @@ from forager.extract.bounds import bounded
 from forager.extract.text import one_line
 
 MOST_LINES = 20_000
+MOST_SHOWN = 4_000
+MOST_TEXT = 400_000
 MOST_LINKS = 3_000
 _HIDDEN = frozenset("script style noscript template svg head title iframe object select textarea datalist".split())
 _INLINE = frozenset(
@@ -132,7 +134,15 @@ class Document:
 
     @cached_property
     def text(self) -> str:
-        return "\n".join(line.text for line in self.lines)
+        """What is visible, as far as anybody reads."""
+        return "\n".join(line.text for line in self.lines)[:MOST_TEXT]
+
+    @cached_property
+    def shown(self) -> tuple[Line, ...]:
+        """Lines to be searched one by one: of an endless page its beginning and its end, where imprints are."""
+        if len(self.lines) <= MOST_SHOWN:
+            return self.lines
+        return self.lines[: MOST_SHOWN * 3 // 4] + self.lines[-MOST_SHOWN // 4 :]
 
 
 class _Reader:

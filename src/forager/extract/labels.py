@@ -25,7 +25,7 @@ def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> It
         rf"^\W{{0,3}}(?P<label>(?:{words})(?:\s*[:：]?\s*\([^)]{{0,40}}\))?)\s*(?P<colon>[:：]+)?\s*(?P<value>.*)$",
         re.IGNORECASE,
     )
-    lines = document.lines
+    lines = document.shown
     for at, line in enumerate(lines):
         if len(line.text) > most + 60:
             continue

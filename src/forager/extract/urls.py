@@ -35,7 +35,7 @@ _SECOND_LEVEL = frozenset("ac co com edu gob gov gouv go ltd mil ne net nhs nom 
 
 def clean_url(value: str) -> str:
     """An https URL without tracking parameters; ValueError says why anything else is not one."""
-    text = "".join(value.split())
+    text = re.sub(r"[\t\n\r]", "", value.strip())
     if len(text) > LONGEST:
         raise ValueError("the URL is too long")
     scheme = _SCHEME.match(text)

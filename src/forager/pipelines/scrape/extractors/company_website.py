@@ -171,7 +171,7 @@ def _by_labels(document: Document, found: Findings) -> None:
             found.offer("employee_count_range", people[0].strip(), f"label:{said.label}", LABEL)
             break
     if found.wants("employee_count_range"):
-        told = _STAFF.search(document.text[:200_000])
+        told = _STAFF.search(document.text)
         if told:
             found.offer("employee_count_range", told["range"], "text", GUESS)
 
@@ -181,7 +181,7 @@ def _place(document: Document, found: Findings, region: str | None) -> None:
         places = list(addresses(document, region))
         heads = [
             at
-            for at, line in enumerate(document.lines)
+            for at, line in enumerate(document.shown)
             if re.search(rf"\b(?:{_HEADQUARTERS})\b", line.text, re.IGNORECASE)
         ]
         near = [one for one in places if any(0 <= one.line - at <= 6 for at in heads)]
@@ -198,7 +198,7 @@ def _phone(document: Document, found: Findings, region: str | None) -> None:
         if link.url[:4].lower() == "tel:":
             found.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
     before = ""
-    for line in document.lines:
+    for line in document.shown:
         for phone in phones_in(line.text, region) if len(line.text) <= 400 else ():
             ahead = line.text[max(0, phone.start - 25) : phone.start] or before
             if _FAX.search(ahead) and not _TEL.search(ahead[_last_fax(ahead) :]):
@@ -251,7 +251,7 @@ def _name(document: Document, found: Findings) -> None:
     for source, name in said:
         found.offer("company_name", tidy(name), source, OPEN_GRAPH)
     owners = list(copyright_owners(document))
-    legal = list(legal_names(document.lines))
+    legal = list(legal_names(document.shown))
     parts = title_parts(document.title or "")
     for name in legal:
         if any(bare(name) in bare(other) or bare(other) in bare(name) for other in (*owners, *parts)):

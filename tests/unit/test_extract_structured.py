@@ -1,0 +1,145 @@
+"""Structured data: JSON-LD, however broken; microdata and RDFa in the same shape; labels and lines of text."""
+
+import json
+from typing import Any
+
+import pytest
+
+from forager.extract.document import Document, decoded
+from forager.extract.json_ld import loads_tolerantly
+from forager.extract.labels import labelled
+from forager.extract.things import of_type, things
+from forager.extract.trees import values_by_key
+from tests.support.shared_data import shared_data
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        '\ufeff {"a": 1} ',
+        '<!-- {"a": 1} -->',
+        '//<![CDATA[\n{"a": 1}\n//]]>',
+        '/* c */ {"a": 1, // x\n}',
+        '{"a": 1}}',
+        '{"a": 1};',
+        '{"a": 1,\n//"b": 2\n}',
+    ],
+)
+def test_json_as_pages_hold_it_is_read(text: str) -> None:
+    assert loads_tolerantly(text) == {"a": 1}
+
+
+def test_strings_are_left_alone_when_json_is_mended() -> None:
+    assert loads_tolerantly('{"a": "http://x//y /* no */ ,}", /* c */ "b": "\\d"}') == {
+        "a": "http://x//y /* no */ ,}",
+        "b": "\\d",
+    }
+    assert loads_tolerantly("not json") is None
+    assert loads_tolerantly("") is None
+
+
+def test_broken_json_ld_of_real_pages_is_read_as_published() -> None:
+    cases = json.loads(shared_data("structured-data", "jsonld_broken_cases.json").read_text())
+    assert len(cases) >= 7
+    for case in cases:
+        scripts = Document(case["html"]).tree.css("script[type='application/ld+json']")
+        read = [loads_tolerantly(script.text()) for script in scripts]
+        assert read in (case["expected_jsonld"], [case["expected_jsonld"]]), case["name"]
+
+
+def test_a_graph_is_one_level_and_references_are_followed() -> None:
+    page = """<script type="application/ld+json">{"@graph":[{"@id":"#o","@type":"Organization","name":"O"},
+    {"@type":"https://schema.org/JobPosting","title":"T","hiringOrganization":{"@id":"#o"}}]}</script>"""
+    (posting,) = of_type(things(Document(page)), "JobPosting")
+    assert posting.depth == 0
+    assert posting.text("hiringOrganization") == "O"
+
+
+@pytest.mark.parametrize("form", ["microdata", "rdfa"])
+def test_the_examples_of_schema_org_say_the_same_in_every_form(form: str) -> None:
+    examples = json.loads(shared_data("structured-data", "schemaorg_examples.json").read_text())
+    wanted = {"JobPosting", "Organization", "Person", "LocalBusiness", "Restaurant"}
+    asked = agreed = 0
+    for example in examples:
+        said, other = _facts(example.get("jsonld") or "", wanted), _facts(example.get(form) or "", wanted)
+        if other:  # some examples have one form only
+            asked += len(said)
+            agreed += len(said & other)
+    assert asked >= 20
+    assert agreed / asked >= 0.9
+
+
+def _facts(html: str, wanted: set[str]) -> set[tuple[str, str]]:
+    page = html if "<" in html else f'<script type="application/ld+json">{html}</script>'
+    found = [thing for thing in things(Document(page, "http://example.com/")) if thing.types & wanted]
+    return {
+        (name, text)
+        for thing in found
+        for name in ("name", "title", "telephone", "jobTitle")
+        if (text := thing.text(name))
+    }
+
+
+def test_nested_things_belong_to_their_owner_and_comments_to_nobody() -> None:
+    page = """<div itemscope itemtype="http://schema.org/Organization"><b itemprop="name">A</b>
+    <!-- <b itemprop="name">X</b> --><div itemprop="address" itemscope itemtype="http://schema.org/PostalAddress">
+    <i itemprop="addressLocality">Ghent</i></div>
+    <a itemprop="url" href="/home">h</a><meta itemprop="telephone" content=" 1 "></div>"""
+    (thing,) = of_type(things(Document(page, "https://a.example/")), "Organization")
+    assert thing.text("name") == "A"
+    assert thing.data["address"]["addressLocality"] == "Ghent"
+    assert (thing.data["url"], thing.data["telephone"]) == ("https://a.example/home", "1")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>Größe".encode(), "Größe"),
+        ('<meta charset="latin-1"><p>Größe'.encode(), "Größe"),
+        ('<meta charset="latin-1"><p>Größe'.encode("latin-1"), "Größe"),
+        ('<meta charset="windows-1251"><p>Часы'.encode("cp1251"), "Часы"),
+        ("<p>Größe".encode("utf-8-sig"), "Größe"),
+    ],
+)
+def test_a_page_is_decoded_by_what_it_is_rather_than_by_what_it_says(body: bytes, text: str) -> None:
+    assert text in Document(body).text
+    assert text in decoded(body)
+
+
+def test_lines_are_what_a_reader_sees() -> None:
+    page = """<body><nav>Menu</nav><h1>Title <b>bold</b></h1><p>one<br>two</p><script>no</script><p hidden>no</p>
+    <table><tr><th>Label</th><td>value <a href="javascript:x()">Map</a></td></tr></table><footer>© A</footer>"""
+    lines = Document(page).lines
+    assert [line.text for line in lines] == ["Menu", "Title bold", "one", "two", "Label", "value", "Map", "© A"]
+    assert [line.area for line in lines if line.area] == ["nav", "footer"]
+    assert [line.tag for line in lines if line.text in ("Label", "Map")] == ["th", "button"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<dl><dt>Location<dd>Oban</dl>",
+        "<p>Location: Oban</p>",
+        "<p><b>Location</b></p><p>Oban</p>",
+        "<h3>Location:</h3><p>Oban</p>",
+        "<table><tr><th>Location (main)</th><td><a href='javascript:m()'>Map</a> Oban</td></tr></table>",
+    ],
+)
+def test_a_label_is_known_in_many_layouts(page: str) -> None:
+    found = list(labelled(Document(page), "location"))
+    assert [(one.value, one.sure) for one in found] == [("Oban", True)]
+
+
+def test_a_headline_or_another_label_is_no_value() -> None:
+    assert list(labelled(Document("<h3>Location</h3><h3>Salary</h3>"), "location")) == []
+    assert list(labelled(Document("<dt>Location<dt>Salary:"), "location")) == []
+
+
+def test_values_are_found_by_the_names_of_their_keys_outer_first() -> None:
+    tree: Any = {"x": {"JobTitle": "inner", "y": [{"job_title": "deeper"}]}, "job-title": "outer", "Name": 1}
+    assert list(values_by_key(tree, "jobTitle")) == [
+        ("job-title", "outer"),
+        ("x.JobTitle", "inner"),
+        ("x.y.job_title", "deeper"),
+    ]
