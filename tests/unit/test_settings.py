@@ -478,13 +478,14 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
 
 
 def test_secrets_print_as_stars__S8(load: Load) -> None:
-    env = dict.fromkeys(secret_variables(), CANARY) | {"FORAGER_DATABASE_URL": f"postgresql://u:{CANARY}@host/db"}
+    hook = f"https://host/{CANARY}?t={CANARY}"
+    urls = {"FORAGER_DATABASE_URL": f"postgresql://u:{CANARY}@host/db", "FORAGER_DEFAULT_WEBHOOK_URL": hook}
 
-    settings = load(env=env)
+    settings = load(env=dict.fromkeys(secret_variables(), CANARY) | urls)
 
     assert CANARY not in f"{settings!r} {settings} {settings.model_dump_json(exclude={'database_url'})}"
     assert "service_key=SecretStr('***" in repr(settings)
-    assert settings.secrets() == (CANARY,)
+    assert set(settings.secrets()) == {CANARY, hook}
 
 
 def test_the_password_of_a_proxy_counts_as_a_secret_in_both_spellings(load: Load) -> None:
@@ -501,6 +502,9 @@ def test_the_password_of_a_url_counts_as_a_secret_in_both_spellings(load: Load) 
     [
         ("FORAGER_DATABASE_URL", f"mysql://u:{CANARY}@host/db"),
         ("FORAGER_SERPER_BASE_URL", f"https://u:{CANARY}@host"),
+        ("FORAGER_DEFAULT_WEBHOOK_URL", f"https://u:{CANARY}@host/x"),
+        ("FORAGER_DEFAULT_WEBHOOK_URL", f"ftp://host/{CANARY}"),
+        ("FORAGER_DEFAULT_WEBHOOK_URL", f"https:// {CANARY}"),
     ],
 )
 def test_an_error_never_shows_a_secret__S8(load: Load, variable: str, text: str) -> None:
