@@ -1,0 +1,75 @@
+"""Every way in which a URL gets into Forager is known here, with the test that shows the guard at it.
+
+A new route or setting that takes a URL fails this until its own test is named.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from forager.settings import declared
+from tests.support.api import Front
+
+TESTS = Path(__file__).parents[2]
+NAMES_A_URL = re.compile(r"(?:^|_)(?:ur[il]s?|endpoints?|address|proxy_file)$")
+
+COVERED = {
+    "POST /api/v1/proxies address": "test_api_proxies.py",
+    "POST /api/v1/scrape target_url": "test_egress_ssrf.py",
+    "POST /api/v1/scrape callback_url": "test_webhook_delivery.py",
+    "POST /api/v1/scrape/sync target_url": "test_egress_ssrf.py",
+    "POST /api/v1/scrape/sync callback_url": "test_webhook_delivery.py",
+    "POST /api/v1/scrape/batch target_url": "test_egress_ssrf.py",
+    "POST /api/v1/scrape/batch callback_url": "test_webhook_delivery.py",
+    "proxy_endpoints": "test_fetch_proxies.py",
+    "proxy_file": "test_fetch_proxies.py",
+    "proxy_check_url": "test_fetch_proxies.py",
+    "default_webhook_url": "test_webhook_delivery.py",
+    "serper_base_url": "test_egress_ssrf.py",
+    "backend_api_url": "test_credential_client.py",
+}
+NOT_OURS_TO_GUARD = {
+    "database_url": "the operator's own database, reached by its driver",
+    "api_url": "the operator's own Forager, asked by the command line",
+    "prefect_api_url": "read without effect so far",
+}
+
+
+def names(schema: Any, document: dict[str, Any], seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Every property of a body, however deep."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from names(each, document, seen)
+    elif isinstance(schema, dict):
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref not in seen:
+            target: Any = document
+            for part in ref.removeprefix("#/").split("/"):
+                target = target[part]
+            yield from names(target, document, seen | {ref})
+        yield from schema.get("properties", {})
+        for each in schema.values():
+            yield from names(each, document, seen)
+
+
+async def test_every_route_and_setting_that_takes_a_url_is_shown_to_be_guarded__S2(simple: Front) -> None:
+    document = (await simple.client.get("/openapi.json")).json()
+    routes = {
+        f"{method.upper()} {path} {name}"
+        for path, methods in document["paths"].items()
+        for method, about in methods.items()
+        for name in {
+            *names(about.get("requestBody", {}).get("content", {}), document),
+            *(each["name"] for each in about.get("parameters", [])),
+        }
+        if NAMES_A_URL.search(name)
+    }
+    settings = {each.name.field for each in declared() if NAMES_A_URL.search(each.name.field)}
+    assert routes | settings == set(COVERED) | set(NOT_OURS_TO_GUARD)
+
+
+def test_the_tests_that_are_named_are_there_and_try_what_is_forbidden__S2() -> None:
+    for file in set(COVERED.values()):
+        (found,) = TESTS.rglob(file)
+        assert re.search(r"forbidden_urls|Refused|127\.0\.0\.1|169\.254", found.read_text("utf-8")), file
