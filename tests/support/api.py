@@ -1,7 +1,7 @@
 """The whole API over a real App, called in this process, with a sandbox for the upstream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,13 @@ class Front:
 
 @asynccontextmanager
 async def open_front(
-    home: Path, database_url: str | None = None, *, table: str = ZIPS, **serper: Any
+    home: Path,
+    database_url: str | None = None,
+    *,
+    table: str = ZIPS,
+    allow: Sequence[str] = (),
+    policies: Path | None = None,
+    **serper: Any,
 ) -> AsyncIterator[Front]:
     zips = home / "zips.csv"
     zips.write_text(table)
@@ -62,7 +68,8 @@ async def open_front(
             zip_table=zips,
             serper_api_key=SecretStr(config.key),
             serper_base_url=sandbox.url,
-            egress_allow=(urlsplit(sandbox.url).netloc,),
+            egress_allow=(urlsplit(sandbox.url).netloc, *allow),
+            domain_policies_path=policies,
             max_retries_per_query=0,
         )
         async with open_app(settings) as app:
