@@ -1,12 +1,15 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log that proves what was sent.
 
-Serper's places API, and web sites to be polite to. They start inside `demo` and tests; Serper's also alone
-(`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
+Serper's places API, web sites to be polite to, a receiver of webhooks, a backend that keeps log-ins. They start inside
+`demo` and tests; Serper's also alone (`python -m forager.sandbox`). Never used against the outside: they listen on the
+loopback address only.
 """
 
 from forager.sandbox.config import SerperConfig
+from forager.sandbox.credentials import CredentialBackend
 from forager.sandbox.faults import Fault, Rule
 from forager.sandbox.log import Entry, RequestLog, read_log
+from forager.sandbox.receiver import Mood, Received, WebhookReceiver
 from forager.sandbox.server import SerperSandbox, serve
 from forager.sandbox.site import Outage, SandboxSite, Visit, most_in_flight, most_starts
 from forager.sandbox.site_pages import Answer
@@ -17,15 +20,19 @@ __all__ = [
     "MIXED_DENSITY",
     "Answer",
     "Band",
+    "CredentialBackend",
     "Entry",
     "Fault",
+    "Mood",
     "Outage",
+    "Received",
     "RequestLog",
     "Rule",
     "SandboxSite",
     "SerperConfig",
     "SerperSandbox",
     "Visit",
+    "WebhookReceiver",
     "World",
     "most_in_flight",
     "most_starts",
