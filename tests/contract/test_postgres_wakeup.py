@@ -8,7 +8,7 @@ import asyncpg
 from forager.core.ledger import GivenLane, NewJob
 from forager.ledger.postgres.submit import submit_whole
 from forager.ledger.postgres.tasks import encode
-from tests.support.rig import Rig, Worker, calls, postgres_rig
+from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
 
 
 async def _idle_owner(rig: Rig) -> Worker:
@@ -34,7 +34,7 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     submitter, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
     transaction = submitter.transaction()
     await transaction.start()
-    plans = encode(calls(1, prefix="second"), {"call": 1})
+    plans = encode(calls(1, prefix="second"), catalog())
     await submit_whole(submitter, NewJob("rig", {"name": "second"}), plans, owner.lanes)
 
     giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: GivenLane()}))

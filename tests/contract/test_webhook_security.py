@@ -2,14 +2,12 @@
 
 import asyncio
 import io
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import structlog
 from fastapi import FastAPI
 from pydantic import SecretStr
 
@@ -19,13 +17,13 @@ from forager.app import App, open_app
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.logs import _Lines, configure_logs
 from forager.pipelines import deliveries
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.settings import Settings
 from tests.support.api import KEY, ONE_QUERY, ZIPS, client_of
 from tests.support.engine import until
+from tests.support.logs import logging_to
 from tests.support.origin import Origin, reply
 from tests.support.ssrf import forbidden_urls
 
@@ -56,13 +54,8 @@ async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """The log as it is written in earnest, but without the net that knows these secrets by heart."""
-    level, out = logging.root.level, io.StringIO()
-    configure_logs("DEBUG", "json", [], stream=out)
-    yield out
-    logging.root.handlers[:] = [handler for handler in logging.root.handlers if not isinstance(handler, _Lines)]
-    logging.root.setLevel(level)
-    logging.captureWarnings(False)
-    structlog.reset_defaults()
+    with logging_to(io.StringIO()) as out:
+        yield out
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from forager.core.errors import Permanent
 from forager.logs import _Lines, configure_logs
+from tests.support.logs import logging_to
 
 CANARY = "canary/5d41402abc+4b2a76&b9719d"
 FORGED = '2026-01-01 [info     ] forged\n{"level":"info","event":"forged"}'
@@ -43,15 +44,8 @@ class Stream(io.StringIO):
 
 @pytest.fixture
 def stream() -> Iterator[Stream]:
-    level = logging.root.level
-    out = Stream()
-    configure_logs("INFO", "json", [CANARY], stream=out)
-    yield out
-    logging.root.handlers[:] = [handler for handler in logging.root.handlers if not isinstance(handler, _Lines)]
-    logging.root.setLevel(level)
-    logging.captureWarnings(False)
-    structlog.contextvars.clear_contextvars()
-    structlog.reset_defaults()
+    with logging_to(Stream(), "INFO", secrets=[CANARY]) as out:
+        yield out
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from forager.logs import configure_logs
 from tests.support.api import Front, open_front
+from tests.support.logs import logging_to
 from tests.support.proxies import CANARIES, CANARY_ADDRESS
 from tests.support.proxy import LittleProxy
 
@@ -18,10 +18,8 @@ PATH = "/api/v1/proxies"
 @pytest.fixture
 async def lines(tmp_path: Path) -> AsyncIterator[io.StringIO]:
     """The log of the test, at its most talkative."""
-    stream = io.StringIO()
-    configure_logs("DEBUG", "json", stream=stream)
-    yield stream
-    configure_logs()
+    with logging_to(io.StringIO()) as stream:
+        yield stream
 
 
 async def test_a_proxy_is_added_shown_switched_and_removed__PR_9(front: Front) -> None:

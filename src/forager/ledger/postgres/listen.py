@@ -10,6 +10,8 @@ from forager.ledger.postgres.connection import CONNECT_SECONDS, Db
 CHANNEL = "forager_work"
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
+# The last: what the driver says when the connection goes away between two of its own steps.
+LOST = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 async def tell(db: Db) -> None:
@@ -45,7 +47,7 @@ class Listener:
             try:
                 await self._listen_once()
                 pause = FIRST_PAUSE
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except LOST:
                 pause = min(pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
