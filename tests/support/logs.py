@@ -3,18 +3,19 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO, TypeVar
+from typing import Literal, TextIO, TypeVar
 
 import structlog
 
 from forager.logs import _Lines, configure_logs
 
 Stream = TypeVar("Stream", bound=TextIO)
+Form = Literal["auto", "json", "console"]
 
 
 @contextmanager
 def logging_to(
-    stream: Stream, level: str = "DEBUG", form: str = "json", secrets: Sequence[str] = ()
+    stream: Stream, level: str = "DEBUG", form: Form = "json", secrets: Sequence[str] = ()
 ) -> Iterator[Stream]:
     before = logging.root.level
     configure_logs(level, form, secrets, stream=stream)
