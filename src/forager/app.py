@@ -250,7 +250,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             sign=webhooks.sign,
         )
         stack.push_async_callback(fetcher.close)
-        browsers = _browsers(settings, guard, clock, proxies)
+        browsers = await _open_browsers(settings, guard, clock, proxies)
         stack.push_async_callback(browsers.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await _open_rules(settings, domains, pipelines)
@@ -344,13 +344,16 @@ async def _open_proxies(
     return pool
 
 
-def _browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
-    """No browser is started, nor even looked for, before the first page that needs one."""
+async def _open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
+    """No browser is started, nor even looked for, before the first page that needs one; what a killed program left
+    behind is ended now."""
+    launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids")
+    await launcher.clear_up()
     return BrowserFetcher(
         guard,
         Gate(guard),
         clock,
-        ChromiumLauncher(settings.chromium, pids=settings.home / "pids"),
+        launcher,
         limits=PoolLimits(
             size=settings.browser_pool_size,
             most=max(settings.browser_pool_max, settings.browser_pool_size),
