@@ -100,6 +100,7 @@ def test_nested_things_belong_to_their_owner_and_comments_to_nobody() -> None:
         ('<meta charset="latin-1"><p>Größe'.encode("latin-1"), "Größe"),
         ('<meta charset="windows-1251"><p>Часы'.encode("cp1251"), "Часы"),
         ("<p>Größe".encode("utf-8-sig"), "Größe"),
+        ("<p>Größe".encode("cp1252"), "Größe"),
     ],
 )
 def test_a_page_is_decoded_by_what_it_is_rather_than_by_what_it_says(body: bytes, text: str) -> None:

@@ -51,7 +51,7 @@ def decoded(body: bytes, content_type: str | None = None) -> str:
     except UnicodeDecodeError:
         pass
     try:
-        return str(html_to_unicode(content_type, body)[1])
+        return str(html_to_unicode(content_type, body, default_encoding="cp1252")[1])
     except (LookupError, UnicodeError, ValueError):
         return body.decode("utf-8", "replace")
 

@@ -23,8 +23,9 @@ _POSTCODES = (
 )
 POSTCODE = re.compile(rf"(?:(?<=^)|(?<=[\s,-]))(?:{'|'.join(_POSTCODES)})(?=$|[\s,])")
 _STREET = re.compile(
-    r"\d|\b(?:street|st\.|road|rd\.?|avenue|ave\.?|boulevard|blvd\.?|lane|drive|suite|ste\.?|floor|highway|hwy\.?|"
-    r"p\.?\s?o\.? box)(?=$|\W)",
+    r"\d|\b(?:street|st\.|road|rd\.?|avenue|ave\.?|boulevard|blvd\.?|lane|drive|suite|ste\.?|floor|highway|hwy\.?|alley|"
+    r"parade|autoroute|p\.?\s?o\.? box)(?=$|\W)|^(?:rue|route|avenida|av\.|calle|carrera|via|viale|rua|praça|paseo)\s|"
+    r"(?:straße|strasse|weg|gasse|platz|allee|gatan|gade|vej|laan|straat|utca)$|^شارع",
     re.IGNORECASE,
 )
 _REMOTE = re.compile(
@@ -78,10 +79,8 @@ def location_of(text: str) -> NormalizedLocation:
     parts = [part.strip(" ()-–") for part in parts]
     country, parts = _take_country(parts)
     state, implied, parts = _take_state(parts, country)
-    city = _city(parts, known_state=implied is not None)
-    if state is None and city and len(parts) >= 2 and parts[-1].endswith(city) and _is_name(parts[-2]):
-        state, city = (None if country else city), parts[-2]  # "Basingstoke, Hampshire"
-    return NormalizedLocation(city=city, state_region=state, country=country or implied, raw=text)
+    city, region = _city_and_region(parts, state_known=state is not None)
+    return NormalizedLocation(city=city, state_region=state or region, country=country or implied, raw=text)
 
 
 def location_of_address(address: Mapping[str, Any]) -> NormalizedLocation | None:
@@ -133,6 +132,8 @@ def _take_country(parts: list[str]) -> tuple[str | None, list[str]]:
     """From the end; a code that may be a state of the USA is no country when a city stands before it."""
     if not parts:
         return None, parts
+    if len(parts) > 2 and POSTCODE.fullmatch(parts[-1]) and country_code(parts[-2], codes=False):
+        return country_code(parts[-2]), [*parts[:-2], parts[-1]]  # "…, Uzbekistan, 140100"
     last = POSTCODE.sub("", parts[-1]).strip() or parts[-1]
     code = country_code(last)
     if code and not (len(last) == 2 and len(parts) == 2 and _is_state(last, parts[0])):
@@ -165,10 +166,6 @@ def _take_state(parts: list[str], country: str | None) -> tuple[str | None, str 
         if len(words) > 1 and (found := _state(words[-1], country)) and words[-1].isupper():
             number = "" if parts[-back].startswith(words[0]) else parts[-back].split()[0] + " "  # of a house
             return found[1], found[0], [*parts[:-back], number + " ".join(words[:-1])]
-    if country and len(parts) >= 2 and not state_code(parts[-1], country):
-        last = POSTCODE.sub("", parts[-1]).strip(" ,-")
-        if last and not any(letter.isdigit() for letter in last) and not _STREET.search(parts[-2]):
-            return last, None, parts[:-1]
     return None, None, parts
 
 
@@ -179,18 +176,40 @@ def _state(name: str, country: str | None) -> tuple[str, str] | None:
     return (country, code) if code else None
 
 
-def _city(parts: list[str], *, known_state: bool) -> str | None:
-    """The last part that is neither street nor number."""
-    for part in reversed(parts):
-        bare = POSTCODE.sub(" ", part).strip(" ,-")
-        had_code = bare != part.strip(" ,-")
-        bare = " ".join(_AROUND.sub("", bare).split())
-        if not _is_word(bare) or (_STREET.search(bare) and not had_code):
-            continue
-        if known_state and part[:1].isdigit():  # "12 Main St Springfield IL": where the city begins is not said
-            return None
-        return bare if len(bare) <= 80 else None
-    return None
+def _city_and_region(parts: list[str], *, state_known: bool) -> tuple[str | None, str | None]:
+    """The part beside the postcode, else after the street, else the first of two names; of more, none is sure."""
+    coded = next((found for at in range(len(parts)) if (found := _beside_postcode(parts, at))), None)
+    if coded is not None:
+        city, at = coded
+        after = [part for part in parts[at + 1 :] if _is_name(part)]
+        return _named(city), after[0] if after and not state_known else None
+    streets = [at for at, part in enumerate(parts) if _STREET.search(part)]
+    names = [part for part in parts[streets[-1] + 1 if streets else 0 :] if _is_name(part)]
+    if state_known:
+        return (_named(names[-1]) if names else None), None
+    if len(names) == 1:
+        return _named(names[0]), None
+    return (_named(names[0]), names[1]) if len(names) == 2 else (None, None)
+
+
+def _beside_postcode(parts: list[str], at: int) -> tuple[str, int] | None:
+    """`28022 Madrid`, `Phnom Penh 12301`, or a name and then a part that is nothing but a postcode."""
+    code = POSTCODE.search(parts[at])
+    if not code or (code.start() > 0 and code.end() < len(parts[at])):
+        return None
+    rest = (parts[at][: code.start()] + parts[at][code.end() :]).strip(" ,-")
+    if len(rest) > 2:
+        return (rest, at) if _is_name(rest) and not _is_house(parts, at, code) else None
+    return (parts[at - 1], at) if at and _is_name(parts[at - 1]) and len(parts[at - 1]) > 2 else None
+
+
+def _is_house(parts: list[str], at: int, code: re.Match[str]) -> bool:
+    """`5433 Ontario Common` in front of everything else: a number of four digits may be that of a house."""
+    return at == 0 and code.start() == 0 and len(parts) > 1
+
+
+def _named(name: str) -> str | None:
+    return " ".join(_AROUND.sub("", name).split()) or None
 
 
 def _is_word(text: str) -> bool:

@@ -101,13 +101,3 @@ def test_the_urls_of_pages_alone_do_not_make_an_empty_page_look_full() -> None:
     for extractor in EXTRACTORS:
         page = Page("https://shell.example/x", "<html><body><div id=root></div></body></html>", 200, AT)
         assert extractor.parse(page, extractor.fields).fields == {}
-
-
-def test_a_later_page_fills_only_what_is_missing() -> None:
-    company = BY_NAME["company_website"]
-    home = Page("https://kiln.example/", '<meta property="og:site_name" content="Kiln">', 200, AT)
-    contact = Page("https://kiln.example/contact", "<p>Kilns and Co Ltd</p><p>Phone: +44 20 7946 0018</p>", 200, AT)
-    first = company.parse(home, company.fields)
-    filled = first.filled_by(company.parse(contact, first.missing(company.fields)))
-    assert filled.fields["company_name"].value == "Kiln"
-    assert filled.fields["contact_phone"].value == "+442079460018"

@@ -49,13 +49,6 @@ class Extracted:
     more: tuple[str, ...] = ()
     """Further URLs of the same site, at most three, on which wanted fields that are missing here may stand."""
 
-    def missing(self, wanted: frozenset[str]) -> frozenset[str]:
-        return wanted - self.fields.keys()
-
-    def filled_by(self, later: "Extracted") -> "Extracted":
-        """With what a further page adds: a field that was found before stays as it is."""
-        return Extracted({**later.fields, **self.fields}, self.wall, self.more)
-
 
 Parse = Callable[[Page, frozenset[str]], Extracted]
 """`parse(page, wanted)`: looks for these fields only."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from forager.core.http import Response
+from forager.extract.document import decoded
 from forager.extract.normalise import normalise
 from forager.pipelines.scrape.extractor import Extractor, Found, Page
 from forager.pipelines.scrape.records import Result
@@ -33,7 +34,8 @@ class Reading:
 
     def add(self, response: Response) -> None:
         """Look for what is still missing. The first page decides whether there is a wall and what to look at next."""
-        page = Page(response.url, response.body, response.status, response.at)
+        html = decoded(response.body, response.headers.get("Content-Type"))
+        page = Page(response.url, html, response.status, response.at)
         extracted = self._extractor.parse(page, self.missing)
         if not self.pages:
             self.wall, self.more = extracted.wall, extracted.more

@@ -31,7 +31,7 @@ from forager.pipelines.scrape.target import Scrape
 
 MOST_BYTES = 10 * 1024 * 1024
 """A page of text that is longer is no page for us."""
-TEXTUAL = ("html", "xml", "text/plain")
+TEXTUAL = ("html", "xml", "text/plain", "json")
 
 
 @dataclass(frozen=True, slots=True)
