@@ -1,0 +1,123 @@
+"""The scrape service held still for a property: a loop that runs while an example does, and hands that do the engine's.
+
+The hands lease and settle through the ledger, so that every state that a task passes through can be looked at.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from hypothesis import strategies as st
+
+from forager.api import vital
+from forager.core.http import Render
+from forager.core.ledger import Lease, Session, Settlement, Want
+from forager.core.states import TaskState
+from forager.pipelines.scrape import Result
+from forager.pipelines.scrape.extractors import EXTRACTORS
+from tests.support.scrape import Service, open_service
+
+T = TypeVar("T")
+TYPES = {extractor.name: sorted(extractor.fields) for extractor in EXTRACTORS}
+_hosts = itertools.count(1)
+
+
+@dataclass
+class Held:
+    """The service, and a loop that runs while an example does."""
+
+    runner: asyncio.Runner
+    service: Service
+    session: Session
+    lanes: dict[str, int] = field(default_factory=dict)
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def inside() -> T:
+            return await work
+
+        return self.runner.run(inside())
+
+    async def call(self, method: str, path: str, **more: Any) -> httpx.Response:
+        return await self.service.client.request(method, path, **more)
+
+    async def lease(self, host: str, most: int) -> Sequence[Lease]:
+        ledger = self.service.app.ledger
+        if host not in self.lanes:
+            owned = await ledger.take_lane(self.session, host)
+            assert owned is not None
+            self.lanes[host] = owned.id
+        return (await ledger.turn(self.session, [], [Want(self.lanes[host], most)])).leases
+
+    async def settle(self, lease: Lease, state: TaskState) -> None:
+        done = state is TaskState.COMPLETED
+        records = (_result(lease),) if done else ()
+        settlement = Settlement(lease, state, records=records, error=None if done else "not_found: no such page")
+        assert not (await self.service.app.ledger.turn(self.session, [settlement], [])).fenced
+
+
+@contextlib.contextmanager
+def held_still(home: Path) -> Iterator[Held]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(vital, "FRESH", 0.0)
+    with asyncio.Runner() as runner, patch.context():
+        stack = contextlib.AsyncExitStack()
+        service = runner.run(_enter(stack, home))
+        yield Held(runner, service, runner.run(service.app.ledger.begin("test")))
+        runner.run(stack.aclose())
+    patch.undo()
+
+
+async def _enter(stack: contextlib.AsyncExitStack, home: Path) -> Service:
+    return await stack.enter_async_context(open_service(home, max_queue_depth=100_000, lease_seconds=3_600))
+
+
+def _result(lease: Lease) -> Result:
+    task: Any = lease.task
+    return Result(
+        task_key=task.key(),
+        target_type=task.target_type,
+        target_url=task.target_url,
+        page_url=task.target_url,
+        workspace_id=task.workspace_id,
+        result={"job_title": f"Title {task.number}"},
+        provenance={},
+        pages=[task.target_url],
+        rendered=False,
+        fetched_at="2026-03-14T12:00:00Z",
+    )
+
+
+def new_host() -> str:
+    return f"h{next(_hosts)}.example"
+
+
+urls = st.from_regex(r"https?://[a-z]{1,12}\.[a-z]{2,4}(/[a-z0-9]{0,8}){0,3}(\?[a-z]=[0-9]{1,3})?", fullmatch=True)
+renders: st.SearchStrategy[Render] = st.sampled_from(["auto", "http", "browser"])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """What a caller may send."""
+    kind = draw(st.sampled_from(sorted(TYPES)))
+    said: dict[str, Any] = {
+        "target_type": kind,
+        "target_url": draw(urls),
+        "workspace_id": draw(st.one_of(st.uuids().map(str), st.from_regex("[a-z0-9_-]{1,40}", fullmatch=True))),
+    }
+    if draw(st.booleans()):
+        said["requested_fields"] = draw(st.lists(st.sampled_from(TYPES[kind]), min_size=1, max_size=8))
+    if draw(st.booleans()):
+        said["render"] = draw(renders)
+    if draw(st.booleans()):
+        said["callback_url"] = draw(st.one_of(st.none(), urls))
+    return said
+
+
+def without_callback(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name != "callback_url"}
