@@ -1,0 +1,153 @@
+"""`forager scrape` on a store of its own and a site of its own: what it prints, what it refuses, how it ends."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.cli.main import run
+from forager.cli.scrape_run import read_targets
+from forager.core.errors import Rejected
+from forager.sandbox.scrape_pages import company, job
+from forager.sandbox.site import SandboxSite
+from tests.support.scrape import QUICK
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+Forager = Callable[..., Ran]
+
+
+@pytest.fixture
+def site() -> Iterator[SandboxSite]:
+    """In a loop of its own: a command has one, too."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made = SandboxSite()
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+@pytest.fixture
+def forager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], site: SandboxSite
+) -> Forager:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "policies.yaml").write_text(QUICK)
+    monkeypatch.setenv("FORAGER_DOMAIN_POLICIES_PATH", "policies.yaml")
+    monkeypatch.setenv("FORAGER_EGRESS_ALLOW", site.endpoint)
+
+    def call(*arguments: str) -> Ran:
+        capfd.readouterr()
+        code = run(arguments)
+        said = capfd.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call
+
+
+def test_a_url_is_read_and_its_fields_printed(forager: Forager, site: SandboxSite) -> None:
+    ran = forager("scrape", site.url("/jobs/jsonld/2"), "--as", "job_posting", "--http")
+    assert ran.code == 0, ran.err
+    assert job(2)["title"] in ran.out
+    assert "company_name" in ran.out
+
+
+def test_options_may_come_first_and_json_has_where_each_field_was_found(forager: Forager, site: SandboxSite) -> None:
+    fields = ("--fields", "job_title,company_name", "-f", "location")
+    said = forager("scrape", "--as", "job_posting", *fields, "--json", site.url("/jobs/jsonld/3")).data
+    assert set(said["result"]) == {"job_title", "company_name", "location"}
+    assert said["result"]["job_title"] == job(3)["title"]
+    assert said["provenance"]["job_title"]["page"] == site.url("/jobs/jsonld/3")
+
+
+def test_a_page_that_cannot_be_had_is_exit_code_1_with_the_reason(forager: Forager, site: SandboxSite) -> None:
+    ran = forager("scrape", site.url("/nowhere"), "--as", "job_posting", "--http")
+    assert ran.code == 1
+    assert "no such page (404)" in ran.err
+    as_json = forager("scrape", site.url("/nowhere"), "--as", "job_posting", "--http", "--json")
+    assert (as_json.code, as_json.data["reason"]) == (1, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("https://example.com/", "--as", "poem"), "poem is none"),
+        (("https://example.com/", "--as", "job_posting", "--fields", "smell"), "has no smell"),
+        (("example.com", "--as", "job_posting"), "target_url"),
+        (("https://example.com/", "--as", "job_posting", "--http", "--browser"), "one of --browser and --http"),
+        (("batch", "missing.jsonl"), "missing.jsonl cannot be read"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_exit_code_2_and_says_why(
+    forager: Forager, words: tuple[str, ...], told: str
+) -> None:
+    ran = forager("scrape", *words)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_file_is_read_page_by_page_in_its_order(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
+    lines = [
+        site.url("/jobs/jsonld/1"),
+        "",
+        json.dumps({"target_url": site.url("/companies/jsonld/4"), "target_type": "company_website"}),
+        site.url("/nowhere"),
+    ]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http", "--json")
+    assert ran.code == 1
+    assert [page["status"] for page in ran.data] == ["completed", "completed", "failed"]
+    assert ran.data[1]["result"]["company_name"] == company(4)["name"]
+    assert "not_found" in ran.data[2]["error"]
+    shown = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http")
+    assert job(1)["title"].split()[0] in shown.out
+    assert "1 of 3 pages" in shown.err
+
+
+def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(
+        "target_url,requested_fields,render\nhttps://a.example/,job_title location,\nhttps://b.example/,,http\n"
+    )
+    first, second = read_targets(file, {"target_type": "job_posting", "render": "auto"})
+    assert first["requested_fields"] == ["job_title", "location"]
+    assert (first["render"], second["render"]) == ("auto", "http")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "names no page"),
+        ("{", "line 1 is neither"),
+        ("[1]", "no object"),
+        ("https://a.example/", "add it, or --as"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "pages.jsonl"
+    file.write_text(text)
+    with pytest.raises(Rejected, match=told):
+        read_targets(file, {})
