@@ -1,19 +1,24 @@
 """Puts the webhook sink together: what it reads of a job, and how its messages become tasks. Part of the composition.
 
-A delivery's own job tells nobody that it has ended: that would never end.
+A delivery's own job tells nobody that it has ended: that would never end. Nothing about one job may hold up what is
+told of the others.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from forager.core.errors import NotFound
+import structlog
+
+from forager.core.errors import NotFound, StoreError
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.task import Plan
 from forager.ledger.reports import Reports
 from forager.pipelines import deliveries
 from forager.sinks.webhook import MOST_RESULTS, Message, WebhookSink
+
+log = structlog.get_logger("forager.outbox")
 
 Results = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
 """What a job of one pipeline found, one entry for each of its tasks."""
@@ -33,16 +38,30 @@ def webhook_sink(
 
     async def results_of(job: UUID) -> Sequence[Mapping[str, Any]]:
         own = results.get((await reports.job(job)).pipeline)
-        return await (own(job) if own else _plain_results(reports, job))
+        try:
+            return await (own(job) if own else _plain_results(reports, job))
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("the results of a job cannot be told as its pipeline wants it", job=str(job))
+            return await _plain_results(reports, job)
 
     async def submit(message: Message) -> None:
         url = default_url if message.receiver == deliveries.DEFAULT_RECEIVER else message.receiver
         task = deliveries.Delivery(
-            id=message.id, receiver=message.receiver, host=host_of(url or ""), body=message.body, at=message.at
+            id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
         )
         await ledger.append(deliveries.standing_job(message.receiver), [Plan(task)])
 
     return WebhookSink(params_of, results_of, submit, has_default=default_url is not None)
+
+
+def _host(url: str) -> str:
+    """Of whatever was given as a URL: what is none is refused when it is sent, where everybody can see it."""
+    try:
+        return host_of(url)
+    except ValueError:
+        return ""
 
 
 async def _plain_results(reports: Reports, job: UUID) -> list[dict[str, Any]]:

@@ -1,16 +1,20 @@
 """From a job's end to its message: told once, whatever happens in between, on either store."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import orjson
 import pytest
 
 from forager.core.task import Plan
 from forager.engine.deliver import deliver_new
+from forager.ledger.catalog import Catalog
+from forager.ledger.reports import Reports
+from forager.outbox import webhook_sink
 from forager.pipelines import deliveries
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from tests.support.acts import Act, many
@@ -26,7 +30,7 @@ async def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 def message(outbox: Outbox, job: UUID) -> dict[str, Any]:
     (body,) = [body for key, body in outbox.receiver.taken.items() if job.hex in key]
-    read: dict[str, Any] = orjson.loads(body)
+    read: dict[str, Any] = json.loads(body)
     return read
 
 
@@ -178,7 +182,15 @@ async def test_a_redirect_is_not_followed_and_the_signed_message_goes_nowhere_el
 
 @pytest.mark.parametrize(
     "url",
-    ["http://169.254.169.254/latest", "http://127.0.0.1:1/", "http://[::1]:9/x", "file:///etc/passwd", "nonsense"],
+    [
+        "http://169.254.169.254/latest",
+        "http://127.0.0.1:1/",
+        "http://[::1]:9/x",
+        "http://[::1",
+        "http://a:b@c:99999/",
+        "file:///etc/passwd",
+        "nonsense",
+    ],
 )
 async def test_a_callback_to_an_address_that_is_not_public_is_refused_and_kept_as_a_dead_letter__S1(
     tmp_path: Path, url: str
@@ -230,3 +242,25 @@ async def test_a_receiver_that_asks_for_fewer_calls_is_obeyed_without_burning_a_
         first, second = outbox.receiver.log
         assert (second.at - first.at).total_seconds() >= 1.0
         assert outbox.deliveries()[0]["attempt"] == 1
+
+
+async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_path: Path) -> None:
+    async def broken(job: UUID) -> list[dict[str, Any]]:
+        raise KeyError("targets")
+
+    async def odd(job: UUID) -> list[dict[str, Any]]:
+        return [{"half": "\ud800", "big": 10**40, "when": datetime(2026, 1, 1, tzinfo=UTC)}]
+
+    async with open_outbox(tmp_path) as outbox:
+        ledger = outbox.engine.ledger
+        reports = Reports(ledger.database, Catalog(outbox.engine.pipelines))
+        told: list[Any] = []
+        async with outbox.working():
+            for results in (broken, odd):
+                job = await outbox.end_job()
+                await outbox.until(lambda job=job: outbox.ended(job))
+                await deliver_new(ledger, webhook_sink(ledger, reports, outbox.receiver.url(), {"acts": results}))
+                await outbox.until(lambda job=job: any(job.hex in key for key in outbox.receiver.taken))
+                told.append(message(outbox, job)["results"])
+    assert [each["status"] for each in told[0]] == ["completed", "completed"]
+    assert told[1] == [{"half": "\ud800", "big": 10**40, "when": "2026-01-01 00:00:00+00:00"}]

@@ -5,6 +5,7 @@ other. The message is fixed here, once: its id comes from the job and its end, s
 new. It never sees the secret that signs it.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,8 @@ def ended_job(change: Change) -> EndedJob | None:
 
 def receiver_of(params: Mapping[str, Any], *, has_default: bool) -> str | None:
     """A job's own receiver counts before the one in the settings."""
-    return params.get(CALLBACK) or (DEFAULT_RECEIVER if has_default else None)
+    own = params.get(CALLBACK)
+    return own if own and isinstance(own, str) else DEFAULT_RECEIVER if has_default else None
 
 
 def message_about(job: EndedJob, receiver: str, results: Sequence[Mapping[str, Any]] | None) -> Message:
@@ -102,5 +104,11 @@ def message_about(job: EndedJob, receiver: str, results: Sequence[Mapping[str, A
         "summary": {"total": job.total, "completed": job.counts["completed"], "failed": job.counts["failed"]},
         "results": None if job.total > MOST_RESULTS or results is None else list(results),
     }
-    text = orjson.dumps(body, default=str).decode()
-    return Message(f"job_{job.id.hex}_{job.end}", receiver, text, job.at)
+    return Message(f"job_{job.id.hex}_{job.end}", receiver, _as_json(body), job.at)
+
+
+def _as_json(body: Mapping[str, Any]) -> str:
+    try:
+        return orjson.dumps(body, default=str).decode()
+    except orjson.JSONEncodeError:  # half a character, say, or a number of a hundred digits
+        return json.dumps(body, default=str)

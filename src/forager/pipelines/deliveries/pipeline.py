@@ -36,7 +36,7 @@ def build(default_url: str | None = None) -> Pipeline:
 
 def standing_job(receiver: str) -> NewJob:
     """The job that all messages to a receiver are added to."""
-    name = sha256(receiver.encode()).hexdigest()
+    name = sha256(receiver.encode(errors="replace")).hexdigest()
     # No header can begin with a space: no caller's Idempotency-Key is ever the same.
     return NewJob(NAME, {"receiver": receiver}, idempotency_key=f" deliveries/{name}", standing=True)
 
