@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from pydantic import BaseModel
 
 from forager.extract.emails import clean_email, emails_in
 from forager.extract.locations import location_of, location_of_address
-from forager.extract.normalise import normalise
+from forager.extract.normalise import Url, normalise
 from forager.extract.phones import e164, phones_in
 from forager.extract.salaries import salary_in, salary_of
 from forager.extract.text import one_line, paragraphs
@@ -170,3 +171,14 @@ def test_a_bad_field_is_dropped_with_its_reason_and_the_rest_returned__SC_11() -
     assert normalised.result == CompanyWebsite(company_name="Kiln")
     assert normalised.dropped.keys() == {"contact_email"}
     assert "e-mail" in normalised.dropped["contact_email"]
+
+
+def test_a_frozen_output_of_another_package_is_normalised_as_well() -> None:
+    class Kiln(BaseModel, frozen=True):
+        name: str | None = None
+        height: float | None = None
+        site: Url | None = None
+
+    normalised = normalise(Kiln, {"name": " <i>A</i> ", "height": "tall", "site": "kiln.example"})
+    assert normalised.result == Kiln(name="A", site="https://kiln.example/")
+    assert normalised.dropped.keys() == {"height"}

@@ -71,7 +71,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_page_made_to_hurt_is_read_in_time__S_6(name: str) -> None:
+def test_a_page_made_to_hurt_is_read_in_time__S6(name: str) -> None:
     for extractor in EXTRACTORS:
         began = time.process_time()
         extracted = extractor.parse(Page("https://hostile.example/", BOMBS[name], 200, AT), extractor.fields)
@@ -105,7 +105,7 @@ def damaged() -> Iterator[bytes]:
     yield bytes(dice.randrange(256) for _ in range(20_000))
 
 
-def test_damaged_pages_crash_nobody__S_6() -> None:
+def test_damaged_pages_crash_nobody__S6() -> None:
     pages = list(damaged())
     assert len(pages) + len(BOMBS) >= 200
     for page in pages:

@@ -50,7 +50,7 @@ def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
             continue
         try:
             cleaned = _cleaned(output, name, value)
-            output.__pydantic_validator__.validate_assignment(output.model_construct(), name, cleaned)
+            output.model_validate({name: cleaned})
         except ValidationError as error:
             dropped[name] = error.errors(include_url=False, include_input=False)[0]["msg"]
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
