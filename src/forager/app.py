@@ -53,6 +53,7 @@ from forager.politeness import ground
 from forager.rulebook import Rulebook
 from forager.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
+from forager.task_log import log_pages
 
 log = structlog.get_logger("forager.app")
 
@@ -265,6 +266,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
             proxies=proxies,
         )
+        worker.when_settled(log_pages)
         rules.when_changed(worker.adopt_rules)
         rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
         _spare_the_collector()

@@ -37,6 +37,7 @@ def configure_logs(
     console = format == "console" or (format == "auto" and out.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_request_id,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -60,6 +61,12 @@ def configure_logs(
         ],
     )
     _install(_Lines(out), formatter, level)
+
+
+def _with_request_id(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Every line has one, so that a reader need not ask; what no request caused says so."""
+    event.setdefault("request_id", None)
+    return event
 
 
 class _Lines(logging.StreamHandler[TextIO]):

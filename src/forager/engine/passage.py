@@ -71,6 +71,8 @@ class LaneFetch:
         self.progress = Progress()
         """… and how far this one has come."""
         self.sent = False
+        self.proxy: int | None = None
+        """What the last request went through."""
         self.slowed = False
         """Whether the lane that asked for fewer calls has been slowed already."""
         self.limit: asyncio.Timeout | None = None
@@ -206,7 +208,7 @@ class _Way:
         self._call = lane.enter_circuit()
         if not self._entered:  # the hops of a redirect go the way that it began
             self._entered = True
-            self._proxy = self._choose_proxy(lane)
+            self._proxy = fetch.proxy = self._choose_proxy(lane)
         return self._proxy
 
     async def hop(self, url: str) -> None:

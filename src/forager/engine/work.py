@@ -278,6 +278,8 @@ class Worker:
             settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
         if settlement.state is TaskState.WAITING and not settlement.burned:
             self._memo.keep(lease.task_id, fetch.progress)
+        if fetch.proxy is not None:
+            settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}
         lane.end(lease.price, settlement.cost)
         self.stats.took.append(self._clock.monotonic() - began)
         me = asyncio.current_task()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forager.sandbox.site import Outage
 from forager.sandbox.site_pages import Answer
@@ -110,3 +111,16 @@ async def test_a_password_in_a_url_is_refused__SC_15(still: Service) -> None:
 
 def test_the_policies_of_these_tests_obey_robots() -> None:
     assert "respect_robots_txt: true" in QUICK
+
+
+async def test_every_page_leaves_one_line_in_the_log_without_its_query__SC_15(simple: Service) -> None:
+    with capture_logs() as lines:
+        await simple.sync("/jobs/jsonld/2?token=canary")
+        await simple.sync("/nowhere?token=canary")
+    (read,) = [line for line in lines if line["event"] == "a page was read"]
+    assert read["target_domain"] == simple.site.endpoint
+    assert read["fields_extracted"] > 3
+    (failed,) = [line for line in lines if line["event"] == "a page could not be read"]
+    assert failed["target_url"] == simple.site.url("/nowhere")
+    assert (failed["error_reason"], failed["proxy_used"]) == ("not_found", None)
+    assert "canary" not in str(lines)

@@ -1,0 +1,53 @@
+"""One line in the log for every page that was read or could not be, for whoever runs the service (SC-15).
+
+Never what stands on a page, never a query of a URL, and a proxy by its number alone.
+"""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+import structlog
+
+from forager.core.hosts import host_of
+from forager.core.ledger import Settlement
+from forager.core.states import TaskState
+from forager.pipelines import scrape
+
+log = structlog.get_logger("forager.scrape")
+
+LONGEST_REASON = 200
+
+
+def log_pages(settlements: Sequence[Settlement]) -> None:
+    for settlement in settlements:
+        task = settlement.lease.task
+        if not isinstance(task, scrape.Scrape):
+            continue
+        facts = settlement.facts or {}
+        if settlement.state is TaskState.COMPLETED:
+            log.info(
+                "a page was read",
+                target_domain=host_of(task.target_url),
+                target_type=task.target_type,
+                duration_ms=facts.get("api_ms", 0),
+                fields_extracted=facts.get("results_count", 0),
+                proxy_used=facts.get("proxy"),
+            )
+        elif settlement.state is TaskState.FAILED:
+            log.warning(
+                "a page could not be read",
+                target_url=_without_query(task.target_url),
+                target_type=task.target_type,
+                proxy_used=facts.get("proxy"),
+                error_reason=_reason(settlement.error),
+            )
+
+
+def _without_query(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
+
+
+def _reason(error: str | None) -> str:
+    """The word for it; a sentence only where there is none, because it may quote what a page says."""
+    return scrape.reason_of(error) or (error or "unknown")[:LONGEST_REASON]

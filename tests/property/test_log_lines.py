@@ -1,0 +1,87 @@
+"""What every line of the log has, and what the lines about pages have beside it."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forager.core.ledger import Lease, Settlement
+from forager.core.states import TaskState
+from forager.logs import configure_logs
+from forager.pipelines.scrape import Scrape
+from forager.pipelines.scrape.words import REASONS
+from forager.task_log import log_pages
+
+paths = st.from_regex(r"/[a-z0-9/]{0,20}", fullmatch=True)
+CANARY = "kanarienvogel"
+
+
+@pytest.fixture(scope="module")
+def stream() -> Iterator[io.StringIO]:
+    out = io.StringIO()
+    configure_logs("DEBUG", "json", stream=out)
+    yield out
+    structlog.reset_defaults()
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if getattr(each, "stream", None) is out]:
+        root.removeHandler(handler)
+
+
+@st.composite
+def ends(draw: st.DrawFn) -> Settlement:
+    """How an attempt on a page may end."""
+    task = Scrape(
+        number=draw(st.integers(0, 99)),
+        target_type="job_posting",
+        target_url=f"https://{draw(st.from_regex('[a-z]{1,9}[.]example', fullmatch=True))}{draw(paths)}?token={CANARY}",
+        workspace_id="acme",
+    )
+    lease = Lease(1, 1, 1, 1, 1, 0, task.kind, task.key(), task)
+    state = draw(st.sampled_from([TaskState.COMPLETED, TaskState.FAILED]))
+    facts = {"api_ms": draw(st.integers(0, 60_000)), "results_count": draw(st.integers(0, 8))}
+    if draw(st.booleans()):
+        facts["proxy"] = draw(st.integers(1, 99))
+    reason = draw(st.sampled_from(sorted(REASONS)))
+    error = None if state is TaskState.COMPLETED else f"{reason}: {CANARY} {draw(st.text(max_size=30))}"
+    return Settlement(lease, state, facts=facts, error=error)
+
+
+# Feature: scraping-microservices, Property 38: Structured log format
+@settings(max_examples=100, deadline=None)
+@given(
+    end=ends(),
+    event=st.text(max_size=60),
+    fields=st.dictionaries(st.from_regex("[a-z]{3,8}x", fullmatch=True), st.text(max_size=20), max_size=3),
+)
+def test_every_line_is_json_with_what_it_must_have__SC_P38(
+    stream: io.StringIO, end: Settlement, event: str, fields: dict[str, str]
+) -> None:
+    stream.seek(0)
+    stream.truncate()
+    log_pages([end])
+    structlog.get_logger("forager.any").info(event, **fields)
+    logging.getLogger("a.library").warning("%s", event)
+    lines: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        assert line.keys() >= {"request_id", "level", "timestamp"}
+    about, task = lines[0], end.lease.task
+    assert isinstance(task, Scrape)
+    if end.state is TaskState.FAILED:
+        assert about["level"] == "warning"
+        assert about["target_url"] == task.target_url.partition("?")[0]
+        assert about["error_reason"] in REASONS
+        assert about["proxy_used"] == (end.facts or {}).get("proxy")
+    else:
+        assert about["target_domain"] == task.lane()
+        assert (about["duration_ms"], about["fields_extracted"]) == (
+            (end.facts or {})["api_ms"],
+            (end.facts or {})["results_count"],
+        )
+    assert CANARY not in json.dumps(about)
