@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from forager.extract.bounds import MOST_DEPTH, bounded
-from forager.extract.document import Document
+from forager.extract.document import Document, decoded
 from forager.extract.normalise import normalise
 from forager.extract.text import one_line
 from forager.pipelines.scrape.extractor import Page
 from forager.pipelines.scrape.extractors import EXTRACTORS
+from tests.support.shared_data import shared_data
 
 AT = datetime(2026, 3, 4, tzinfo=UTC)
 LONGEST = 5.0
@@ -29,6 +30,19 @@ BOMBS = {
     "end tags that a scope hides": "<div><object></div>" * (MANY // 2),
     "end tags in scripts": '<div><script>"</div>"</script>' * (MANY // 2),
     "end tags in comments": "<div><!--</div>-->" * (MANY // 2),
+    "end tags in odd comments": "<div><!x</div>" * (MANY // 2),
+    "end tags in no tags": "<div></5</div>" * (MANY // 2),
+    "comments that are over at once": "<!-->" + "<div>" * MANY,
+    "comments that end oddly": "<!-- --!>" + "<div>" * MANY,
+    "markup in a title of svg": "<svg><title>" + "<div>" * MANY,
+    "markup in a style of svg": "<svg><style>" + "<div>" * MANY,
+    "text in svg": "<div><svg><![CDATA[</svg></div>]]></svg>" * (MANY // 2),
+    "out of svg": "<svg>" + "<div/>" * MANY,
+    "html in svg": "<svg><desc>" + "<path/>" * MANY,
+    "html in math": "<math><mi>" + "<path/>" * MANY,
+    "a script that hides its end": "<div><script><!--<script></script></div>--></script>" * (MANY // 5),
+    "scripts in comments in a script": "<script>" + "<!--<script" * MANY + "-->",
+    "in noscript": "<noscript>" + "<div>" * MANY,
     "misnested formatting": "<b><div></b>" * (MANY // 2),
     "formatting of many kinds": "".join(f"<b id={n}>" for n in range(5_000)) + "<p>x" * 5_000,
     "nested links": "<a href=x>" * MANY,
@@ -122,6 +136,21 @@ def test_a_page_like_others_is_left_as_it_is() -> None:
 def test_unclosed_paragraphs_cells_and_items_are_no_depth() -> None:
     page = "<table>" + "<tr><td>a<td><p>b<p>c<ul><li>d<li>e</ul>" * 2_000 + "</table>"
     assert bounded(page) == page
+
+
+def test_drawings_and_scripts_that_write_scripts_are_no_depth() -> None:
+    icon = '<svg><title>Icon</title><style>.a{}</style><g><path d="M0 0"/><circle r="1"/></g></svg>'
+    script = '<script><!-- document.write("<script src=x><\\/script>") //--></script>'
+    page = f"<div><a>{icon}</a><button>{icon} text</button>{script}</div>" * 1_000
+    assert bounded(page) == page
+
+
+def test_no_page_of_the_shared_set_is_taken_for_hostile() -> None:
+    pages = sorted(shared_data("pages").glob("*/*.html"))
+    assert len(pages) > 50
+    for path in pages:
+        text = decoded(path.read_bytes())
+        assert bounded(text) == text, path.name
 
 
 def test_a_page_beyond_reason_is_read_flat_and_keeps_its_words() -> None:

@@ -25,14 +25,17 @@ _ATTRIBUTES = (
     rf"(?:[\t\n\f\r /]++|[^\t\n\f\r />][^\t\n\f\r />=]*+"
     rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+\"?+|'[^']*+'?+|[^\t\n\f\r >]*+))?+)*+"
 )
-# The tokenizer of the HTML standard, near enough that no tag hides from it: possessive, so that it reads once.
+# The tokenizer of the HTML standard, near enough that no tag hides from it: possessive, so that it reads once. Groups:
+# 1 an element whose content is no markup, and 2 that content; 3 the slash and 4 the name of any other tag.
 _TOKEN = re.compile(
-    r"<!--(?:[^-]++|-(?!->))*+(?:-->)?+"
-    r"|<(script|style|textarea|title|xmp|iframe|noembed|noframes|noscript)\b" + _ATTRIBUTES + r">?+"
-    r"(?:[^<]++|<(?!/\1\b))*+"
-    r"|<(/?)([a-z][^\t\n\f\r />]*+)" + _ATTRIBUTES + r">?+",
+    r"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
+    r"|<(script|style|textarea|title|xmp|iframe|noembed|noframes)(?=[\t\n\f\r />])" + _ATTRIBUTES + r">?+"
+    r"((?:[^<]++|<(?!/\1[\t\n\f\r />]))*+)"
+    r"|<(/?)([a-z][^\t\n\f\r />]*+)" + _ATTRIBUTES + r">?+"
+    r"|<(?:[!?]|/(?=[^a-z>]))[^>]*+>?+",
     re.IGNORECASE,
 )
+_MARKUP = re.compile(r"<[a-z/!]", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*+\"|'[^']*+'")
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr basefont bgsound frame".split())
 # An element of these ends where the next of its kind begins; what they nest in is counted.
@@ -40,6 +43,11 @@ _IMPLIED = frozenset("p li dt dd option optgroup tr td th tbody thead tfoot html
 _FORMATTING = frozenset("a b big code em font i nobr s small strike strong tt u".split())
 _ORDINARY = _FORMATTING | frozenset(
     "span label abbr cite q sub sup time mark var kbd samp ins del bdi bdo data".split()
+)
+# What an <svg> cannot hold ends it; inside of the last three is HTML again.
+_LEAVES_DRAWING = frozenset(
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
+    "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font foreignobject desc title".split()
 )
 _ONCE = frozenset(("html", "body"))
 MOST_ONCE = 20
@@ -67,46 +75,72 @@ def _tags_are_short(html: str) -> bool:
 
 
 def _is_reasonable(html: str) -> bool:
-    """Whether nothing is nested too deep, opened too often or too long."""
-    stack: list[str] = []
-    counts: dict[str, int] = {}
-    tags = 0
+    """Whether nothing is nested too deep, opened too often or too long, and nothing plays with what is markup."""
+    depth, tags = _Depth(), 0
     for token in _TOKEN.finditer(html):
-        name = token[3]
-        length = token.end() - token.start()
-        if name is None:
+        name = (token[4] or "").lower()
+        if not name:
+            if not depth.is_plain(token):
+                return False
             continue
         tags += 1
-        name = name.lower()
-        if tags > MOST_TAGS or (length > LONG_TAG and not _attributes_are_few(token[0])):
+        if tags > MOST_TAGS or (token.end() - token.start() > LONG_TAG and not _attributes_are_few(token[0])):
             return False
-        if name in _FORMATTING:
-            counts[name] = max(0, counts.get(name, 0) + (-1 if token[2] else 1))
-            if counts[name] > MOST_FORMATTING:
-                return False
-        if name in _ONCE:
-            counts[name] = counts.get(name, 0) + 1
-            if counts[name] > MOST_ONCE:
-                return False
-        if name in _VOID or name in _IMPLIED:
-            continue
-        if token[2]:
-            _close(stack, name)
-        else:
-            stack.append(name)
-            if len(stack) > MOST_DEPTH:
-                return False
+        if token[3]:
+            depth.close(name)
+        elif not depth.open(name, itself_closed=token[0].endswith("/>")):
+            return False
     return True
 
 
-def _close(stack: list[str], name: str) -> None:
-    """An end tag closes what is open above its element only if that is ordinary: so depth is never counted too low."""
-    for back in range(1, min(len(stack), 30) + 1):
-        if stack[-back] == name:
-            del stack[-back:]
-            return
-        if stack[-back] not in _ORDINARY:
-            return
+class _Depth:
+    """What is open, never counted too low: an end tag that might close nothing closes nothing here."""
+
+    def __init__(self) -> None:
+        self.stack: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.drawing = False
+        """Surely inside <svg>, where `/>` closes an element."""
+
+    def is_plain(self, token: re.Match[str]) -> bool:
+        """In <svg> and <math> a <style> or <title> holds markup, and <![CDATA[ text; a script may hide its own end."""
+        foreign = "svg" in self.stack or "math" in self.stack
+        if token[1]:
+            return not (foreign and _MARKUP.search(token[2])) and not _hides_its_end(token[2])
+        return not (foreign and token[0].startswith("<!["))
+
+    def open(self, name: str, *, itself_closed: bool) -> bool:
+        if name in _FORMATTING or name in _ONCE:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            if self.counts[name] > (MOST_ONCE if name in _ONCE else MOST_FORMATTING):
+                return False
+        if name in _LEAVES_DRAWING:
+            self.drawing = False
+        if name in _VOID or name in _IMPLIED or (self.drawing and itself_closed):
+            return True
+        self.drawing = self.drawing or name == "svg"
+        self.stack.append(name)
+        return len(self.stack) <= MOST_DEPTH
+
+    def close(self, name: str) -> None:
+        """It closes what is open above its element only if that is ordinary."""
+        if name in _FORMATTING:
+            self.counts[name] = max(0, self.counts.get(name, 0) - 1)
+        if name in ("svg", "p", "br"):
+            self.drawing = False
+        for back in range(1, min(len(self.stack), 30) + 1):
+            if self.stack[-back] == name:
+                del self.stack[-back:]
+                return
+            if self.stack[-back] not in _ORDINARY:
+                return
+
+
+def _hides_its_end(script: str) -> bool:
+    """`<!--<script>`: the next </script> is no end then. Harmless where the comment is closed again."""
+    script = script.lower()
+    inner = script.rfind("<script")
+    return inner > 0 and 0 <= script.find("<!--") < inner and script.rfind("-->") < inner
 
 
 def _attributes_are_few(tag: str) -> bool:
@@ -118,9 +152,9 @@ def _flat(html: str) -> str:
 
 
 def _flattened(token: re.Match[str]) -> str:
-    if token[3] is None:
+    if token[4] is None:
         return token[0] if token[1] and _attributes_are_few(token[0].partition(">")[0]) else ""
-    name = token[3].lower()
+    name = token[4].lower()
     if name in _KEPT and _attributes_are_few(token[0]):
         return token[0]
     return "<br>" if name in _BLOCKS else " "
