@@ -260,6 +260,16 @@ async def test_evidence_is_kept_for_a_week_and_cut_to_size__PL_9(rig: Rig, worke
     assert (await rig.ledger.sweep()).evidence_removed == 1
 
 
+async def test_a_picture_is_kept_whole_or_not_at_all__SC_15(rig: Rig, worker: Worker) -> None:
+    await rig.submit(calls(3))
+    leases = await worker.lease()
+    shots = (b"png", b"x" * (2 * 1024 * 1024 + 1), None)
+    for lease, shot in zip(leases, shots, strict=True):
+        await worker.settle(lease, TaskState.FAILED, error="a wall", evidence=Evidence(b"<h1>", "text/html", shot))
+    kept = rig.tables.read("SELECT screenshot FROM evidence ORDER BY task_id")
+    assert [row["screenshot"] and bytes(row["screenshot"]) for row in kept] == [b"png", None, None]
+
+
 async def test_a_mixed_group_is_settled_together(rig: Rig, worker: Worker) -> None:
     jobs = [(await rig.submit(calls(4))).job for _ in range(3)]
     leases = await worker.lease()

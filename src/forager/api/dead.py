@@ -26,6 +26,14 @@ class Discarded(BaseModel):
     discarded: UUID
 
 
+PICTURE: dict[str, Any] = {
+    "description": "A PNG.",
+    "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}},
+}
+HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+"""It is a picture, whatever is in it."""
+
+
 def dead_router(app: App) -> APIRouter:
     router = APIRouter(prefix="/api/v1/dead", tags=["dead letters"])
 
@@ -49,6 +57,16 @@ def dead_router(app: App) -> APIRouter:
     async def show_dead(request: Request, task_id: UUID) -> Response:
         """With its input and what came back. Evidence is what a stranger's server sent: do not trust it."""
         return answer(request, await app.reports.dead_letter(task_id))
+
+    @router.get(
+        "/{task_id}/screenshot",
+        summary="Show the page of a dead letter",
+        response_class=Response,
+        responses={200: PICTURE, **failures(404)},
+    )
+    async def show_screenshot(task_id: UUID) -> Response:
+        """As a browser saw it when it failed; kept as long as the evidence."""
+        return Response(await app.reports.screenshot(task_id), headers=HARMLESS, media_type="image/png")
 
     @router.post(
         "/{task_id}/retry",

@@ -53,6 +53,7 @@ DEAD_DETAIL = {
     **DEAD,
     "body": {"keyword": "bars", "zip": "85001", "page": 1, "pages": 3},
     "evidence": {
+        "has_screenshot": False,
         "content_type": "application/json",
         "size": 27,
         "text": '{"message":"missing query"}',

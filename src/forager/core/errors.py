@@ -38,6 +38,8 @@ class Evidence:
 
     body: bytes
     content_type: str = "text/plain"
+    screenshot: bytes | None = None
+    """A PNG of the page, where a browser was on it."""
 
 
 class ForagerError(Exception):

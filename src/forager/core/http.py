@@ -141,7 +141,7 @@ class Response:
         return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - self.at).total_seconds())
 
     def evidence(self) -> Evidence:
-        return Evidence(self.body, self.headers.get("Content-Type", "application/octet-stream"))
+        return Evidence(self.body, self.headers.get("Content-Type", "application/octet-stream"), self.screenshot)
 
 
 class Fetch(Protocol):

@@ -42,6 +42,9 @@ class Screenshot:
     """A PNG of what is visible, or of the whole page."""
 
     full_page: bool = False
+    if_wrong: bool = False
+    """Only of a page that may be none: an error's status, a log-in, a captcha, next to no text. A picture of every page
+    would double the time of a visit."""
 
 
 Action = WaitFor | WaitQuiet | Scroll | Click | Screenshot

@@ -174,6 +174,7 @@ evidence = Table(
     Column("content_type", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("kept_until", BigInteger, nullable=False),
+    Column("screenshot", LargeBinary, comment="a PNG"),
     Index("ix_evidence_kept_until", "kept_until"),
 )
 

@@ -64,3 +64,17 @@ async def test_without_a_free_browser_sync_is_told_and_the_task_stays_queued__SC
     assert seen["completed_tasks"] == 1
     attempts = (await browsing.client.get(f"/api/v1/tasks/{task}")).json()["data"]["attempts"]
     assert attempts == 1, "waiting for a browser burns no attempt"
+
+
+async def test_a_page_that_failed_in_a_browser_is_kept_with_its_picture__SC_15(browsing: Service) -> None:
+    answer = await browsing.sync("/profiles/wall/1", target_type="linkedin_profile", render="browser")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "login_wall")
+    task = answer.json()["meta"]["task_id"]
+    dead = (await browsing.client.get(f"/api/v1/dead/{task}")).json()["data"]
+    assert dead["evidence"]["has_screenshot"] is True
+    picture = await browsing.client.get(f"/api/v1/dead/{task}/screenshot")
+    assert (picture.status_code, picture.headers["content-type"]) == (200, "image/png")
+    assert picture.content.startswith(b"\x89PNG")
+    plain = await browsing.sync("/profiles/wall/1", target_type="linkedin_profile", render="http")
+    missing = await browsing.client.get(f"/api/v1/dead/{plain.json()['meta']['task_id']}/screenshot")
+    assert missing.status_code == 404

@@ -17,7 +17,19 @@ GROWTH = 1.0
 """Seconds that a page is given to grow after it was scrolled."""
 LONGEST = 600.0
 
-_TO_THE_END = "() => { const h = document.documentElement.scrollHeight; window.scrollTo(0, h); return h; }"
+# What fits into the window cannot be scrolled, and what waits for that has come already: then null.
+_TO_THE_END = """() => {
+  const h = document.documentElement.scrollHeight;
+  if (h <= window.innerHeight) return null;
+  window.scrollTo(0, h);
+  return h;
+}"""
+_LOOKS_WRONG = """() => {
+  const came = performance.getEntriesByType('navigation')[0];
+  const text = document.body ? document.body.innerText : '';
+  const wall = "input[type=password], [class*=captcha i], [id*=captcha i], iframe[src*=captcha]";
+  return (came && came.responseStatus >= 400) || text.length < 200 || document.querySelector(wall) !== null;
+}"""
 _IS_LONGER = "before => document.documentElement.scrollHeight > before"
 
 Pause = Callable[[], Awaitable[None]]
@@ -32,6 +44,8 @@ async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes
     """Everything in order, with a pause before each action; the last picture, if one was taken."""
     shot: bytes | None = None
     for action in script:
+        if isinstance(action, Screenshot) and action.if_wrong and not await page.evaluate(_LOOKS_WRONG):
+            continue
         await pause()
         match action:
             case WaitFor():
@@ -68,7 +82,7 @@ async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
         if turn:
             await pause()
         before = await page.evaluate(_TO_THE_END)
-        if not await _patiently(page.wait_for_function(_IS_LONGER, arg=before, timeout=_ms(GROWTH))):
+        if before is None or not await _patiently(page.wait_for_function(_IS_LONGER, arg=before, timeout=_ms(GROWTH))):
             return
 
 

@@ -15,6 +15,7 @@ from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import COUNTER_OF, Deltas
+from forager.ledger.evidence import EVIDENCE_MS, body_of, screenshot_of
 from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
@@ -23,9 +24,6 @@ from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.records import store_records
 from forager.ledger.postgres.tasks import Encoded, encode, insert_tasks
 from forager.ledger.postgres.text import clean, clean_or_none
-
-EVIDENCE_MS = 7 * 24 * 3600 * 1000
-EVIDENCE_BYTES = 256 * 1024
 
 _NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
 Children = Sequence[tuple[int, Encoded]]
@@ -243,14 +241,12 @@ async def _spend(db: Db, live: list[Settlement], effect: Effect) -> None:
 
 async def _keep_evidence(db: Db, live: list[Settlement], now: int) -> None:
     kept = [
-        (s.lease.task_id, clean(s.evidence.content_type), s.evidence.body[:EVIDENCE_BYTES])
+        (s.lease.task_id, clean(e.content_type), body_of(e), screenshot_of(e))
         for s in live
-        if s.evidence is not None
+        if (e := s.evidence) is not None
     ]
     if kept:
-        await db.execute(
-            _KEEP_EVIDENCE, [k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept], now + EVIDENCE_MS
-        )
+        await db.execute(_KEEP_EVIDENCE, *([k[n] for k in kept] for n in range(4)), now + EVIDENCE_MS)
 
 
 def _facts(s: Settlement) -> str | None:
@@ -283,8 +279,9 @@ UPDATE tasks t SET cost = t.cost + q.cost, guessed = t.guessed + q.guessed, erro
 FROM q WHERE t.id = q.id RETURNING t.id, t.followed
 """
 _KEEP_EVIDENCE = """
-INSERT INTO evidence (task_id, content_type, body, kept_until)
-SELECT x.*, $4 FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS x(id, content_type, body) ORDER BY x.id
+INSERT INTO evidence (task_id, content_type, body, screenshot, kept_until)
+SELECT x.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bytea[]) AS x(id, content_type, body, screenshot)
+ORDER BY x.id
 ON CONFLICT (task_id) DO UPDATE SET content_type = excluded.content_type, body = excluded.body,
-  kept_until = excluded.kept_until
+  screenshot = excluded.screenshot, kept_until = excluded.kept_until
 """

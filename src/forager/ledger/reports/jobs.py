@@ -117,6 +117,19 @@ async def one_dead(db: Database, task: UUID) -> DeadLetterDetail:
     return DeadLetterDetail(**fields, pipeline=row["pipeline"], body=task_body(row["body"]), evidence=evidence)
 
 
+async def screenshot(db: Database, task: UUID) -> bytes:
+    """The PNG of a page that failed."""
+    numbers = task_numbers(task)
+    rows = await db.fetch(
+        "SELECT e.screenshot FROM evidence e JOIN tasks t ON t.id = e.task_id"
+        " WHERE t.id = :task AND t.job_id = :job AND e.screenshot IS NOT NULL",
+        {"job": numbers[0] if numbers else -1, "task": numbers[1] if numbers else -1},
+    )
+    if not rows:
+        raise NotFound(f"There is no screenshot of task {task}: no browser was on its page, or it is too long ago.")
+    return bytes(rows[0]["screenshot"])
+
+
 async def _find(db: Database, task: UUID, condition: str) -> Row | None:
     numbers = task_numbers(task)
     if numbers is None:
@@ -128,7 +141,11 @@ async def _find(db: Database, task: UUID, condition: str) -> Row | None:
 
 
 async def _evidence(db: Database, task: int) -> EvidenceReport | None:
-    rows = await db.fetch("SELECT content_type, body, kept_until FROM evidence WHERE task_id = :task", {"task": task})
+    rows = await db.fetch(
+        "SELECT content_type, body, kept_until, screenshot IS NOT NULL AS has_screenshot FROM evidence"
+        " WHERE task_id = :task",
+        {"task": task},
+    )
     return evidence_report(rows[0]) if rows else None
 
 

@@ -69,6 +69,7 @@ class EvidenceReport(Report):
     content_type: str
     size: int = Field(description="Bytes kept; of a very long answer, the beginning.")
     text: str = Field(description="As UTF-8; what is none is replaced.")
+    has_screenshot: bool = Field(description="GET /api/v1/dead/{task_id}/screenshot gives it.")
     kept_until: datetime
 
 

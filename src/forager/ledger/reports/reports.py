@@ -57,6 +57,9 @@ class Reports:
     ) -> Page[DeadLetter]:
         return await jobs.list_dead(self._db, job=job, pipeline=pipeline, cursor=cursor, limit=limit)
 
+    async def screenshot(self, task: UUID) -> bytes:
+        return await jobs.screenshot(self._db, task)
+
     async def dead_letter(self, task: UUID) -> DeadLetterDetail:
         return await jobs.one_dead(self._db, task)
 

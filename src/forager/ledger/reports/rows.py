@@ -64,6 +64,7 @@ def evidence_report(row: Row) -> EvidenceReport:
     return EvidenceReport(
         content_type=row["content_type"],
         size=len(body),
+        has_screenshot=bool(row["has_screenshot"]),
         text=body.decode(errors="replace"),
         kept_until=datetime.fromtimestamp(row["kept_until"] / 1000, UTC),
     )

@@ -14,14 +14,12 @@ import orjson
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.counting import COUNTER_OF, Deltas
+from forager.ledger.evidence import EVIDENCE_MS, body_of, screenshot_of
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.submit import insert_tasks
-
-EVIDENCE_MS = 7 * 24 * 3600 * 1000
-EVIDENCE_BYTES = 256 * 1024
 
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
@@ -200,10 +198,10 @@ def add_spending(db: sqlite3.Connection, spent: dict[int, int], now: int) -> Non
 
 def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], now: int) -> None:
     db.executemany(
-        "INSERT OR REPLACE INTO evidence (task_id, content_type, body, kept_until) VALUES (?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO evidence (task_id, content_type, body, screenshot, kept_until) VALUES (?, ?, ?, ?, ?)",
         [
-            (s.lease.task_id, s.evidence.content_type, s.evidence.body[:EVIDENCE_BYTES], now + EVIDENCE_MS)
+            (s.lease.task_id, e.content_type, body_of(e), screenshot_of(e), now + EVIDENCE_MS)
             for s in live
-            if s.evidence is not None
+            if (e := s.evidence) is not None
         ],
     )

@@ -107,7 +107,7 @@ class _Visit:
             await asyncio.to_thread(reading.add, response)
 
     async def _page(self, url: str, render: Render) -> Response:
-        script = () if render == "http" else (*self.extractor.script, Screenshot())
+        script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=True))
         timeout = max(1.0, min(self.navigation, self.left))
         response = await self.fetch(
             Request(url, timeout=timeout, max_bytes=MOST_BYTES, render=render, script=script, login=self.login)
