@@ -28,7 +28,7 @@ class Discarded(BaseModel):
 
 PICTURE: dict[str, Any] = {
     "description": "A PNG.",
-    "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}},
+    "content": {"image/png": {"schema": {"type": "string", "format": "binary"}, "example": "\x89PNG…"}},
 }
 HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
 """It is a picture, whatever is in it."""
