@@ -8,6 +8,7 @@ from forager.core.errors import (
     Disallowed,
     Evidence,
     Permanent,
+    PoolExhausted,
     RateLimited,
     Short,
     StoreError,
@@ -27,7 +28,9 @@ AFTER_429 = 1.0
 SPREAD = 0.1
 """What was put back together does not come back together."""
 SHORT_WAIT = 10.0
-"""We are short of a browser or a proxy: what needs one comes again after so many seconds."""
+"""We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
+POOL_WAIT = 1.0
+"""… and sooner for a browser, which must not stand idle while somebody waits."""
 
 
 async def attempt(
@@ -49,7 +52,8 @@ async def attempt(
     except Disallowed as refusal:
         return Settlement(lease, TaskState.SKIPPED, error=refusal.message)
     except Short as short:
-        return _put_back(lease, fetch, short.message, SHORT_WAIT * (1 + SPREAD * random()))
+        wait = POOL_WAIT if isinstance(short, PoolExhausted) else SHORT_WAIT
+        return _put_back(lease, fetch, short.message, wait * (1 + SPREAD * random()))
     except StoreError as error:  # asked for a lane or a robots.txt while the store was away
         return _put_back(lease, fetch, error.message, SHORT_WAIT * (1 + SPREAD * random()))
     except RateLimited as error:

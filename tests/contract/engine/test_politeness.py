@@ -339,7 +339,8 @@ async def test_a_browser_that_crashes_is_not_the_sites_fault__SC_8(open_rig: Ope
 async def test_what_we_are_short_of_ourselves_burns_no_attempt__SC_5(
     open_rig: OpenRig, short: Short, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.engine.attempt.SHORT_WAIT", 0.1)
+    for wait in ("SHORT_WAIT", "POOL_WAIT"):
+        monkeypatch.setattr(f"forager.engine.attempt.{wait}", 0.1)
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         times = iter(range(5))

@@ -17,3 +17,5 @@ CONSENT = ", ".join(
         "#cookie-acknowledge",
     )
 )
+CONSENT_WAIT = 0.4
+"""Seconds for a banner to come after the page's content has: most pages have none, and each would wait in vain."""

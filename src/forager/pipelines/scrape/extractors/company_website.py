@@ -19,7 +19,7 @@ from forager.extract.organisations import bare, copyright_owners, legal_names, t
 from forager.extract.phones import e164, phones_in
 from forager.extract.things import Thing, first, of_type, text_of, things
 from forager.extract.urls import same_site, site_of
-from forager.pipelines.scrape.consent import CONSENT
+from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, Page
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
 from forager.pipelines.scrape.walls import LOGIN_PATH, login_wall
@@ -325,6 +325,11 @@ def _mailed(text: str | None) -> str | None:
 company_website = Extractor(
     name="company_website",
     output=CompanyWebsite,
-    script=(Click(CONSENT), WaitFor("footer, h1, main, body", timeout=10.0), Scroll(5), WaitQuiet(timeout=3.0)),
+    script=(
+        WaitFor("footer, h1, main, body", timeout=10.0),
+        Click(CONSENT, timeout=CONSENT_WAIT),
+        Scroll(5),
+        WaitQuiet(timeout=3.0),
+    ),
     parse=parse,
 )

@@ -16,7 +16,7 @@ from forager.extract.salaries import salary_in, salary_of
 from forager.extract.text import paragraphs
 from forager.extract.things import Thing, first, of_type, text_of, things
 from forager.extract.trees import values_by_key
-from forager.pipelines.scrape.consent import CONSENT
+from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings, page_url
 from forager.pipelines.scrape.walls import login_wall
@@ -289,8 +289,8 @@ job_posting = Extractor(
     name="job_posting",
     output=JobPosting,
     script=(
-        Click(CONSENT),
         WaitFor("script[type='application/ld+json'], [itemtype*='JobPosting'], h1", timeout=10.0),
+        Click(CONSENT, timeout=CONSENT_WAIT),
         Scroll(2),
     ),
     parse=parse,

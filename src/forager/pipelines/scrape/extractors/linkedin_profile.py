@@ -14,7 +14,7 @@ from forager.extract.locations import location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
 from forager.extract.text import one_line, paragraphs
 from forager.extract.things import Thing, first, of_type, text_of, things
-from forager.pipelines.scrape.consent import CONSENT
+from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
 from forager.pipelines.scrape.findings import GUESS, OPEN_GRAPH, SELECTOR, Findings, page_url
 from forager.pipelines.scrape.walls import login_wall
@@ -164,9 +164,12 @@ linkedin_profile = Extractor(
     name="linkedin_profile",
     output=LinkedInProfile,
     script=(
-        Click(CONSENT),
         WaitFor("script[type='application/ld+json'], .top-card-layout__title, h1, [class*='authwall']", timeout=10.0),
-        Click("button[data-tracking-control-name='public_profile_contextual-sign-in-modal_modal_dismiss']"),
+        Click(CONSENT, timeout=CONSENT_WAIT),
+        Click(
+            "button[data-tracking-control-name='public_profile_contextual-sign-in-modal_modal_dismiss']",
+            timeout=CONSENT_WAIT,
+        ),
         Scroll(3),
     ),
     parse=parse,
