@@ -9,7 +9,6 @@ from forager.extract.document import Document
 from forager.extract.text import one_line, paragraphs
 
 MOST_THINGS = 500
-MOST_REFS = 50
 _URLS = {"a": "href", "area": "href", "link": "href", "img": "src", "source": "src", "video": "src", "audio": "src"}
 _SKIPPED = frozenset(("script", "style", "template", "noscript"))
 

@@ -10,7 +10,6 @@ from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
 LONGEST = 250
 MOST_TRIES = 2_000
 _TRUNK = re.compile(r"\(\s*0\s*\)")
-_AREA_AFTER_CODE = re.compile(r"^\s*\(?\s*\+?\s*(\d{1,3})\s*[-.\s]\s*(\d{1,4})\s*\)")
 _AMERICAN = re.compile(r"(?<![\d+])(?:1[-. ])?\(?([2-9]\d\d)\)?[-. ]{1,2}([2-9]\d\d)[-. ](\d{4})(?!\d)")
 
 

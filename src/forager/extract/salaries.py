@@ -16,7 +16,6 @@ _UNITS = {
     "annual": "year",
     "ann": "year",
 }
-_SIGNS = {"£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "₹": "INR", "zł": "PLN", "₽": "RUB", "R$": "BRL"}
 _SIGN = r"(?:R\$|US\$|[£€$¥₹₽]|\b(?:USD|EUR|GBP|CHF|DKK|SEK|NOK|PLN|CAD|AUD|INR|BRL|JPY)\b|\bkr\.?)"
 _NUMBER = r"\d{1,3}(?:[.,'\s ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
 MONEY = re.compile(

@@ -24,6 +24,7 @@ from forager.pipelines.scrape.walls import login_wall
 LEAST_TEXT = 250
 """A page that shows less is no advertisement yet: its headline may be the name of the program behind it."""
 LONGEST_TITLE = 200
+A_SENTENCE = 60
 
 _TITLES = (
     "[data-automation-id='jobPostingHeader']", "[data-qa='posting-name']", ".posting-headline h2", ".job-title",
@@ -269,8 +270,13 @@ def _prose_by_lines(document: Document, found: Findings) -> None:
 
 
 def _company_of_site(document: Document, known: tuple[Thing, ...], title: str, found: Findings) -> None:
-    """Who runs the site, where the advertisement itself is written by them: their name stands in it."""
-    text = bare(document.text)
+    """Who runs the site, where the advertisement itself is written by them: their name stands in its sentences.
+
+    A board's name stands all over its pages too, but around the advertisement, not in it.
+    """
+    prose = bare(
+        " ".join(line.text for line in document.shown if len(line.text) > A_SENTENCE and line.area not in _AROUND)
+    )
     owners = of_type(known, *_OWNERS)
     candidates = [
         *((one.text("name") or "", f"{one.source}:{min(one.types)}.name") for one in owners),
@@ -280,7 +286,7 @@ def _company_of_site(document: Document, known: tuple[Thing, ...], title: str, f
     ]
     for name, source in candidates:
         tidied = tidy(name)
-        if tidied and bare(tidied) and bare(tidied) not in bare(title) and text.count(bare(tidied)) >= 2:
+        if tidied and bare(tidied) and bare(tidied) not in bare(title) and bare(tidied) in prose:
             found.offer("company_name", tidied, source, GUESS)
             return
 
