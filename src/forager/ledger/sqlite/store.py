@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
@@ -23,10 +21,10 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
-from forager.ledger.database import Row
 from forager.ledger.shared import SharedVerbs, loads
 from forager.ledger.sqlite import control
 from forager.ledger.sqlite.append import append
+from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
 from forager.ledger.sqlite.memory import Memory, next_number, wake
@@ -46,41 +44,8 @@ from forager.ledger.sqlite.writer import Writer, connect, translated
 
 T = TypeVar("T")
 
-READERS = 2
 SWEEP_PAGE = 5_000
 DRAIN_PER_TURN = 500
-
-
-class SqliteDatabase:
-    """Reads on connections of their own, in a few threads; writes through the writer."""
-
-    def __init__(self, path: Path, writer: Writer) -> None:
-        self._path = path
-        self._writer = writer
-        self._local = threading.local()
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="ledger-reader")
-        self._open: list[sqlite3.Connection] = []
-
-    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
-
-    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        return await self._writer.run(lambda db: _rows(db.execute(sql, dict(values or {}))))
-
-    def _read(self, sql: str, values: dict[str, Any]) -> list[Row]:
-        db: sqlite3.Connection | None = getattr(self._local, "db", None)
-        try:
-            if db is None:
-                db = self._local.db = connect(self._path, read_only=True)
-                self._open.append(db)
-            return _rows(db.execute(sql, values))
-        except sqlite3.Error as error:
-            raise translated(error) from error
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True)
-        for db in self._open:
-            db.close()
 
 
 class SqliteLedger(SharedVerbs):
@@ -408,8 +373,3 @@ def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:
         (day, lane, month),
     ).fetchone()
     return row[0], row[1]
-
-
-def _rows(cursor: sqlite3.Cursor) -> list[Row]:
-    names = [column[0] for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
