@@ -11,45 +11,43 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 from uuid import UUID
 
 import structlog
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from forager import webhooks
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected
-from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
-from forager.core.pipeline import Breaker, Pipeline, Retry
+from forager.core.pipeline import Pipeline
 from forager.engine.deliver import deliver_forever, deliver_new
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.any import Fetcher
-from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
-from forager.fetch.browser.gate import Gate
-from forager.fetch.browser.pool import PoolLimits
-from forager.fetch.credentials import SERVICE_KEY, CredentialClient
-from forager.fetch.logins import Logins
-from forager.fetch.proxies import ProxyPool, given_proxies
-from forager.fetch.proxy_check import ProxyCheck
+from forager.fetch.proxies import ProxyPool
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
 from forager.ledger.domains import Domains
-from forager.ledger.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.proxies import ProxyTable
 from forager.ledger.reports import Reports
 from forager.ledger.robots import LedgerRobots
-from forager.ledger.sqlite import SqliteLedger
 from forager.outbox import webhook_sink
-from forager.pipelines import deliveries, places, scrape
-from forager.pipelines.scrape.extractors import EXTRACTORS
-from forager.politeness import ground
+from forager.parts import (
+    build_pipelines,
+    logins,
+    open_browsers,
+    open_ledger,
+    open_proxies,
+    open_rules,
+    revealed,
+    secrets,
+)
+from forager.pipelines import deliveries, places
 from forager.rulebook import Rulebook
 from forager.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
@@ -57,7 +55,6 @@ from forager.task_log import log_pages
 
 log = structlog.get_logger("forager.app")
 
-PIPELINE_ENTRY_POINTS = "forager.pipelines"
 Estimator = Callable[["App", Any], Awaitable[BaseModel]]
 
 
@@ -91,7 +88,7 @@ class App:
         self.worker = worker
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
         results = {name: partial(read, self) for name, read in _RESULTS.items()}
-        self.webhooks = webhook_sink(ledger, reports, _revealed(settings.default_webhook_url), results)
+        self.webhooks = webhook_sink(ledger, reports, revealed(settings.default_webhook_url), results)
         self._references: dict[str, Any] = {}
         self._loading = asyncio.Lock()
 
@@ -233,32 +230,32 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
     pipelines = build_pipelines(settings)
     catalog = Catalog(pipelines)
     async with AsyncExitStack() as stack:
-        ledger = await _open_ledger(settings, catalog, clock)
+        ledger = await open_ledger(settings, catalog, clock)
         stack.push_async_callback(ledger.close)
         guard = EgressGuard(settings.egress_allow)
         sealer = sealer_for(settings.home, settings.secret_key)
         table = ProxyTable(ledger.database, ledger.now_ms, sealer)
         fetcher: HttpFetcher  # made below: it asks the pool where a proxy is, and a check of the pool goes through it
-        proxies = await _open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
+        proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
         stack.push_async_callback(proxies.close)
         fetcher = HttpFetcher(
             guard,
             clock,
-            _secrets(settings),
+            secrets(settings),
             user_agent=settings.user_agent,
             limit=settings.capacity,
             endpoint_of=proxies.endpoint,
             sign=webhooks.sign,
         )
         stack.push_async_callback(fetcher.close)
-        browsers = await _open_browsers(settings, guard, clock, proxies)
+        browsers = await open_browsers(settings, guard, clock, proxies)
         stack.push_async_callback(browsers.close)
         domains = Domains(ledger.database, ledger.now_ms)
-        rules = await _open_rules(settings, domains, pipelines)
+        rules = await open_rules(settings, domains, pipelines)
         worker = Worker(
             ledger,
             pipelines,
-            Fetcher(fetcher, browsers, _logins(settings, fetcher, clock)),
+            Fetcher(fetcher, browsers, logins(settings, fetcher, clock)),
             clock,
             name=f"{socket.gethostname()}:{os.getpid()}",
             capacity=settings.capacity,
@@ -273,118 +270,6 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table])
         yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, browsers, rotate)
-
-
-def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
-    """Every pipeline there is, with its settings in it. Another package adds its own by an entry point."""
-    lane = replace(
-        places.SERPER_LANE,
-        rate=settings.serper_rate,
-        burst=settings.serper_burst,
-        concurrency=settings.serper_concurrency,
-        retry=Retry(settings.max_retries_per_query, first=settings.retry_delay_seconds),
-        cap_day=settings.serper_max_credits_day,
-        cap_month=settings.serper_max_credits_month,
-    )
-    serper = places.Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
-    defaults = places.PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
-    ours = (
-        places.build(serper, lane=lane, params=places.places_params(defaults)),
-        deliveries.build(_revealed(settings.default_webhook_url)),
-        scrape.build(
-            (*EXTRACTORS, *(point.load() for point in entry_points(group=scrape.ENTRY_POINTS))),
-            navigation=settings.navigation_timeout_ms / 1000,
-            timeout=settings.task_timeout_seconds,
-            most_queued=settings.max_queue_depth,
-            logins=settings.backend_api_url is not None,
-            keep_logged_in=settings.keep_logged_in_pages,
-        ),
-    )
-    others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
-    return (*ours, *others)
-
-
-async def _open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:
-    if settings.database_url is None:
-        path = settings.home / "ledger.db"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(ensure_sqlite, path, catalog)
-        return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
-    from forager.ledger.postgres import PostgresLedger  # the driver is an extra
-
-    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog)
-    return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
-
-
-async def _open_rules(settings: Settings, domains: Domains, pipelines: Sequence[Pipeline]) -> Rulebook:
-    return await Rulebook.open(
-        domains,
-        pipelines,
-        path=settings.domain_policies_path,
-        ground=ground(
-            tokens=settings.rate_limit_tokens,
-            interval=settings.rate_limit_interval_seconds,
-            proxy_rest=settings.proxy_domain_cooldown_seconds,
-        ),
-        breaker=Breaker(settings.cb_window_size, settings.cb_failure_threshold, settings.cb_cooldown_seconds),
-    )
-
-
-async def _open_proxies(
-    settings: Settings, table: ProxyTable, guard: EgressGuard, clock: Clock, fetch: Fetch
-) -> ProxyPool:
-    addresses = [each.get_secret_value() for each in settings.proxy_endpoints]
-    pool = ProxyPool(
-        table,
-        clock,
-        guard,
-        ProxyCheck(guard, clock, fetch=fetch, url=settings.proxy_check_url),
-        given=given_proxies(addresses, settings.proxy_file),
-        check_every=settings.proxy_health_check_interval_seconds,
-    )
-    await pool.open()
-    return pool
-
-
-async def _open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
-    """No browser is started, nor even looked for, before the first page that needs one; what a killed program left
-    behind is ended now."""
-    launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids")
-    await launcher.clear_up()
-    return BrowserFetcher(
-        guard,
-        Gate(guard),
-        clock,
-        launcher,
-        limits=PoolLimits(
-            size=settings.browser_pool_size,
-            most=max(settings.browser_pool_max, settings.browser_pool_size),
-            page_limit=settings.browser_page_limit,
-            memory=settings.browser_memory_mb * 1024 * 1024,
-        ),
-        navigation_timeout=settings.navigation_timeout_ms / 1000,
-        endpoints=proxies.endpoint,
-    )
-
-
-def _logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
-    if settings.backend_api_url is None:
-        return None
-    ttl, retries = settings.credential_cache_ttl_seconds, settings.credential_max_retries
-    return Logins(CredentialClient(fetch, clock, settings.backend_api_url, ttl=ttl, retries=retries))
-
-
-def _secrets(settings: Settings) -> Callable[[str], str | None]:
-    known = {
-        "SERPER_API_KEY": settings.serper_api_key,
-        deliveries.SECRET: settings.webhook_secret,
-        SERVICE_KEY: settings.backend_service_key,
-    }
-    return lambda name: _revealed(known.get(name))
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
 
 
 def _load_zips(settings: Settings) -> places.ZipTable:

@@ -140,7 +140,7 @@ def _answers(who: str, url: str) -> Finding:
 
 
 def _store(settings: "Settings") -> Iterator[Finding]:
-    from forager.app import build_pipelines
+    from forager.parts import build_pipelines
     from forager.ledger import migrate
     from forager.ledger.catalog import Catalog
     from forager.ledger.sqlite.lock import read_owner

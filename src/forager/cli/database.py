@@ -84,7 +84,7 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
 
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
-    from forager.app import build_pipelines
+    from forager.parts import build_pipelines
     from forager.ledger.catalog import Catalog
 
     settings = given.settings()
