@@ -125,9 +125,7 @@ def show_result(job: Mapping[str, Any]) -> None:
     figures = [
         ("job", str(job["id"])),
         ("state", render.state(job["state"])),
-        ("queries", f"{render.count(job['completed'])} answered of {render.count(job['total'])}"),
-        ("places", f"{render.count(job['records'])}, {render.count(job['discoveries'])} of them new"),
-        ("credits", spent),
+        *_brought(job, spent),
         ("skipped", render.count(job["skipped"]) if early is None and job["skipped"] else None),
         ("failed", render.count(job["failed"]) if job["failed"] else None),
         ("retries", render.count(job["retries"]) if job["retries"] else None),
@@ -136,10 +134,22 @@ def show_result(job: Mapping[str, Any]) -> None:
     render.out().print(render.facts(figures))
 
 
+def _brought(job: Mapping[str, Any], spent: str) -> list[tuple[str, Any]]:
+    """In the words of its pipeline."""
+    from forager.cli import render
+
+    done = f"{render.count(job['completed'])} answered of {render.count(job['total'])}"
+    if job["pipeline"] != "places":
+        return [("tasks", done), ("records", render.count(job["records"]))]
+    found = f"{render.count(job['records'])}, {render.count(job['discoveries'])} of them new"
+    return [("queries", done), ("places", found), ("credits", spent)]
+
+
 def show_job(job: Mapping[str, Any]) -> None:
     from forager.cli import render
 
-    asked = ", ".join(f"{name} {value}" for name, value in job["params"].items() if value not in (None, False))
+    said = [f"{name} {value}" for name, value in job["params"].items() if value not in (None, False)]
+    asked = render.brief(job["params"]) if "targets" in job["params"] else ", ".join(said)
     counters = [f"{render.count(job[name])} {name}" for name in _COUNTERS if job[name]]
     estimate = job["estimate"] or {}
     figures = [

@@ -154,6 +154,9 @@ def program() -> str:
 
 def brief(params: Mapping[str, Any]) -> str:
     """What a job asks for, in a few words."""
+    if targets := params.get("targets"):
+        first = str(targets[0].get("target_url", ""))
+        return first if len(targets) == 1 else f"{first} and {some(len(targets) - 1, 'page')} more"
     where = params.get("state") or ", ".join((params.get("zips") or ())[:3])
     more = len(params.get("zips") or ()) - 3
     words = [str(params.get("keyword") or ""), f"in {where}" if where else "", f"and {more} more" if more > 0 else ""]
