@@ -10,6 +10,7 @@ from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
 LONGEST = 250
 MOST_TRIES = 2_000
 _TRUNK = re.compile(r"\(\s*0\s*\)")
+_ENOUGH_DIGITS = re.compile(r"(?:\d\D{0,6}){6}")
 _AMERICAN = re.compile(r"(?<![\d+])(?:1[-. ])?\(?([2-9]\d\d)\)?[-. ]{1,2}([2-9]\d\d)[-. ](\d{4})(?!\d)")
 
 
@@ -40,6 +41,8 @@ def e164(value: str, region: str | None = None) -> str:
 
 def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
     """Numbers in a line of text. Without a region: those with a country code, and those in the American grouping."""
+    if not _ENOUGH_DIGITS.search(text[:2_000]):
+        return
     text = _TRUNK.sub(lambda found: " " * len(found[0]), text[:2_000])
     matcher = PhoneNumberMatcher(text, region, Leniency.VALID, MOST_TRIES)
     found = [
