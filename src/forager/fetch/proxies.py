@@ -168,9 +168,9 @@ class ProxyPool:
         try:
             while True:
                 try:
-                    if not swept:
+                    if not swept and self._given:  # a worker that is told of none must not take those of the others
                         await self._store.keep_only(self._given, add_only=False)
-                        swept = True
+                    swept = True
                     await self.refresh()
                 except ForagerError as error:
                     log.warning("the proxies' counts could not be written; they are kept", error=error.message)
