@@ -19,6 +19,7 @@ _US = re.compile(
     rf"(?P<city>{_WORDS})\s*,?\s+(?P<state>[A-Z][A-Za-z]+(?: [A-Z][a-z]+)?|[A-Z]{{2}})\.?,?\s+"
     r"(?P<code>\d{5}(?:-\d{4})?)\b"
 )
+_AMERICAN_CODE = re.compile(r"\b(?:\d{5}|[A-Z]\d[A-Z] ?\d[A-Z]\d)\b")
 _CA = re.compile(rf"(?P<city>{_WORDS})\s*,?\s+(?P<state>[A-Z]{{2}})\.?,?\s+(?P<code>[A-Z]\d[A-Z] ?\d[A-Z]\d)\b")
 _AU = re.compile(rf"(?:(?P<city>{_WORDS})\s*,?\s+)?(?P<state>NSW|VIC|QLD|TAS|ACT|WA|SA|NT)\.?,?\s+(?P<code>\d{{4}})\b")
 _GB = re.compile(r"\b(?P<code>[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b")
@@ -93,6 +94,8 @@ def region_of(document: Document) -> str | None:
 
 
 def _american(text: str) -> NormalizedLocation | None:
+    if not _AMERICAN_CODE.search(text):  # far cheaper than to look for a city first
+        return None
     for pattern, country in ((_US, "US"), (_CA, "CA")):
         for found in pattern.finditer(text):
             state = state_code(found["state"], country)
