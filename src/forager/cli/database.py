@@ -84,8 +84,8 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
 
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
-    from forager.parts import build_pipelines
     from forager.ledger.catalog import Catalog
+    from forager.parts import build_pipelines
 
     settings = given.settings()
     quiet_log(debug=given.debug)
