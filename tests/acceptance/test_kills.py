@@ -67,10 +67,12 @@ async def test_the_auditor_finds_a_build_that_stores_what_it_found_too_late__R2(
         assert not verdict.is_clean
 
 
-async def on_postgres(url: str, *, kills: int, stops: int, tasks: int, lease: float, log: Path) -> None:
+async def on_postgres(
+    url: str, *, kills: int, stops: int, tasks: int, lease: float, log: Path, concurrency: int = 32
+) -> None:
     """Two workers. The one that owns the lane is killed or stopped past its lease; the other takes over."""
     async with SerperSandbox(CONFIG) as sandbox:
-        options = Options(url, sandbox.url, lease=lease, deaf=True, fenced_log=str(log), until_idle=False)
+        options = Options(url, sandbox.url, lease, concurrency, deaf=True, fenced_log=str(log), until_idle=False)
         await submit(options, tasks)
         tables, dice, hits = tables_of(url), Dice(), 0
         workers = {p.pid: p for p in (start(options), start(options))}
@@ -112,7 +114,10 @@ async def test_two_workers_survive_thirty_kills_and_stops__R2(postgres_url: str,
 
 @pytest.mark.chaos
 async def test_two_workers_survive_two_hundred_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
-    await on_postgres(postgres_url, kills=160, stops=40, tasks=10_000, lease=2.0, log=tmp_path / "fenced")
+    # Two in flight: during forty stops the other worker must not do all that the kills are meant for.
+    await on_postgres(
+        postgres_url, kills=160, stops=40, tasks=10_000, lease=1.0, log=tmp_path / "fenced", concurrency=2
+    )
 
 
 async def _finished(tables: Tables, patience: float) -> None:
