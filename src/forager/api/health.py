@@ -109,18 +109,18 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         signs = await vital.take()
         reason = "shutting down" if feeds.closing.is_set() else None
         reason = reason or (None if signs.store == "ok" else f"the store is {signs.store}")
-        reason = reason or nothing_to_fetch_with(
-            app.browsers.stats(), proxies=len(app.proxies), usable=app.proxies.usable
-        )
+        pool = app.browsers.stats() if app.browsers.is_installed else None
+        reason = reason or nothing_to_fetch_with(pool, proxies=len(app.proxies), usable=app.proxies.usable)
         report = {"ready": reason is None, "reason": reason}
         return answer(request, report) if reason is None else _red(request, report, f"Not ready: {reason}.")
 
     return router
 
 
-def nothing_to_fetch_with(pool: PoolStats, *, proxies: int, usable: int) -> str | None:
-    """Why a page could not be had now. No proxies at all is a valid set-up; a browser that could be started is one."""
-    if pool.available + pool.launchable <= 0:
+def nothing_to_fetch_with(pool: PoolStats | None, *, proxies: int, usable: int) -> str | None:
+    """Why a page could not be had now. No proxies at all is a valid set-up, and so is an installation without browsers
+    (no pool); a browser that could be started is one."""
+    if pool is not None and pool.available + pool.launchable <= 0:
         return "all browsers are in use" if pool.in_use else "there is no browser to start; `forager doctor` says more"
     if proxies and not usable:
         return "no proxy is healthy"

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forager.api import serve, vital
 from forager.core.errors import Rejected, StoreFull, StoreUnavailable
+from forager.fetch.browser.pool import PoolStats
 from forager.ledger.sqlite.lock import read_owner
 from tests.support.api import KEY, PATIENCE, Front, client_of, open_front
 
@@ -195,3 +197,14 @@ async def test_api_and_engine_share_one_process(simple: Front) -> None:
         assert "event: end" in lines
         report = (await client.get(f"/api/v1/jobs/{job['job_id']}")).json()["data"]
     assert (report["state"], report["completed"]) == ("completed", 3)
+
+
+async def test_an_installation_without_browsers_is_ready_for_what_needs_none(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = PoolStats(*[0] * len(fields(PoolStats)))
+    monkeypatch.setattr("forager.fetch.browser.fetcher.BrowserFetcher.stats", lambda _: nothing)
+    refused = await simple.client.get("/readiness")
+    assert (refused.status_code, "doctor" in refused.text) == (503, True), "one with them, but no Chromium, is not"
+    monkeypatch.setattr("forager.fetch.browser.fetcher.find_spec", lambda _: None)
+    assert (await simple.client.get("/readiness")).status_code == 200

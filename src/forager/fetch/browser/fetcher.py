@@ -6,6 +6,7 @@ first request that needs one.
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from random import Random
 
 from forager.core.clock import Clock
@@ -67,6 +68,11 @@ class BrowserFetcher:
         if not request.site:
             return response
         return replace(response, looks=looks(response.status, response.headers, response.body, rendered=True))
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this installation has what drives a browser (the extra `browser`) at all."""
+        return find_spec("playwright") is not None
 
     def stats(self) -> PoolStats:
         return self._pool.stats()
