@@ -228,7 +228,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
     """Build everything for these settings, and take it down again."""
     clock = clock or SystemClock()
     pipelines = build_pipelines(settings)
-    catalog = Catalog(pipelines)
+    catalog = Catalog(pipelines, evidence_days=settings.evidence_days)
     async with AsyncExitStack() as stack:
         ledger = await open_ledger(settings, catalog, clock)
         stack.push_async_callback(ledger.close)

@@ -78,6 +78,9 @@ class Settings(BaseSettings):
         "Keys that encrypt secrets in the ledger, newest first, separated by commas; without them, one is made in the"
         " data folder.",
     )
+    evidence_days: float = _store(
+        7.0, "How long the page and the picture of a failure are kept for a look.", ge=0, le=3_650
+    )
 
     host: Host = _api("127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.")
     port: int = _api(8001, "Port of the API; 0 takes a free one.", seed="SCRAPER_PORT", ge=0, le=65_535)

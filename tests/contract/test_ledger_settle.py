@@ -247,6 +247,18 @@ async def test_a_retry_keeps_its_followers_waiting(rig: Rig, worker: Worker) -> 
     assert await worker.drain() == ["p1", "p2"]
 
 
+async def test_how_long_evidence_is_kept_can_be_set__SC_15(rig: Rig, worker: Worker) -> None:
+    catalog = getattr(rig.ledger, "_catalog", None) or rig.ledger._memory.catalog
+    catalog.evidence_ms = 2 * 24 * 3600 * 1000
+    await rig.submit(calls(1))
+    (lease,) = await worker.lease(1)
+    await worker.settle(lease, TaskState.FAILED, error="not JSON", evidence=Evidence(b"page"))
+    rig.pass_time(2 * 24 * 3600 - 60)
+    assert (await rig.ledger.sweep()).evidence_removed == 0
+    rig.pass_time(120)
+    assert (await rig.ledger.sweep()).evidence_removed == 1
+
+
 async def test_evidence_is_kept_for_a_week_and_cut_to_size__PL_9(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(1))
     (lease,) = await worker.lease()

@@ -372,6 +372,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "task_timeout_seconds": ("0.001", "0", "3600", "3601"),
     "credential_cache_ttl_seconds": ("0", "-1", "86400", "86401"),
     "credential_max_retries": ("0", "-1", "10", "11"),
+    "evidence_days": ("0", "-1", "3650", "3651"),
     "port": ("0", "-1", "65535", "65536"),
     "lease_seconds": ("1", "0.99", "3600", "3601"),
     "shutdown_seconds": ("0", "-1", "3600", "3601"),

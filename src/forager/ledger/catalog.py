@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from forager.core.errors import Undecodable
 from forager.core.pipeline import Pipeline
 from forager.core.task import Task
+from forager.ledger.evidence import DAY_MS, DAYS
 from forager.ledger.tables import RecordTable, record_tables
 
 LANES_REMEMBERED = 10_000
@@ -16,7 +17,9 @@ LANES_REMEMBERED = 10_000
 class Catalog:
     """Task classes by kind (and by their former kinds), prices by kind, record tables by kind."""
 
-    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+    def __init__(self, pipelines: Sequence[Pipeline], *, evidence_days: float = DAYS) -> None:
+        self.evidence_ms = round(evidence_days * DAY_MS)
+        """How long the page of a failure is kept."""
         self.pipelines = {p.name: p for p in pipelines}
         self.tasks: dict[str, type[Task]] = {}
         self.prices: dict[str, int] = {}

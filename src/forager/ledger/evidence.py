@@ -2,7 +2,8 @@
 
 from forager.core.errors import Evidence
 
-EVIDENCE_MS = 7 * 24 * 3600 * 1000
+DAYS = 7.0
+DAY_MS = 24 * 3600 * 1000
 EVIDENCE_BYTES = 256 * 1024
 SCREENSHOT_BYTES = 2 * 1024 * 1024
 

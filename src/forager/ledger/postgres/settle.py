@@ -15,7 +15,7 @@ from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import COUNTER_OF, Deltas
-from forager.ledger.evidence import EVIDENCE_MS, body_of, screenshot_of
+from forager.ledger.evidence import body_of, screenshot_of
 from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
@@ -77,7 +77,7 @@ async def settle(
     foreign = {lane: effect.now for lane, _ in effect.ready if lane not in own_lanes}
     await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
     await _spend(db, live, effect)
-    await _keep_evidence(db, live, effect.now)
+    await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
     found = [(s.lease.job_id, record) for s in live for record in s.records]
     if found:
         effect.changes.extend(await store_records(db, catalog, found, effect.deltas, effect.now))
@@ -239,14 +239,14 @@ async def _spend(db: Db, live: list[Settlement], effect: Effect) -> None:
     await add_spending(db, spent, effect.now)
 
 
-async def _keep_evidence(db: Db, live: list[Settlement], now: int) -> None:
+async def _keep_evidence(db: Db, live: list[Settlement], until: int) -> None:
     kept = [
         (s.lease.task_id, clean(e.content_type), body_of(e), screenshot_of(e))
         for s in live
         if (e := s.evidence) is not None
     ]
     if kept:
-        await db.execute(_KEEP_EVIDENCE, *([k[n] for k in kept] for n in range(4)), now + EVIDENCE_MS)
+        await db.execute(_KEEP_EVIDENCE, *([k[n] for k in kept] for n in range(4)), until)
 
 
 def _facts(s: Settlement) -> str | None:

@@ -14,7 +14,7 @@ import orjson
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.counting import COUNTER_OF, Deltas
-from forager.ledger.evidence import EVIDENCE_MS, body_of, screenshot_of
+from forager.ledger.evidence import body_of, screenshot_of
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
@@ -87,7 +87,7 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     _put_back(db, memory, back, deltas, now)
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
-    _keep_evidence(db, live, now)
+    _keep_evidence(db, live, now + memory.catalog.evidence_ms)
     found = [(s.lease.job_id, record) for s in live for record in s.records]
     changes = store_records(db, memory, found, deltas, now) if found else []
     write_deltas(db, deltas)
@@ -196,11 +196,11 @@ def add_spending(db: sqlite3.Connection, spent: dict[int, int], now: int) -> Non
     )
 
 
-def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], now: int) -> None:
+def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], until: int) -> None:
     db.executemany(
         "INSERT OR REPLACE INTO evidence (task_id, content_type, body, screenshot, kept_until) VALUES (?, ?, ?, ?, ?)",
         [
-            (s.lease.task_id, e.content_type, body_of(e), screenshot_of(e), now + EVIDENCE_MS)
+            (s.lease.task_id, e.content_type, body_of(e), screenshot_of(e), until)
             for s in live
             if (e := s.evidence) is not None
         ],
