@@ -139,9 +139,13 @@ async def test_proxies_of_the_settings_are_there_from_the_start(tmp_path: Path) 
             ("203.0.112.7", "settings"),
             ("p.example", "settings"),
         ]
-    async with open_app(Settings(home=tmp_path)) as app:
-        assert len(await app.proxies.list()) == 2
+    other = Settings(home=tmp_path, proxy_endpoints=(SecretStr("http://p.example:1"),))
+    async with open_app(other) as app:
+        assert len(await app.proxies.list()) == 2, "a passing command removes nothing"
         async with app.engine(schedules=False):
-            while len(app.proxies):
+            while len(app.proxies) > 1:
                 await app.clock.sleep(0.01)
-        assert await app.proxies.list() == []
+        assert [each.host for each in await app.proxies.list()] == ["p.example"]
+    async with open_app(Settings(home=tmp_path)) as app, app.engine(schedules=False):
+        await app.proxies.refresh()
+        assert len(app.proxies) == 1, "a worker that is told of none takes none from the others"
