@@ -43,11 +43,11 @@ class KeyFile:
         """Replace the keys by what `by` makes of them. On the disk when this returns."""
         with self._explained():
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self._path.parent):
+            with locked(self._path.parent):
                 before = self._read() if self._is_there() else []
                 after = list(by(before))
                 if after != before:
-                    self._write(after)
+                    write_whole(self._path, "".join(f"{key}\n" for key in after))
                 return after
 
     def _is_there(self) -> bool:
@@ -71,18 +71,6 @@ class KeyFile:
             raise self._unusable("is empty or damaged", "Bring back a copy of it: without it no secret can be read")
         return lines
 
-    def _write(self, keys: Sequence[str]) -> None:
-        """Beside its place and moved there: a crash leaves the old keys or the new ones, never a half."""
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write("".join(f"{key}\n" for key in keys))
-            file.flush()
-            os.fsync(descriptor)
-        fresh.replace(self._path)
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
@@ -100,9 +88,22 @@ class KeyFile:
         )
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Beside its place and moved there: a crash leaves the old keys or the new ones, never a half."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.replace(path)
+
+
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time; the folder's own entry is on the disk at the end."""
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time: who comes second finds the whole file. Its folder is on the disk at the end."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -3,20 +3,17 @@
 A key is never logged, never put into an error, and never compared with `==`.
 """
 
-import fcntl
 import hmac
 import os
 import re
-import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from forager._key_file import locked, new_key, write_whole
 from forager.core.errors import FieldError, Rejected
 
 FILE = "service.key"
@@ -43,7 +40,7 @@ def service_key(home: Path, configured: SecretStr | None) -> tuple[str, bool]:
     path = home / FILE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(home):
+        with locked(home):
             if not path.is_symlink() and not path.exists():
                 return _create(path), True
             return _read(path), False
@@ -118,30 +115,9 @@ def _sendable(key: str) -> str:
     return key
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time: who comes second finds the whole file."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _create(path: Path) -> str:
-    """Written beside its place and moved there: a crash leaves no half key."""
-    key = secrets.token_urlsafe(32)
-    fresh = path.with_name(f"{FILE}.new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(f"{key}\n")
-        file.flush()
-        os.fsync(descriptor)
-    fresh.replace(path)
+    key = new_key()
+    write_whole(path, f"{key}\n")
     return key
 
 

@@ -17,7 +17,8 @@ from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.robots import LedgerRobots
-from forager.sandbox.site import LOOPBACK, SandboxSite
+from forager.sandbox.listener import LOOPBACK
+from forager.sandbox.site import SandboxSite
 from tests.support.engine import EngineRig
 
 SITE = Lane("*", rate=None, concurrency=20, site=True, slow_by=0.5, slow_for=300.0, retry=Retry(3, first=0.05))

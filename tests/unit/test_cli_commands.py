@@ -2,47 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from forager.cli import connect
-from forager.cli.main import run
 from forager.ledger.sqlite.lock import StoreLock
+from tests.support.cli import Forager, Ran
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-Forager = Callable[..., Ran]
-
-
-@pytest.fixture
-def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str) -> Ran:
-        capfd.readouterr()
-        code = run(arguments)
-        said = capfd.readouterr()
-        return Ran(code, said.out, said.err)
-
-    return call
 
 
 def dry_job(forager: Forager, *more: str) -> str:

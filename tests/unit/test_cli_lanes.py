@@ -1,46 +1,13 @@
 """`forager lanes` on a store of its own: what it prints, what it refuses, and that a rule stays set."""
 
-import json
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forager.cli.lanes import amount, read_hours, read_names, standing
-from forager.cli.main import run
 from forager.core.rules import FIELDS
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-Forager = Callable[..., Ran]
-
-
-@pytest.fixture
-def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str) -> Ran:
-        capfd.readouterr()
-        code = run(arguments)
-        said = capfd.readouterr()
-        return Ran(code, said.out, said.err)
-
-    return call
+from tests.support.cli import Forager
 
 
 def test_a_site_that_nobody_visited_shows_its_rules_and_whose_they_are(forager: Forager) -> None:

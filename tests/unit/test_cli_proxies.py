@@ -1,54 +1,15 @@
 """`forager proxies …` and `forager db rotate-key` on a store of their own: what they print, and what they never do."""
 
-import io
-import json
-import os
 import socket
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forager.cli.main import run
+from tests.support.cli import Forager
 from tests.support.proxies import CANARIES, CANARY_ADDRESS
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def all(self) -> str:
-        return self.out + self.err
-
-
-Forager = Callable[..., Ran]
-
-
-@pytest.fixture
-def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str, stdin: str = "") -> Ran:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        capfd.readouterr()
-        code = run(arguments)
-        said = capfd.readouterr()
-        return Ran(code, said.out, said.err)
-
-    return call
 
 
 @pytest.fixture

@@ -2,35 +2,18 @@
 
 import asyncio
 import json
-import os
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from forager.cli.main import run
 from forager.cli.scrape_run import read_targets
 from forager.core.errors import Rejected
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.site import SandboxSite
+from tests.support.cli import Forager
 from tests.support.scrape import QUICK
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-Forager = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -49,23 +32,11 @@ def site() -> Iterator[SandboxSite]:
 
 
 @pytest.fixture
-def forager(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], site: SandboxSite
-) -> Forager:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
-        monkeypatch.delenv(name)
+def forager(forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: SandboxSite) -> Forager:
     (tmp_path / "policies.yaml").write_text(QUICK)
     monkeypatch.setenv("FORAGER_DOMAIN_POLICIES_PATH", "policies.yaml")
     monkeypatch.setenv("FORAGER_EGRESS_ALLOW", site.endpoint)
-
-    def call(*arguments: str) -> Ran:
-        capfd.readouterr()
-        code = run(arguments)
-        said = capfd.readouterr()
-        return Ran(code, said.out, said.err)
-
-    return call
+    return forager
 
 
 def test_a_url_is_read_and_its_fields_printed(forager: Forager, site: SandboxSite) -> None:

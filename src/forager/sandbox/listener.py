@@ -8,20 +8,21 @@ from typing import Self
 from forager.sandbox.wire import Connection, Request
 
 LOOPBACK = "127.0.0.1"
+BACKLOG = 4096
 
 
 class Listener(ABC):
     """`async with` starts and stops it. Its port stays its own if it is stopped and started again."""
 
-    def __init__(self) -> None:
-        self.port = 0
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
 
     async def start(self) -> None:
         if self._server is None:
             make = partial(Connection, self._receive, self._connections)
-            self._server = await asyncio.get_running_loop().create_server(make, LOOPBACK, self.port)
+            self._server = await asyncio.get_running_loop().create_server(make, LOOPBACK, self.port, backlog=BACKLOG)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

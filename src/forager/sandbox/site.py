@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import chain, repeat
-from typing import Self
 
+from forager.sandbox.listener import LOOPBACK, Listener
 from forager.sandbox.rate import SlidingWindow
 from forager.sandbox.scrape_pages import scrape_answer
 from forager.sandbox.site_pages import TEXT, Answer, page, retry_after, usual_answer
 from forager.sandbox.wire import Connection, Request
 
-LOOPBACK = "127.0.0.1"
 _PART = 64 * 1024
 
 
@@ -53,7 +52,7 @@ class Visit:
 
 
 @dataclass
-class SandboxSite:
+class SandboxSite(Listener):
     """`async with SandboxSite() as site:`. What is set on it holds from the next request on."""
 
     robots: Answer = field(default_factory=lambda: Answer(404, b"none", TEXT))
@@ -67,38 +66,15 @@ class SandboxSite:
     port: int = 0
 
     def __post_init__(self) -> None:
+        super().__init__(self.port)
         self.log: list[Visit] = []
         self._outages: dict[str | None, Outage] = {}
         self._windows: dict[str, SlidingWindow] = {}
-        self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        make = partial(Connection, self._receive, self._connections)
-        self._server = await self._loop.create_server(make, LOOPBACK, self.port, backlog=4096)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        """End every connection. The port stays this site's own if it is started again."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for connection in list(self._connections):
-            connection.leave()
-        await asyncio.sleep(0)  # the transports close in the loop's next turn
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    @property
-    def endpoint(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        await super().start()
 
     def url(self, path: str = "/", host: str = LOOPBACK) -> str:
         return f"http://{host}:{self.port}{path}"

@@ -1,0 +1,26 @@
+"""`forager(*arguments)`: a command in an empty folder, without the settings of whoever runs the tests."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from forager.cli.main import run
+from tests.support.cli import Forager, Ran
+
+
+@pytest.fixture
+def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str, stdin: str = "") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        capfd.readouterr()
+        code = run(arguments)
+        said = capfd.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call
