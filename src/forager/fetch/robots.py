@@ -122,7 +122,8 @@ class RobotsTxt:
                 allowed = await asyncio.to_thread(rules.allows, url)
             return RobotsVerdict(allowed, rules.crawl_delay)
         if known.refusal is not None:
-            raise Refused(f"{file.origin}/robots.txt: {known.refusal}")
+            where = "" if "/robots.txt" in known.refusal else f"{file.origin}/robots.txt: "
+            raise Refused(f"{where}{known.refusal}")
         return RobotsVerdict(allowed=False, ask_again_in=max(1.0, RETRY - self._age(file.tried_at)))
 
     async def _parsed(self, file: RobotsFile) -> Rules | None:
