@@ -6,9 +6,7 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 
 import asyncio
 import contextlib
-from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 
 import structlog
@@ -28,6 +26,7 @@ from forager.engine.owned import OwnedLanes
 from forager.engine.passage import LaneFetch, Surroundings
 from forager.engine.refused import settle_apart
 from forager.engine.rules import DeclaredLanes, LaneRules
+from forager.engine.stats import WorkStats
 from forager.engine.store_clock import StoreClock
 
 log = structlog.get_logger("forager.engine")
@@ -41,20 +40,6 @@ BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 SUSPECT_PAUSE = 1.0
 LANE_TO_FREE = 3
 """A lane may hold so many times the places that are still free: one that never answers leaves room for the others."""
-
-
-@dataclass(slots=True)
-class WorkStats:
-    """What this process has done; for health and metrics."""
-
-    started: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
-    fenced: int = 0
-    turns: int = 0
-    took: deque[float] = field(default_factory=lambda: deque(maxlen=100))
-    """Seconds of the last attempts."""
-    trouble: str | None = None
-    """Why the store does not answer, while it does not."""
 
 
 class Worker:
