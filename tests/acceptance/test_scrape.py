@@ -1,8 +1,11 @@
-"""The scrape service as a process that is killed and stopped in the middle of a batch: every task ends, once."""
+"""The scrape service as a process that is killed and stopped in the middle of a batch: every task ends, once, and
+whoever asked is told of every job, once by id."""
 
 import asyncio
+import json
 import os
 import signal
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,9 +16,11 @@ import httpx
 import pytest
 
 from forager.keys import read_service_key
+from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.site import SandboxSite
 from tests.acceptance.test_cli import Machine, until
 from tests.support.scrape import API, QUICK
+from tests.support.webhooks import SECRET
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -51,7 +56,7 @@ async def calling(machine: Machine) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def submit(machine: Machine, site: SandboxSite) -> str:
+async def submit(machine: Machine, site: SandboxSite, pages: int = PAGES, **more: Any) -> str:
     targets = [
         {
             "target_type": "job_posting",
@@ -59,10 +64,13 @@ async def submit(machine: Machine, site: SandboxSite) -> str:
             "workspace_id": "acme",
             "render": "http",
         }
-        for n in range(PAGES)
+        for n in range(pages)
     ]
     async with calling(machine) as client:
-        made = await client.post(f"{API}/batch", json={"targets": targets})
+        if pages == 1:
+            made = await client.post(API, json={**targets[0], **more})
+        else:
+            made = await client.post(f"{API}/batch", json={"targets": targets, **more})
         assert made.status_code == 202, made.text
         return str(made.json()["data"]["job_id"])
 
@@ -81,22 +89,69 @@ async def ended(machine: Machine, job: str) -> dict[str, Any]:
             await asyncio.sleep(0.1)
 
 
-def check(seen: dict[str, Any]) -> None:
-    assert (seen["status"], seen["total_tasks"], seen["completed_tasks"]) == ("completed", PAGES, PAGES)
-    assert len(seen["results"]) == len({each["task_id"] for each in seen["results"]}) == PAGES
+def check(seen: dict[str, Any], pages: int = PAGES) -> None:
+    assert (seen["status"], seen["total_tasks"], seen["completed_tasks"]) == ("completed", pages, pages)
+    assert len(seen["results"]) == len({each["task_id"] for each in seen["results"]}) == pages
+
+
+async def kill(machine: Machine) -> None:
+    """-9, and it is there again by itself."""
+    owner = await asyncio.to_thread(machine.until_up)
+    os.kill(owner.pid, signal.SIGKILL)
+    await asyncio.to_thread(until, partial(_is_replaced, machine, owner.pid))
 
 
 async def test_a_batch_survives_kill_9_and_every_task_ends_once__SC_1(machine: Machine) -> None:
     async with website(machine) as site:
         with machine.started("up"):
             job = await submit(machine, site)
-            for kill in (1, 2):
-                await site.arrived(PAGES * kill // 4)
-                owner = await asyncio.to_thread(machine.until_up)
-                os.kill(owner.pid, signal.SIGKILL)
-                await asyncio.to_thread(until, partial(_is_replaced, machine, owner.pid))
+            for quarter in (1, 2):
+                await site.arrived(PAGES * quarter // 4)
+                await kill(machine)
             check(await ended(machine, job))
             assert len([visit for visit in site.log if visit.path != "/robots.txt"]) >= PAGES
+
+
+async def test_after_kills_in_the_middle_of_batches_every_job_is_told_of_once_by_id__SC_13__R16(
+    machine: Machine,
+) -> None:
+    """Killed among the pages, and among the webhooks. The same id may come again after a kill; no second one may, and
+    none may be missing."""
+    sizes = (PAGES, 7, 5, 1, 1)
+    async with website(machine) as site, WebhookReceiver([SECRET]) as receiver:
+        machine.environment |= {
+            "FORAGER_EGRESS_ALLOW": f"{site.endpoint},{receiver.endpoint}",
+            "FORAGER_WEBHOOK_SECRET": SECRET,
+            "FORAGER_DEFAULT_WEBHOOK_URL": receiver.url("/default"),
+        }
+        with machine.started("up"):
+            jobs = {
+                await submit(
+                    machine, site, pages, **({"callback_url": receiver.url("/own")} if pages == 7 else {})
+                ): pages
+                for pages in sizes
+            }
+            for visits in (5, PAGES // 2):
+                await site.arrived(visits)
+                await kill(machine)
+            async with asyncio.timeout(PATIENCE):
+                await receiver.arrived(1)
+            await kill(machine)
+            for job, pages in jobs.items():
+                check(await ended(machine, job), pages)
+            await asyncio.to_thread(until, partial(_all_delivered, machine, len(jobs)), lambda: machine.said)
+    wanted = {f"job_{job.replace('-', '')}_2": job for job in jobs}
+    assert sorted(receiver.taken) == sorted(wanted), "one id for each job, none missing"
+    assert {each.id for each in receiver.log} == set(wanted), "nothing was sent under another id"
+    assert {each.problem for each in receiver.log} == {None}
+    for id_, body in receiver.taken.items():
+        said, pages = json.loads(body), jobs[wanted[id_]]
+        assert (said["job_id"], said["status"]) == (wanted[id_], "completed")
+        assert said["summary"] == {"total": pages, "completed": pages, "failed": 0}
+        assert len({each["task_id"] for each in said["results"]}) == pages
+        tries = receiver.tries(id_)
+        assert {each.path for each in tries} == {"/own" if pages == 7 else "/default"}
+        assert {each.body for each in tries} == {body}, "the same id is the same message"
 
 
 async def test_sigterm_leaves_the_queue_for_the_next_start_and_ends_with_0__SC_14(machine: Machine) -> None:
@@ -113,6 +168,14 @@ async def test_sigterm_leaves_the_queue_for_the_next_start_and_ends_with_0__SC_1
         # What was in flight at the stop had ended, so nothing was asked twice.
         paths = [visit.path for visit in site.log if visit.path != "/robots.txt"]
         assert len(paths) == len(set(paths)) == PAGES
+
+
+def _all_delivered(machine: Machine, jobs: int) -> bool:
+    """By the raw table: every message is there once, and has ended well."""
+    with sqlite3.connect(f"file:{machine.home / 'ledger.db'}?mode=ro", uri=True) as db:
+        states = [state for (state,) in db.execute("SELECT state FROM tasks WHERE kind = 'webhook'")]
+    assert len(states) <= jobs, "a second message of a job"
+    return states == [4] * jobs
 
 
 def _is_replaced(machine: Machine, old: int) -> bool:
