@@ -23,12 +23,11 @@ from forager.api.scrape_seen import (
     seen_job,
     seen_result,
     seen_task,
-    task_of,
 )
 from forager.api.waiting import Endings
 from forager.app import App
 from forager.core.errors import FieldError, Rejected
-from forager.ledger.reports import TaskDetail
+from forager.ledger.reports import ScrapeTaskReport
 from forager.pipelines import scrape
 
 REPEATED = {"Idempotent-Replayed": "true"}
@@ -118,8 +117,9 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         """Answers when the task ends; after `timeout_seconds` 504 with the task's id, and the task goes on."""
         if endings.closing.is_set():
             return _closing(request)
+        before = endings.told
         task, _ = await _submit_one(app, body, idempotency_key)
-        ended = await endings.wait(task.id, body.timeout_seconds, _is_over)
+        ended = await endings.wait(task, before, body.timeout_seconds, _is_over)
         if ended is None and endings.closing.is_set():
             return _closing(request, task_id=task.id)
         if ended is None:
@@ -127,7 +127,7 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
             return refusal(request.scope, 504, "still_running", message, task_id=task.id)
         if ended.state != "completed":
             return _not_had(request, ended)
-        seen, page = await seen_task(app, ended)
+        seen, page = seen_task(ended)
         return answer(request, seen, **page)
 
     @router.get(
@@ -138,7 +138,7 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
     )
     async def show_scrape_task(request: Request, task_id: UUID) -> Response:
         """Its result is there once it is completed; where each field was found is in `meta.provenance`."""
-        seen, page = await seen_task(app, await task_of(app, task_id))
+        seen, page = seen_task(await app.reports.scrape_task(task_id))
         return answer(request, seen, **page)
 
 
@@ -193,7 +193,7 @@ def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
         return answer(request, await seen_job(app, await job_of(app, job_id)))
 
 
-async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[Any, bool]:
+async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[ScrapeTaskReport, bool]:
     """The task of a job of one. What is wrong with it is named as its caller named it."""
     try:
         made = await app.submit(scrape.NAME, body.job(), key=checked_key(key))
@@ -202,15 +202,14 @@ async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> 
             raise
         fields = [FieldError(each.field.removeprefix("targets.0."), each.message) for each in wrong.fields]
         raise Rejected("The request is not valid.", fields=fields) from wrong
-    (task,) = (await app.reports.tasks(made.job, limit=1)).items
-    return task, made.created
+    return await app.reports.scrape_task_of(made.job), made.created
 
 
-def _is_over(task: TaskDetail) -> bool:
+def _is_over(task: ScrapeTaskReport) -> bool:
     return task.state in ENDED or (task.state == "queued" and scrape.reason_of(task.error) in SHORT)
 
 
-def _not_had(request: Request, task: TaskDetail) -> Response:
+def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
     """Why there is no result, with the status that belongs to it."""
     error = task.error or "It did not end well."
     if task.state == "cancelled":

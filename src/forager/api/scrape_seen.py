@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from forager.app import App
 from forager.core.errors import NotFound
-from forager.ledger.reports import JobReport, ScrapeResultReport, TaskDetail
+from forager.ledger.reports import JobReport, ScrapeResultReport, ScrapeTaskReport
 from forager.pipelines import scrape
 
 TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -74,16 +74,6 @@ class JobSeen(BaseModel):
     finished_at: datetime | None
 
 
-async def task_of(app: App, task_id: UUID) -> TaskDetail:
-    try:
-        task = await app.reports.task(task_id)
-    except NotFound:
-        task = None
-    if task is None or task.kind != scrape.Scrape.kind:
-        raise NotFound(f"There is no scrape task {task_id}.")
-    return task
-
-
 async def job_of(app: App, job_id: UUID) -> JobReport:
     try:
         job = await app.reports.job(job_id)
@@ -94,22 +84,21 @@ async def job_of(app: App, job_id: UUID) -> JobReport:
     return job
 
 
-async def seen_task(app: App, task: TaskDetail) -> tuple[dict[str, Any], dict[str, Any]]:
+def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is said of a task, and what about its result."""
-    found = await app.reports.scrape_result(task.id) if task.state == "completed" else None
+    found = task.found
     error = task.error if task.state != "completed" else None
-    asked = task.body if isinstance(task.body, dict) else {}
     seen = {
         "task_id": task.id,
         "job_id": task.job,
         "status": task.state,
-        "target_type": asked.get("target_type", ""),
-        "target_url": asked.get("target_url", ""),
+        "target_type": task.target_type,
+        "target_url": task.target_url,
         "result": found.result if found else None,
         "error": None if error is None else scrape.without_reason(error),
         "reason": scrape.reason_of(error),
-        "created_at": (await app.reports.job(task.job)).created_at,
-        "started_at": task.claimed_at,
+        "created_at": task.created_at,
+        "started_at": task.started_at,
         "completed_at": task.ended_at,
     }
     return seen, {} if found is None else seen_page(found)

@@ -1,16 +1,18 @@
-"""Waiting for a task to end: woken by this process's own engine the moment that the end is in the store.
+"""Waiting for a task to end: woken the moment that the end is in the store, whoever's engine brought it there.
 
-Where another process works on the task (PostgreSQL), nobody wakes us, and a look now and then finds it.
+This process's own engine tells what it has settled; of what another process has ended (PostgreSQL) the store tells.
+Nothing is looked for in the meantime, but for a look now and then: a word of the store may be lost with its connection.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 from forager.app import App
 from forager.core.ids import task_numbers
 from forager.core.ledger import Settlement
-from forager.ledger.reports import TaskDetail
+from forager.ledger.reports import ScrapeTaskReport
 
 LOOK_EVERY = 1.0
 
@@ -18,42 +20,68 @@ LOOK_EVERY = 1.0
 class Endings:
     def __init__(self, app: App, closing: asyncio.Event) -> None:
         self.closing = closing
+        self.told = 0
+        """How often something was said to have ended. As long as it has not moved, what was seen before is still so."""
         self._app = app
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._waiting: dict[int, dict[asyncio.Event, int]] = {}
+        """By job: who waits for something of it, and for which task."""
         app.worker.when_settled(self._settled)
+        app.ledger.when_jobs_end(self._jobs_ended)
 
-    async def wait(self, task: UUID, timeout: float, is_over: Callable[[TaskDetail], bool]) -> TaskDetail | None:
-        """The task as it stands when it is over; None after `timeout` seconds, or when the server shuts down."""
-        numbers = task_numbers(task)
-        number = numbers[1] if numbers else 0
-        settled = asyncio.Event()
-        self._waiting.setdefault(number, set()).add(settled)
+    async def wait(
+        self, seen: ScrapeTaskReport, before: int, timeout: float, is_over: Callable[[ScrapeTaskReport], bool]
+    ) -> ScrapeTaskReport | None:
+        """The task as it stands when it is over; None after `timeout` seconds, or when the server shuts down.
+
+        `before` is what `told` was before the task was seen.
+        """
         closing = asyncio.create_task(self.closing.wait())
         try:
-            async with asyncio.timeout(timeout):
-                while not self.closing.is_set():
-                    settled.clear()
-                    seen = await self._app.reports.task(task)
-                    if is_over(seen):
-                        return seen
-                    await _first(settled, closing)
+            with self._listening(seen.id) as ended:
+                async with asyncio.timeout(timeout):
+                    if before != self.told:
+                        seen = await self._app.reports.scrape_task(seen.id)
+                    while not is_over(seen):
+                        await _first(ended, closing)
+                        if self.closing.is_set():
+                            return None
+                        ended.clear()
+                        seen = await self._app.reports.scrape_task(seen.id)
+                    return seen
         except TimeoutError:
             return None
         finally:
             closing.cancel()
-            self._waiting[number].discard(settled)
-            if not self._waiting[number]:
-                del self._waiting[number]
-        return None
+
+    @contextmanager
+    def _listening(self, task: UUID) -> Iterator[asyncio.Event]:
+        job, number = task_numbers(task) or (0, 0)
+        ended = asyncio.Event()
+        self._waiting.setdefault(job, {})[ended] = number
+        try:
+            yield ended
+        finally:
+            del self._waiting[job][ended]
+            if not self._waiting[job]:
+                del self._waiting[job]
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
+        self.told += 1
         for settlement in settlements if self._waiting else ():
-            for settled in self._waiting.get(settlement.lease.task_id, ()):
-                settled.set()
+            for ended, task in self._waiting.get(settlement.lease.job_id, {}).items():
+                if task == settlement.lease.task_id:
+                    ended.set()
+
+    def _jobs_ended(self, jobs: Collection[int]) -> None:
+        """`jobs` is empty when it is not known which."""
+        self.told += 1
+        for job in (jobs or self._waiting) if self._waiting else ():
+            for ended in self._waiting.get(job, ()):
+                ended.set()
 
 
-async def _first(settled: asyncio.Event, closing: "asyncio.Task[bool]") -> None:
-    waiting = asyncio.create_task(settled.wait())
+async def _first(ended: asyncio.Event, closing: "asyncio.Task[bool]") -> None:
+    waiting = asyncio.create_task(ended.wait())
     try:
         await asyncio.wait((waiting, closing), timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
     finally:

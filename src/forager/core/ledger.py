@@ -3,9 +3,10 @@
 Everything that a verb does is one transaction. Durations are seconds, points in time are Unix milliseconds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -69,6 +70,13 @@ class OwnedLane:
     spent_month: int = 0
 
 
+class Away(Enum):
+    """Why a lane cannot be had."""
+
+    PAUSED = "it is paused"
+    ELSEWHERE = "another worker has it"
+
+
 @dataclass(frozen=True, slots=True)
 class Want:
     """How many tasks of a lane the session can start now."""
@@ -114,6 +122,11 @@ class Settlement:
     evidence: Evidence | None = None
     halt: str | None = None
     """Pause the whole job for this reason."""
+    patience: float | None = None
+    """This wait is in vain, and so many seconds of such waits are enough: then the task has failed. None: a wait that
+    counts for nothing (hours, a cap, a pause)."""
+    give_up_at: int | None = None
+    """Instead of that: if the wait would end after this moment, the task has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +227,8 @@ class Ledger(Protocol):
         ...
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]: ...
-    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
-        """One lane by its name, whether or not it has work; made if there is none.
-
-        None: another session has it, or it is paused.
-        """
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
+        """One lane by its name, whether or not it has work; made if there is none."""
         ...
 
     async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None: ...
@@ -271,6 +281,11 @@ class Ledger(Protocol):
 
     async def last_change(self) -> int:
         """The number of the newest change; every one up to it can be read."""
+        ...
+
+    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
+        """Call this soon after jobs have ended by whichever process's doing, with their numbers; with none when some
+        may have been missed. Says nothing where only one process can end a job: its own engine knows first."""
         ...
 
     async def cursor(self, sink: str) -> int: ...

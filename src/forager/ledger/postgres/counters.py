@@ -11,6 +11,7 @@ from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.counting import COUNTED, Deltas
 from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import Db, pairs
+from forager.ledger.postgres.listen import ENDED, MOST_NAMED
 
 _LOCK = """
 SELECT id FROM jobs WHERE id = ANY($1::bigint[])
@@ -28,9 +29,13 @@ WHERE j.id = x.id AND (SELECT count(*) FROM locked) > 0
 RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
           j.completed, j.failed, j.skipped, j.cancelled
 """
-_END = """
-UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL
-FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id
+# Whoever waits for a job in another process is told with the commit, in one word for all that end in it. A notification
+# makes commits wait for one another: so does the change that a job's end is, and no other settlement says anything.
+_END = f"""
+WITH ended AS (
+  UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL
+  FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id RETURNING j.id)
+SELECT pg_notify('{ENDED}', CASE WHEN count(*) <= {MOST_NAMED} THEN string_agg(id::text, ',') ELSE '' END) FROM ended
 """
 _FORGET_FLOWS = """
 DELETE FROM flows WHERE (lane_id, job_id) IN

@@ -1,13 +1,19 @@
-"""Hearing of new work from other processes. A lost notification costs at most one poll of whoever waits, never work."""
+"""Hearing from other processes: of new work, and of jobs that have ended. A lost notification costs at most one poll of
+whoever waits, never work."""
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Collection
+from typing import Any
 
 import asyncpg
 
 from forager.ledger.postgres.connection import CONNECT_SECONDS, Db
 
 CHANNEL = "forager_work"
+ENDED = "forager_ended"
+MOST_NAMED = 400
+"""A notification holds 8,000 bytes: of more jobs than this, ended at once, none is named."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 # The last: what the driver says when the connection goes away between two of its own steps.
@@ -24,6 +30,7 @@ class Listener:
     def __init__(self, url: str) -> None:
         self._url = url
         self._arrived = asyncio.Event()
+        self._tell: list[Callable[[Collection[int]], None]] = []
         self._task = asyncio.create_task(self._listen_for_ever(), name="ledger-listen")
 
     async def wait(self, timeout: float) -> None:
@@ -35,6 +42,9 @@ class Listener:
 
     def arrived(self) -> None:
         self._arrived.set()
+
+    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
+        self._tell.append(tell)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -60,7 +70,16 @@ class Listener:
         try:
             db.add_termination_listener(lambda _: lost.set())
             await db.add_listener(CHANNEL, lambda *_: self._arrived.set())
+            await db.add_listener(ENDED, self._jobs_ended)
             self._arrived.set()  # something may have been said while nobody listened
+            self._jobs_ended()
             await lost.wait()
         finally:
             db.terminate()
+
+    def _jobs_ended(self, *said: Any) -> None:
+        """With the jobs' numbers, where they were named."""
+        named = said[-1] if said else ""
+        jobs = [int(number) for number in named.split(",")] if named else []
+        for tell in self._tell:
+            tell(jobs)

@@ -4,14 +4,26 @@ What this process remembers (numbers of lanes, which job of a lane was served la
 work: all of it may be lost or out of date.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.ledger import (
+    Away,
+    GivenLane,
+    Lease,
+    NewJob,
+    OwnedLane,
+    Session,
+    Settlement,
+    Submitted,
+    Swept,
+    Turn,
+    Want,
+)
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
@@ -135,15 +147,15 @@ class PostgresLedger(SharedVerbs):
         worker.lanes |= {lane.id for lane in found}
         return found
 
-    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
         number = (await self._lanes.learn([name]))[name]
 
-        async def command(db: Db) -> OwnedLane | None:
+        async def command(db: Db) -> OwnedLane | Away:
             alive = await db.fetchrow(f"SELECT {NOW} FROM sessions WHERE id = $1 FOR KEY SHARE", session.id)
-            return None if alive is None else await lanes.take_one(db, session.id, alive[0], number)
+            return Away.ELSEWHERE if alive is None else await lanes.take_one(db, session.id, alive[0], number)
 
         owned = await self._connections.run(command)
-        if owned is not None:
+        if isinstance(owned, OwnedLane):
             self._worker(session).lanes.add(owned.id)
         return owned
 
@@ -176,6 +188,9 @@ class PostgresLedger(SharedVerbs):
 
     async def work_arrived(self, timeout: float) -> None:
         await self._listener.wait(timeout)
+
+    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
+        self._listener.when_jobs_end(tell)
 
     async def sweep(self) -> Swept:
         """Safe beside other sweepers: each dead session is rescued by one of them."""

@@ -125,6 +125,21 @@ class ScrapeResultReport(Report):
     fetched_at: datetime | None
 
 
+class ScrapeTaskReport(Report):
+    """One page that was asked for: how it stands, and what was read of it."""
+
+    id: UUID
+    job: UUID
+    state: str
+    target_type: str
+    target_url: str
+    error: str | None = Field(description="Why it failed, or what its last attempt met.")
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    found: ScrapeResultReport | None = Field(description="Only of a completed task.")
+
+
 class ChangeReport(Report):
     """One row of the change log."""
 

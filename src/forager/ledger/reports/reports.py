@@ -18,6 +18,7 @@ from forager.ledger.reports.models import (
     LaneReport,
     PlaceReport,
     ScrapeResultReport,
+    ScrapeTaskReport,
     SessionReport,
     Spending,
     TaskDetail,
@@ -77,8 +78,12 @@ class Reports:
     async def scrape_results(self, job: UUID) -> list[ScrapeResultReport]:
         return await scrape.results_of_job(self._db, job)
 
-    async def scrape_result(self, task: UUID) -> ScrapeResultReport | None:
-        return await scrape.result_of_task(self._db, task)
+    async def scrape_task(self, task: UUID) -> ScrapeTaskReport:
+        return await scrape.one_task(self._db, task)
+
+    async def scrape_task_of(self, job: UUID) -> ScrapeTaskReport:
+        """The first page of a job, which is the only one of a job of one."""
+        return await scrape.first_task(self._db, job)
 
     async def last_moved(self, job: UUID) -> datetime | None:
         """When something was last said of a job."""

@@ -1,13 +1,15 @@
-"""What scrape found: the result of one task, and all results of a job. Read only."""
+"""What scrape found: one page with its result, and all results of a job. Read only."""
 
 from typing import Any
 from uuid import UUID
 
+from forager.core.errors import NotFound
 from forager.core.ids import task_numbers, task_uuid
+from forager.core.states import TaskState
 from forager.ledger.database import Database, Row
 from forager.ledger.reports.jobs import job_number
-from forager.ledger.reports.models import ScrapeResultReport
-from forager.ledger.reports.rows import at
+from forager.ledger.reports.models import ScrapeResultReport, ScrapeTaskReport
+from forager.ledger.reports.rows import at, task_body
 from forager.ledger.shared import loads
 
 # A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
@@ -15,20 +17,39 @@ _RESULTS = """
 SELECT r.*, t.id AS task, t.job_id AS job FROM (SELECT * FROM scrape_results WHERE job_id = :job) r
 JOIN tasks t ON t.job_id = r.job_id AND t.kind = 'scrape.page' AND t.key = r.task_key
 """
+# Somebody waits for it: everything that is told of a page is one look.
+_TASK = """
+SELECT t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, j.created_at, t.claimed_at, t.ended_at,
+       r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at
+FROM tasks_now t JOIN jobs j ON j.id = t.job_id
+LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key
+WHERE t.kind = 'scrape.page' AND t.id =
+"""
+_FIRST = """
+(SELECT f.id FROM tasks f WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scrape.page'
+ ORDER BY f.key LIMIT 1)
+"""
 
 
 async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
     """In the order in which the pages were asked for."""
     rows = await db.fetch(f"{_RESULTS} ORDER BY r.task_key", {"job": await job_number(db, job)})
-    return [_report(row) for row in rows]
+    return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
 
 
-async def result_of_task(db: Database, task: UUID) -> ScrapeResultReport | None:
+async def one_task(db: Database, task: UUID) -> ScrapeTaskReport:
     numbers = task_numbers(task)
-    if numbers is None:
-        return None
-    rows = await db.fetch(f"{_RESULTS} WHERE t.id = :task", {"job": numbers[0], "task": numbers[1]})
-    return _report(rows[0]) if rows else None
+    rows = await db.fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
+    if not rows or numbers is None or rows[0]["job"] != numbers[0]:
+        raise NotFound(f"There is no scrape task {task}.")
+    return _task(rows[0])
+
+
+async def first_task(db: Database, job: UUID) -> ScrapeTaskReport:
+    rows = await db.fetch(f"{_TASK} {_FIRST}", {"job": str(job)})
+    if not rows:
+        raise NotFound(f"There is no scrape job {job}.")
+    return _task(rows[0])
 
 
 async def last_moved(db: Database, job: UUID) -> int | None:
@@ -40,12 +61,30 @@ async def last_moved(db: Database, job: UUID) -> int | None:
     return int(rows[0]["at"]) if rows else None
 
 
-def _report(row: Row) -> ScrapeResultReport:
+def _task(row: Row) -> ScrapeTaskReport:
+    body = task_body(row["body"])
+    asked = body if isinstance(body, dict) else {}  # a row that cannot be read is shown all the same
+    target = {name: str(asked.get(name, "")) for name in ("target_type", "target_url")}
+    completed = row["state"] == TaskState.COMPLETED and row["result"] is not None
+    return ScrapeTaskReport(
+        id=task_uuid(row["job"], row["task"]),
+        job=UUID(row["public_id"]),
+        state=TaskState(row["state"]).public(),
+        error=row["error"],
+        created_at=at(row["created_at"]),
+        started_at=at(row["claimed_at"]),
+        ended_at=at(row["ended_at"]),
+        found=_result(row, **target) if completed else None,
+        **target,
+    )
+
+
+def _result(row: Row, *, target_type: str, target_url: str) -> ScrapeResultReport:
     whole: dict[str, Any] = {name: loads(row[name]) for name in ("result", "provenance", "pages")}
     return ScrapeResultReport(
         task_id=task_uuid(row["job"], row["task"]),
-        target_type=row["target_type"],
-        target_url=row["target_url"],
+        target_type=target_type,
+        target_url=target_url,
         page_url=row["page_url"],
         rendered=bool(row["rendered"]),
         fetched_at=at(row["fetched_at"]),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
@@ -16,7 +16,19 @@ import orjson
 from forager.core.clock import Clock
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import GivenLane, Lease, NewJob, OwnedLane, Session, Settlement, Submitted, Swept, Turn, Want
+from forager.core.ledger import (
+    Away,
+    GivenLane,
+    Lease,
+    NewJob,
+    OwnedLane,
+    Session,
+    Settlement,
+    Submitted,
+    Swept,
+    Turn,
+    Want,
+)
 from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
@@ -162,8 +174,8 @@ class SqliteLedger(SharedVerbs):
 
         return await self._run(command)
 
-    async def take_lane(self, session: Session, name: str) -> OwnedLane | None:
-        def command(db: sqlite3.Connection) -> OwnedLane | None:
+    async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
+        def command(db: sqlite3.Connection) -> OwnedLane | Away:
             number = self._memory.lane_id(db, name)
             row = db.execute(
                 "UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL"
@@ -171,7 +183,10 @@ class SqliteLedger(SharedVerbs):
                 " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
                 (session.id, number),
             ).fetchone()
-            return None if row is None else _owned(db, row, self._now_ms())
+            if row is not None:
+                return _owned(db, row, self._now_ms())
+            (paused,) = db.execute("SELECT paused FROM lanes WHERE id = ?", (number,)).fetchone()
+            return Away.PAUSED if paused else Away.ELSEWHERE
 
         return await self._run(command)
 
@@ -213,6 +228,9 @@ class SqliteLedger(SharedVerbs):
         except TimeoutError:
             return
         self._arrived.clear()
+
+    def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
+        """Nobody else can end one: this process's engine tells of its own."""
 
     async def sweep(self) -> Swept:
         """The lock proves that no other process lives here, so only late sessions of our own can be found."""
