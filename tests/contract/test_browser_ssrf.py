@@ -7,7 +7,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -20,9 +20,9 @@ from forager.core.visit import WaitFor
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
-from forager.fetch.browser.gate import Gate, Passage
 from forager.fetch.guard import Resolver
 from tests.support.chromium import require_chromium
+from tests.support.gate import WatchedGate
 from tests.support.origin import Origin, Seen, reply
 from tests.support.ssrf import forbidden_urls
 
@@ -71,20 +71,6 @@ WEBRTC = """<!doctype html><body><script>(async () => {
     await Promise.race([gathered, new Promise(end => setTimeout(end, 5000))]);
     const sign = document.createElement('p'); sign.id = 'done'; document.body.append(sign);
 })()</script>"""
-
-
-class WatchedGate(Gate):
-    """Remembers its passages, to tell how often the guard refused."""
-
-    def __init__(self, guard: EgressGuard) -> None:
-        super().__init__(guard)
-        self.passages: list[Passage] = []
-
-    @asynccontextmanager
-    async def open(self, upstream=None) -> AsyncIterator[Passage]:
-        async with super().open(upstream) as passage:
-            self.passages.append(passage)
-            yield passage
 
 
 class Canary(Origin):

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 
 from forager.core.proxies import ProxyProtocol
-from tests.support.gate import Client, get, passage
+from tests.support.gate import Client, get, passage, signature
 from tests.support.origin import Origin, reply, trusting
 from tests.support.proxy import LittleProxy
 
@@ -52,11 +52,10 @@ async def test_chunked_uploads_pass_as_they_are(step: int) -> None:
     endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with passage(endpoint) as gate:
         client = await Client.to(gate)
-        request = (
-            f"POST http://{endpoint}/up HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks
-        )
+        lines = [f"POST http://{endpoint}/up HTTP/1.1", signature(gate), "Transfer-Encoding: chunked", "", ""]
+        request = "\r\n".join(lines).encode() + chunks
         for start in range(0, len(request), step):
-            client.say(request[start : start + step])
+            client.say_unsigned(request[start : start + step])
             await client.writer.drain()
         assert await client.answer() == (200, b"thanks")
         client.say(get(f"http://{endpoint}/next"))
@@ -98,7 +97,7 @@ def test_a_tunnel_carries_tls_both_ways(protocol: ProxyProtocol | None, loop) ->
             assert b" 200 " in await client.reader.readuntil(b"\r\n\r\n")
             await client.writer.start_tls(trusting(), server_hostname="a.test")
             data = os.urandom(500_000)
-            client.say(f"POST / HTTP/1.1\r\nContent-Length: {len(data)}\r\n\r\n", data)
+            client.say_unsigned(f"POST / HTTP/1.1\r\nContent-Length: {len(data)}\r\n\r\n", data)
             assert await client.answer() == (200, data * 2)
             client.writer.close()
             assert proxy.asked == ([f"127.0.0.1:{origin.port}"] if protocol else [])

@@ -15,6 +15,7 @@ from forager.core.proxies import ProxyProtocol
 from forager.core.secret import Secret
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.browser.gate import Gate
+from tests.support.gate import Client, get, signature
 from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
 
@@ -128,24 +129,23 @@ async def test_one_fetcher_never_mixes_its_proxies__S7(world: World) -> None:
 
 @pytest.mark.parametrize("way", [0, 1, 2])
 async def test_a_browser_never_sees_nor_spreads_a_proxys_credentials__S7(world: World, way: int) -> None:
-    """Through the gate: neither a site nor the browser gets them; what a page sends as its own is dropped."""
+    """Through the gate: neither a site nor the browser gets them, and neither gets the gate's own password."""
     gate = Gate(world.guard, tls=trusting())
     async with gate.open(world.proxies[way].endpoint()) as passage:
-        reader, writer = await asyncio.open_connection("127.0.0.1", passage.port)
-        url = world.plain.url("/end", "a.test")
-        writer.write(f"GET {url} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {CANARY}\r\n\r\n".encode())
-        answer = await reader.readuntil(b"end")
-        writer.close()
-        reader, writer = await asyncio.open_connection("127.0.0.1", passage.port)
-        writer.write(f"CONNECT a.test:{world.plain.port} HTTP/1.1\r\nProxy-Authorization: {CANARY}\r\n\r\n".encode())
-        answer += await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"GET /end HTTP/1.1\r\nHost: a.test\r\n\r\n")
-        answer += await reader.readuntil(b"end")
-        writer.close()
+        plain, tunnel = await Client.to(passage), await Client.to(passage)
+        plain.say(get(world.plain.url("/end", "a.test")))
+        answer = await plain.reader.readuntil(b"end")
+        tunnel.say(f"CONNECT a.test:{world.plain.port} HTTP/1.1\r\n\r\n")
+        answer += await tunnel.reader.readuntil(b"\r\n\r\n")
+        tunnel.say_unsigned("GET /end HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        answer += await tunnel.reader.readuntil(b"end")
+        plain.writer.close()
+        tunnel.writer.close()
+    own = signature(passage).rpartition(" ")[2].encode()
     assert world.leaks() == []
-    assert not any(mark in answer for mark in marks_of(world.proxies[way]))
-    assert all(CANARY.encode() not in head for head in world.proxies[way].heads)
-    assert all(CANARY.encode() not in seen.raw for seen in world.plain.seen)
+    assert not any(mark in answer for mark in (own, *marks_of(world.proxies[way])))
+    assert all(own not in head for head in world.proxies[way].heads)
+    assert all(own not in seen.raw for seen in world.plain.seen)
     assert len(world.plain.seen) == 2
 
 

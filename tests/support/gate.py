@@ -1,15 +1,19 @@
 """A client that speaks to the gate byte by byte, and a gate to speak to."""
 
 import asyncio
+import base64
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from forager.core.proxies import ProxyEndpoint
 from forager.fetch import EgressGuard
-from forager.fetch.browser.gate import IDLE, MOST_CONNECTIONS, Gate, Passage
+from forager.fetch.browser.gate import IDLE, MOST_CONNECTIONS, USERNAME, Gate, Passage
 from forager.fetch.connect import Dialer, open_socket
 from forager.fetch.guard import Resolver
 from tests.support.origin import trusting
+
+_FIRST_LINE = re.compile(rb" HTTP/1\.[01]\r\n")
 
 
 async def everything_is_here(host: str, port: int) -> Sequence[str]:
@@ -31,18 +35,43 @@ async def passage(
         yield opened
 
 
+class WatchedGate(Gate):
+    """Remembers its passages, to tell how often the guard refused."""
+
+    def __init__(self, guard: EgressGuard, *, dialer: Dialer = open_socket) -> None:
+        super().__init__(guard, dialer=dialer)
+        self.passages: list[Passage] = []
+
+    @asynccontextmanager
+    async def open(self, upstream: ProxyEndpoint | None = None) -> AsyncIterator[Passage]:
+        async with super().open(upstream) as passage:
+            self.passages.append(passage)
+            yield passage
+
+
+def signature(passage: Passage, user: str = USERNAME, password: str | None = None) -> str:
+    """The header by which the gate knows the browser of a visit."""
+    pair = f"{user}:{passage.password.reveal() if password is None else password}"
+    return f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"
+
+
 class Client:
     """A connection to the gate."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, signed: str) -> None:
         self.reader, self.writer = reader, writer
+        self._signed = f"{signed}\r\n".encode()
 
     @classmethod
     async def to(cls, passage: Passage) -> "Client":
-        return cls(*await asyncio.open_connection("127.0.0.1", passage.port))
+        return cls(*await asyncio.open_connection("127.0.0.1", passage.port), signature(passage))
 
     def say(self, *parts: str | bytes) -> None:
-        self.writer.writelines(part.encode() if isinstance(part, str) else part for part in parts)
+        """As the browser of the visit: with the gate's password in every head that is said in one piece."""
+        self.say_unsigned(*(_FIRST_LINE.sub(lambda found: found[0] + self._signed, _bytes(part)) for part in parts))
+
+    def say_unsigned(self, *parts: str | bytes) -> None:
+        self.writer.writelines(_bytes(part) for part in parts)
 
     async def answer(self) -> tuple[int, bytes]:
         head = await self.reader.readuntil(b"\r\n\r\n")
@@ -69,3 +98,7 @@ async def said(passage: Passage, *parts: str | bytes) -> int:
 
 def get(url: str, *headers: str) -> str:
     return "\r\n".join([f"GET {url} HTTP/1.1", "Host: anything", *headers, "", ""])
+
+
+def _bytes(part: str | bytes) -> bytes:
+    return part.encode() if isinstance(part, str) else part

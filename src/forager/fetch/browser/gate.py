@@ -1,11 +1,15 @@
 """The gate: a proxy on loopback through which all traffic of a browser goes, so that the egress guard sees it.
 
 A visit has a passage of its own: a port that exists as long as the visit, cut off with everything on it at its end.
+Other users of the machine can find the port, so it serves only the browser, which is told the passage's password.
 Nothing is dialled that the guard has not cleared, by the address it cleared; a refusal is an answer with the reason.
 The browser must be told to use the port for everything, loopback included (`<-loopback>` in its bypass list).
 """
 
 import asyncio
+import base64
+import hmac
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -17,6 +21,7 @@ from yarl import URL
 
 from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient
 from forager.core.proxies import ProxyEndpoint
+from forager.core.secret import Secret
 from forager.fetch.browser.framing import Head, Malformed
 from forager.fetch.browser.splice import Inlet, Outlet
 from forager.fetch.connect import Dialer, dial, open_socket
@@ -27,6 +32,7 @@ MOST_CONNECTIONS = 256
 MOST_NAMES = 1024
 MOST_LOGGED = 10
 CONNECT_TIMEOUT = 10.0
+USERNAME = "visit"
 IDLE = 120.0
 """Seconds after which a connection on which nothing moves is cut; a request that is not complete by then, too."""
 
@@ -65,7 +71,8 @@ class Gate:
 
     @asynccontextmanager
     async def open(self, upstream: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
-        """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context."""
+        """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context,
+        and user name and password when it is asked for them."""
         passage = Passage(self._way, upstream, self._most, self._idle)
         server = await asyncio.get_running_loop().create_server(
             lambda: Inlet(passage), "127.0.0.1", 0, backlog=self._most
@@ -89,6 +96,8 @@ class Passage:
         """How many requests the guard refused."""
         self.proxy_failed: ProxyFailed | None = None
         """The last failure of the proxy itself."""
+        self.password = Secret(secrets.token_urlsafe(32))
+        self._signed = base64.b64encode(f"{USERNAME}:{self.password.reveal()}".encode())
         self._way, self._upstream, self._most = way, upstream, most
         self._inlets: dict[Inlet, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,6 +142,11 @@ class Passage:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def knows(self, head: Head) -> bool:
+        """Whether a request comes from the browser of this visit: each has to say the password."""
+        scheme, _, said = b"".join(head.values(b"proxy-authorization")).partition(b" ")
+        return scheme.lower() == b"basic" and hmac.compare_digest(said.strip(), self._signed)
 
     def target(self, head: Head) -> Target:
         """What a head asks for, if its spelling alone does not refuse it."""

@@ -2,20 +2,23 @@
 
 It listens on the page's own DevTools session (`Fetch`), for documents and the blocked kinds alone. Playwright's routing
 would stop every request of the page, and shows the first hop of a redirect only; this sees every hop, before it is
-sent, and costs the other requests nothing. (Nor do we subscribe to Playwright's events of requests and answers: they
-cost as much as the loading of a small file.) Frames of other sites have sessions of their own: what they load is not
-dropped. It decides about politeness only: what may be reached is decided by the gate, which sees everything.
+sent, and costs the other requests nothing. For the same reason the gate's password is said here, not by Playwright: the
+browser is asked for it at the first document, and remembers it for the rest of the visit. (Nor do we subscribe to
+Playwright's events of requests and answers: they cost as much as the loading of a small file.) Frames of other sites
+have sessions of their own: what they load is not dropped. It decides about politeness only: what may be reached is
+decided by the gate, which sees everything.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Refused
 from forager.core.http import Request
+from forager.fetch.browser.gate import USERNAME, Passage
 from forager.fetch.guard import EgressGuard
 from forager.fetch.translate import shown
 
@@ -45,6 +48,7 @@ class Intercept:
         session: "CDPSession",
         request: Request,
         guard: EgressGuard,
+        passage: Passage,
         *,
         failed: Callable[[Exception], None],
         held: Callable[[], AbstractContextManager[None]],
@@ -58,6 +62,8 @@ class Intercept:
         """Where the page itself went last."""
         self._request = request
         self._guard = guard
+        self._passage = passage
+        self._asked: set[str] = set()
         self._failed = failed
         self._held = held
         self._navigations = 0
@@ -69,14 +75,21 @@ class Intercept:
         patterns = [{"resourceType": kind} for kind in ("Document", *kinds)]
         patterns.append({"resourceType": "Document", "requestStage": "Response"})
         self._session.on("Fetch.requestPaused", self._paused)
-        await self._session.send("Fetch.enable", {"patterns": patterns})
+        self._session.on("Fetch.authRequired", self._challenged)
+        await self._session.send("Fetch.enable", {"patterns": patterns, "handleAuthRequests": True})
 
     def stop(self) -> None:
         for task in self._running:
             task.cancel()
 
     def _paused(self, event: dict[str, Any]) -> None:
-        task = asyncio.create_task(self._decide(event))
+        self._run(self._decide(event))
+
+    def _challenged(self, event: dict[str, Any]) -> None:
+        self._run(self._sign_in(event))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -128,9 +141,23 @@ class Intercept:
             with self._held():
                 await self._request.on_hop(url)
 
+    async def _sign_in(self, event: dict[str, Any]) -> None:
+        """The gate is told its password, once for each request; a site that asks for one is not."""
+        number, challenge = event["requestId"], event["authChallenge"]
+        said = {"response": "CancelAuth"}
+        own = challenge.get("source") == "Proxy" and challenge.get("origin") == self._passage.url
+        if own and number not in self._asked:
+            self._asked.add(number)
+            said = {
+                "response": "ProvideCredentials",
+                "username": USERNAME,
+                "password": self._passage.password.reveal(),
+            }
+        await self._send("Fetch.continueWithAuth", number, authChallengeResponse=said)
+
     async def _drop(self, number: str) -> None:
         await self._send("Fetch.failRequest", number, errorReason="BlockedByClient")
 
-    async def _send(self, verb: str, number: str, **more: str) -> None:
+    async def _send(self, verb: str, number: str, **more: Any) -> None:
         with contextlib.suppress(Exception):  # the page went elsewhere, or the visit is over: nobody waits for it
             await self._session.send(verb, {"requestId": number, **more})

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from forager.fetch.browser.gate import Passage, Target
 
 STATUS = {
-    400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 502: "Bad Gateway",
-    503: "Service Unavailable",
+    400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required",
+    431: "Request Header Fields Too Large", 502: "Bad Gateway", 503: "Service Unavailable",
 }  # fmt: skip
 TUNNEL_OPEN = b"HTTP/1.1 200 Connection established\r\n\r\n"
+CHALLENGE = 'Proxy-Authenticate: Basic realm="Forager"\r\n'
 PEEK = len(b"HTTP/1.1 101")
 
 
@@ -194,6 +195,9 @@ class Inlet(asyncio.Protocol):
             self.answer(403, error.message)
 
     def _begin(self, head: Head) -> None:
+        if not self.passage.knows(head):
+            self.answer(407, "this way is a browser's own, and wants its password")
+            return
         target = self.passage.target(head)
         body = None if target.tunnel else Body(head)
         if self._origin and target.origin != self._origin.origin:
@@ -251,7 +255,8 @@ class Inlet(asyncio.Protocol):
         body = f"Forager did not pass this on: {text}\n".encode()
         head = (
             f"HTTP/1.1 {status} {STATUS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n"
+            f"{CHALLENGE if status == 407 else ''}\r\n"
         )
         if self.transport:
             self.transport.write(head.encode() + body)

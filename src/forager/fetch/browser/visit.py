@@ -151,7 +151,9 @@ class Visit:
         page = await context.new_page()
         self._witness.listen(page, context)
         session = await context.new_cdp_session(page)
-        self._intercept = Intercept(session, self._request, self._guard, failed=self._break, held=self._held)
+        self._intercept = Intercept(
+            session, self._request, self._guard, self._passage, failed=self._break, held=self._held
+        )
         await asyncio.gather(self._intercept.start(), _disguise(session, self._manner.fingerprint))
         return page, session
 
