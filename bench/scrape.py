@@ -26,6 +26,7 @@ from bench.support.options import Options, parse
 from bench.support.verdict import Target, conclude, print_table
 from forager.api.serve import serve
 from forager.app import App, open_app
+from forager.cli.process import SWITCH_INTERVAL
 from forager.core.clock import SystemClock
 from forager.core.http import Request
 from forager.fetch import EgressGuard, HttpFetcher
@@ -54,6 +55,7 @@ def main(options: Options) -> None:
     tasks, looks = (100, 40) if options.quick else (500, 200)
     print(f"scrape: {tasks} pages each way, {BROWSERS} browsers, {looks} synchronous requests, {options.rounds} rounds")
     print(f"policy of the site:\n{POLICY}")
+    sys.setswitchinterval(SWITCH_INTERVAL)  # as `forager up` does
     machine, rounds = Machine(), []
     with site() as url:
         for number in range(1, options.rounds + 1):

@@ -7,10 +7,11 @@ import asyncio
 import gc
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Pipeline
+from forager.core.task import Plan
 from forager.engine.deliver import deliver_forever, deliver_new
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
@@ -55,6 +57,7 @@ from forager.task_log import log_pages
 
 log = structlog.get_logger("forager.app")
 
+FEW = 200
 Estimator = Callable[["App", Any], Awaitable[BaseModel]]
 
 
@@ -109,7 +112,8 @@ class App:
             estimate=estimate,
             schedule=schedule,
         )
-        return await self.ledger.submit(new, () if dry else chosen.plan(job, **needs))
+        plans = () if dry else chosen.plan(job, **needs)
+        return await self.ledger.submit(new, plans if needs else _few_at_once(plans))
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """What a job would cost. Calls nothing, spends nothing."""
@@ -202,11 +206,21 @@ class App:
         except ValidationError as error:
             raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
         needs = {name: await self.reference(name) for name in chosen.needs}
-        await asyncio.to_thread(partial(chosen.check, job, **needs))
+        if needs:  # a look through a big table; without one, a thread takes longer than the check
+            await asyncio.to_thread(partial(chosen.check, job, **needs))
+        else:
+            chosen.check(job)
         return chosen, job, needs
 
     async def _create_scheduled(self, schedule: Schedule, key: str) -> UUID:
         return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
+
+
+def _few_at_once(plans: Iterable[Plan]) -> Iterable[Plan]:
+    """A small plan as a list: the ledger then needs no thread to make it. A big one is left to it."""
+    rest = iter(plans)
+    few = list(islice(rest, FEW))
+    return few if len(few) < FEW else chain(few, rest)
 
 
 def _spare_the_collector() -> None:

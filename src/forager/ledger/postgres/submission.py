@@ -51,7 +51,7 @@ class Submission:
 
     async def write(self, plan: Iterable[Plan]) -> Submitted:
         plans = iter(plan)
-        first = await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
         while True:
             repeat = await self._repeat()
             if isinstance(repeat, Submitted):
@@ -61,7 +61,7 @@ class Submission:
                 with contextlib.suppress(Repeated):
                     if len(first) <= IN_ONE_GO:
                         return await self._write_whole(first)
-                    return await self._write_in_chunks(chain(first, plans))
+                    return await self._write_in_chunks(first if first is plan else chain(first, plans))
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
 
     async def _repeat(self) -> object:
@@ -109,5 +109,7 @@ class Submission:
         return total
 
     async def _encode(self, plans: list[Plan]) -> list[Encoded]:
-        """In a thread: a big job must not stop the heart of its process."""
+        """A big job in a thread: it must not stop the heart of its process."""
+        if len(plans) <= SMALL:
+            return encode(plans, self._catalog)
         return await asyncio.to_thread(encode, plans, self._catalog)

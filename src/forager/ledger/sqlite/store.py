@@ -99,12 +99,12 @@ class SqliteLedger(SharedVerbs):
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
         plans = iter(plan)
-        first = await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
         while True:
             if len(first) <= IN_ONE_GO:
                 submitted = await self._run(lambda db: self._submit_whole(db, job, first))
             else:
-                submitted = await self._submit_in_chunks(job, chain(first, plans))
+                submitted = await self._submit_in_chunks(job, first if first is plan else chain(first, plans))
             if submitted is not None:
                 return submitted
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon

@@ -1,6 +1,6 @@
 """What has been read of a target so far: its page, and further ones that fill what is missing. Pure.
 
-Runs in a thread, because a long page takes longer to read than a loop may stand still.
+Of a long page it runs in a thread.
 """
 
 from datetime import datetime

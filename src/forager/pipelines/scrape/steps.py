@@ -31,6 +31,7 @@ from forager.pipelines.scrape.target import Scrape
 
 MOST_BYTES = 10 * 1024 * 1024
 """A page of text that is longer is no page for us."""
+SHORT_PAGE = 8 * 1024
 TEXTUAL = ("html", "xml", "text/plain", "json")
 
 
@@ -104,7 +105,7 @@ class _Visit:
                 raise
             except (Disallowed, Permanent, Transient):
                 continue
-            await asyncio.to_thread(reading.add, response)
+            await _add(reading, response)
 
     async def _page(self, url: str, render: Render) -> Response:
         script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=True))
@@ -118,11 +119,20 @@ class _Visit:
 
     async def _read(self, response: Response) -> Reading:
         reading = Reading(self.extractor, self.task.requested_fields)
-        await asyncio.to_thread(reading.add, response)
+        await _add(reading, response)
         if reading.wall is not None:
             message = f"{_where(response)} wants a log-in: {reading.wall}"
             raise Permanent(words.said(words.LOGIN_WALL, message), evidence=response.evidence(), facts=_told(response))
         return reading
+
+
+async def _add(reading: Reading, response: Response) -> None:
+    """A long page in a thread, because it takes longer to read than a loop may stand still; a short one here, because
+    it is read sooner than a thread has begun."""
+    if len(response.body) <= SHORT_PAGE:
+        reading.add(response)
+    else:
+        await asyncio.to_thread(reading.add, response)
 
 
 def refuse_unless_page(response: Response) -> None:
