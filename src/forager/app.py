@@ -276,6 +276,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             rules=rules,
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
             proxies=proxies,
+            patience=settings.patience_hours * 3600,
         )
         worker.when_settled(log_pages)
         rules.when_changed(worker.adopt_rules)

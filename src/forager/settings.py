@@ -108,6 +108,13 @@ class Settings(BaseSettings):
         ge=0,
         le=3_600,
     )
+    patience_hours: float = _engine(
+        168.0,
+        "How long a task may wait in vain, for what burns no attempt (429, an open breaker, no proxy), before it is"
+        " given up. Waits for hours, caps and pauses do not count.",
+        gt=0,
+        le=87_600,
+    )
     capacity: int = _engine(1_000, "Most HTTP requests in flight in one process.", ge=1, le=100_000)
     egress_allow: Texts = _engine((), "Private networks that may be reached: CIDR or host:port, separated by commas.")
     user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from forager.api import vital
 from forager.core.http import Render
-from forager.core.ledger import Lease, Session, Settlement, Want
+from forager.core.ledger import Lease, OwnedLane, Session, Settlement, Want
 from forager.core.states import TaskState
 from forager.pipelines.scrape import Result
 from forager.pipelines.scrape.extractors import EXTRACTORS
@@ -50,7 +50,7 @@ class Held:
         ledger = self.service.app.ledger
         if host not in self.lanes:
             owned = await ledger.take_lane(self.session, host)
-            assert owned is not None
+            assert isinstance(owned, OwnedLane)
             self.lanes[host] = owned.id
         return (await ledger.turn(self.session, [], [Want(self.lanes[host], most)])).leases
 

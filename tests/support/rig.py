@@ -285,5 +285,6 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("evidence", "kept_until"),
         ("jobs", "planning_until"),
         ("jobs", "created_at"),
+        ("tasks", "waited_until"),
     ):
         write(f"UPDATE {table} SET {column} = {column} - {by}")

@@ -377,6 +377,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "lease_seconds": ("1", "0.99", "3600", "3601"),
     "shutdown_seconds": ("0", "-1", "3600", "3601"),
     "capacity": ("1", "0", "100000", "100001"),
+    "patience_hours": ("0.01", "0", "87600", "87601"),
     "rate_limit_tokens": ("0.001", "0", "100000", "100001"),
     "rate_limit_interval_seconds": ("0.001", "0", "86400", "86401"),
     "cb_window_size": ("1", "0", "1000", "1001"),

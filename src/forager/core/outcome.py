@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from forager.core.record import Record
 from forager.core.task import Plan
@@ -32,10 +33,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Not now. Burns no attempt."""
+    """Not now. Burns no attempt, but waits of this kind do not go on for ever (`Step.patience`)."""
 
     wait: float
     reason: str
+    give_up_at: datetime | None = None
+    """For a step that knows better: a wait that would end after this moment is not begun; the task has failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ class Step:
     """Overrides the lane's."""
     when_open: WhenOpen = "snooze"
     """What becomes of a task whose lane's breaker is open: it waits, or it fails at once."""
+    patience: float | None = None
+    """Seconds that a task may wait in vain, for what burns no attempt: then it has failed. None: as the worker says."""
 
 
 def step(
@@ -126,8 +128,9 @@ def step(
     timeout: float = 60.0,
     retry: Retry | None = None,
     when_open: WhenOpen = "snooze",
+    patience: float | None = None,
 ) -> Step:
-    return Step(task, run, price, timeout, retry, when_open)
+    return Step(task, run, price, timeout, retry, when_open, patience)
 
 
 AGED_AFTER = 60.0

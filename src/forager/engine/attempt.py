@@ -31,12 +31,21 @@ SHORT_WAIT = 10.0
 """We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
 POOL_WAIT = 1.0
 """… and sooner for a browser, which must not stand idle while somebody waits."""
+PATIENCE = 7 * 24 * 3_600.0
+"""Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
 
 
 async def attempt(
-    lease: Lease, step: Step | None, fetch: LaneFetch, lane: LaneRun, random: Callable[[], float]
+    lease: Lease,
+    step: Step | None,
+    fetch: LaneFetch,
+    lane: LaneRun,
+    random: Callable[[], float],
+    patience: float = PATIENCE,
 ) -> Settlement:
     """Run the step within its time-out."""
+    if step is not None and step.patience is not None:
+        patience = step.patience
     try:
         if isinstance(lease.task, Undecodable):
             raise lease.task
@@ -44,23 +53,25 @@ async def attempt(
             raise Undecodable(f"No pipeline has a step for tasks of kind {lease.kind!r}. Install the one that does.")
         async with asyncio.timeout(step.timeout) as fetch.limit:
             outcome = await step.run(lease.task, fetch)
-        return _settled(lease, outcome)
+        return _settled(lease, outcome, patience)
     except MustSnooze as snooze:
-        return _put_back(lease, fetch, snooze.why, snooze.wait * (1 + SPREAD * random()))
+        in_vain = patience if snooze.in_vain else None
+        return _put_back(lease, fetch, snooze.why, snooze.wait * (1 + SPREAD * random()), in_vain)
     except TooLate:
         return _put_back(lease, fetch, TooLate.__doc__)
     except Disallowed as refusal:
         return Settlement(lease, TaskState.SKIPPED, error=refusal.message)
     except Short as short:
         wait = POOL_WAIT if isinstance(short, PoolExhausted) else SHORT_WAIT
-        return _put_back(lease, fetch, short.message, wait * (1 + SPREAD * random()))
+        return _put_back(lease, fetch, short.message, wait * (1 + SPREAD * random()), patience)
     except StoreError as error:  # asked for a lane or a robots.txt while the store was away
         return _put_back(lease, fetch, error.message, SHORT_WAIT * (1 + SPREAD * random()))
     except RateLimited as error:
         if not fetch.slowed:
             lane.slow_down(error.retry_after)
         wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + SPREAD * random())
-        return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=error.message, facts=error.facts)
+        said, facts = error.message, error.facts
+        return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=said, facts=facts, patience=patience)
     except Transient as error:
         retry = (step.retry if step else None) or lane.policy.retry
         return _failed_for_now(lease, error, retry, random)
@@ -89,7 +100,7 @@ async def attempt(
         return Settlement(lease, TaskState.FAILED, cost=guessed, guessed=guessed, error=said, evidence=told)
 
 
-def _settled(lease: Lease, outcome: Outcome) -> Settlement:
+def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
     match outcome:
         case Done():
             if len(outcome.tasks) > MAX_CHILDREN:
@@ -108,7 +119,15 @@ def _settled(lease: Lease, outcome: Outcome) -> Settlement:
                 skip=outcome.skip,
             )
         case Snooze():
-            return Settlement(lease, TaskState.WAITING, wait=outcome.wait, burned=False, error=outcome.reason)
+            return Settlement(
+                lease,
+                TaskState.WAITING,
+                wait=outcome.wait,
+                burned=False,
+                error=outcome.reason,
+                patience=patience,
+                give_up_at=None if outcome.give_up_at is None else round(outcome.give_up_at.timestamp() * 1000),
+            )
         case Drop():
             return Settlement(lease, TaskState.SKIPPED, error=outcome.reason)
         case Halt():
@@ -124,11 +143,13 @@ def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callab
     return Settlement(lease, state, cost=cost, guessed=cost, error=error.message, wait=wait or 0.0, facts=error.facts)
 
 
-def _put_back(lease: Lease, fetch: LaneFetch, why: str | None, wait: float = 0.0) -> Settlement:
+def _put_back(
+    lease: Lease, fetch: LaneFetch, why: str | None, wait: float = 0.0, patience: float | None = None
+) -> Settlement:
     """Through no fault of the task. What it sent before may have been charged for."""
     cost = _guess(lease, fetch.sent)
     state = TaskState.WAITING if wait else TaskState.READY
-    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait, burned=False, error=why)
+    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait, burned=False, error=why, patience=patience)
 
 
 def _guess(lease: Lease, maybe_done: bool) -> int:

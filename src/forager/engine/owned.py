@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from forager.core.clock import Clock
-from forager.core.ledger import GivenLane, Ledger, OwnedLane, Session
+from forager.core.ledger import Away, GivenLane, Ledger, OwnedLane, Session
 from forager.engine.lane import LaneRun
 from forager.engine.rules import LaneRules
 
@@ -77,7 +77,7 @@ class OwnedLanes:
             if owned.id not in self._lanes:  # else a request has just taken it
                 self._own(owned)
 
-    async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | None:
+    async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | Away:
         """The lane that a URL belongs to; taken for the purpose if nobody has it.
 
         A lane that is not the task's own is looked at once a second: it may have been paused.
@@ -85,11 +85,11 @@ class OwnedLanes:
         name = self._rules.lane_name(url)
         lane = self._by_name.get(name)
         now = self._clock.monotonic()
-        if session is None or lane is own or (lane is not None and now - lane.seen_open < LOOK_AGAIN):
+        if lane is not None and (session is None or lane is own or now - lane.seen_open < LOOK_AGAIN):
             return lane
-        owned = await self._ledger.take_lane(session, name)
-        if owned is None:
-            return None
+        owned = Away.ELSEWHERE if session is None else await self._ledger.take_lane(session, name)
+        if isinstance(owned, Away):
+            return owned
         lane = self._lanes.get(owned.id) or self._own(owned)
         lane.seen_open = now
         return lane

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from forager.core.errors import BrowserCrashed, CircuitOpen, Disallowed, ProxyFailed, RateLimited, Refused, Transient
 from forager.core.http import Fetch, Request, Response
+from forager.core.ledger import Away
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
@@ -29,9 +30,12 @@ AT_ONCE = 0.05
 
 
 class MustSnooze(Exception):
-    def __init__(self, wait: float, why: str = "It waits for its lane.") -> None:
+    """`in_vain`: something is wrong that may never be mended, unlike hours, a rate, a pause."""
+
+    def __init__(self, wait: float, why: str = "It waits for its lane.", *, in_vain: bool = False) -> None:
         self.wait = wait
         self.why = why
+        self.in_vain = in_vain
 
 
 class TooLate(Exception):
@@ -44,7 +48,7 @@ class Surroundings:
 
     fetch: Fetch
     may_send: Callable[[], bool]
-    lane_of: Callable[[str, LaneRun], Awaitable[LaneRun | None]]
+    lane_of: Callable[[str, LaneRun], Awaitable[LaneRun | Away]]
     """The lane of a URL's host, if we have it or can have it; the task's own lane is given beside it."""
     robots: Robots | None = None
     proxies: Proxies | None = None
@@ -143,7 +147,8 @@ class LaneFetch:
             return
         verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
         if verdict.ask_again_in is not None:
-            raise MustSnooze(verdict.ask_again_in, f"The robots.txt of {_host(url)} cannot be read now.")
+            unread = f"The robots.txt of {_host(url)} cannot be read now."
+            raise MustSnooze(verdict.ask_again_in, unread, in_vain=True)
         if not verdict.allowed:
             raise Disallowed(
                 f"robots: {_host(url)} does not allow this URL. An operator who may read it can say so: "
@@ -153,8 +158,9 @@ class LaneFetch:
 
     async def lane_of(self, url: str) -> LaneRun:
         lane = await self.around.lane_of(url, self.lane)
-        if lane is None:
-            raise MustSnooze(ELSEWHERE, f"The lane of {_host(url)} is paused, or another worker has it.")
+        if isinstance(lane, Away):
+            why = f"The lane of {_host(url)} cannot be had: {lane.value}."
+            raise MustSnooze(ELSEWHERE, why, in_vain=lane is Away.ELSEWHERE)
         return lane
 
     async def wait(self, lane: LaneRun, longest: float) -> None:
@@ -173,7 +179,7 @@ class LaneFetch:
         if wait := lane.circuit_wait():
             if self._when_open == "fail":
                 raise CircuitOpen(f"{lane.name} failed too often; it is left alone for another {wait:.0f} s.")
-            raise MustSnooze(wait, f"{lane.name} failed too often; it is left alone for a while.")
+            raise MustSnooze(wait, f"{lane.name} failed too often; it is left alone for a while.", in_vain=True)
 
 
 class _Way:

@@ -14,12 +14,12 @@ import structlog
 from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
-from forager.core.ledger import Lease, Ledger, Session, Settlement, Turn, Want
+from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, Want
 from forager.core.pipeline import Pipeline, Step
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.states import TaskState
-from forager.engine.attempt import attempt
+from forager.engine.attempt import PATIENCE, attempt
 from forager.engine.lane import HORIZON, LaneRun
 from forager.engine.memo import Memo
 from forager.engine.owned import OwnedLanes
@@ -56,12 +56,14 @@ class Worker:
         robots: Robots | None = None,
         proxies: Proxies | None = None,
         random: Random | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.stats = WorkStats()
         self._ledger = ledger
         self._clock = StoreClock(clock)
         self._name = name
         self._capacity = capacity
+        self._patience = patience
         self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
         self._steps: dict[str, Step] = {
             kind: step for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
@@ -258,7 +260,7 @@ class Worker:
         when_open = step.when_open if step else "snooze"
         fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=self._memo.take(lease.task_id))
         try:
-            settlement = await attempt(lease, step, fetch, lane, self._random)
+            settlement = await attempt(lease, step, fetch, lane, self._random, self._patience)
         except asyncio.CancelledError:
             settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
         if settlement.state is TaskState.WAITING and not settlement.burned:
@@ -289,7 +291,7 @@ class Worker:
 
     # ── lanes ──
 
-    async def _lane_of(self, url: str, own: LaneRun) -> LaneRun | None:
+    async def _lane_of(self, url: str, own: LaneRun) -> LaneRun | Away:
         return await self._lanes.of_url(self._session, url, own)
 
     def adopt_rules(self) -> None:

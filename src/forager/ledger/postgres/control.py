@@ -218,7 +218,8 @@ WHERE t.id = q.task_id RETURNING t.id
 """
 _AGAIN = """
 WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
-    error = NULL WHERE id = ANY($1::bigint[]) AND state = $2 RETURNING id, lane_id, job_id, rank, state),
+    error = NULL, waited = NULL, waited_until = NULL WHERE id = ANY($1::bigint[]) AND state = $2
+    RETURNING id, lane_id, job_id, rank, state),
 d AS (DELETE FROM dead USING t WHERE dead.task_id = t.id)
 INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t
 RETURNING task_id

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from forager.core.ledger import GivenLane, OwnedLane
+from forager.core.ledger import Away, GivenLane, OwnedLane
 from forager.ledger.postgres.connection import Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared import loads
@@ -81,10 +81,12 @@ async def take(db: Db, session: int, now: int, most: int) -> list[OwnedLane]:
     return await _owned(db, await db.fetch(_TAKE, session, now, most), now)
 
 
-async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | None:
+async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:
     """Whether or not it has work; what we own already is given again."""
     owned = await _owned(db, await db.fetch(_TAKE_ONE, session, lane), now)
-    return owned[0] if owned else None
+    if owned:
+        return owned[0]
+    return Away.PAUSED if await db.fetchval("SELECT paused FROM lanes WHERE id = $1", lane) else Away.ELSEWHERE
 
 
 async def owned_but_unknown(db: Db, session: int, known: Iterable[int], now: int, most: int) -> list[OwnedLane]:

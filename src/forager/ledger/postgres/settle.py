@@ -16,6 +16,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import COUNTER_OF, Deltas
 from forager.ledger.evidence import body_of, screenshot_of
+from forager.ledger.patience import NewWait, in_vain, wait_or_give_up
 from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
@@ -103,7 +104,11 @@ async def _pass_the_fence(
             first[s.lease.task_id] = s
     ends = [s for s in first.values() if s.state in COUNTER_OF or drains.get(s.lease.job_id) == CANCELLED]
     back = [s for s in first.values() if not (s.state in COUNTER_OF or drains.get(s.lease.job_id) == CANCELLED)]
-    followed = {**await _end(db, ends, effect), **await _put_back(db, back, effect)}
+    waits = await _wait_or_give_up(db, back, effect.now)
+    ends += [s for s in back if s.state in COUNTER_OF]
+    returned = await _put_back(db, [s for s in back if s.state not in COUNTER_OF], effect)
+    await _note_waits(db, [wait for wait in waits if wait[2] in returned])
+    followed = {**await _end(db, ends, effect), **returned}
     live = []
     for number, s in first.items():
         if number in followed:
@@ -181,6 +186,27 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
         else:
             effect.due[lease.lane] = min(due, effect.due.get(lease.lane, due))
     return passed
+
+
+async def _wait_or_give_up(db: Db, back: Sequence[Settlement], now: int) -> list[NewWait]:
+    """Those that have waited in vain for long enough have failed from now on; what to note about the others."""
+    vain = in_vain(back)
+    if not vain:
+        return []
+    rows = await db.fetch(
+        "SELECT id, waited, waited_until FROM tasks WHERE id = ANY($1::bigint[])", [s.lease.task_id for s in vain]
+    )
+    return wait_or_give_up(vain, {row[0]: (row[1], row[2]) for row in rows}, now)
+
+
+async def _note_waits(db: Db, waits: Sequence[NewWait]) -> None:
+    """Of tasks whose rows this transaction holds already."""
+    if waits:
+        await db.execute(
+            "UPDATE tasks t SET waited = x.waited, waited_until = x.until"
+            " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS x(waited, until, id) WHERE t.id = x.id",
+            *(list(column) for column in zip(*waits, strict=True)),
+        )
 
 
 def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:

@@ -131,7 +131,10 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
         return 0
     followers = _followers(db, job, failed)
     now = memory.now_ms()
-    again = "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL"
+    again = (
+        "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL,"
+        " waited = NULL, waited_until = NULL"
+    )
     db.executemany(f"UPDATE tasks SET state = 0, {again} WHERE id = ?", [(n,) for n in failed])
     db.executemany(f"UPDATE tasks SET state = 2, {again} WHERE id = ?", [(n,) for n in followers])
     count = len(failed) + len(followers)

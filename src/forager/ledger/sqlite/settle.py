@@ -15,6 +15,7 @@ from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.counting import COUNTER_OF, Deltas
 from forager.ledger.evidence import body_of, screenshot_of
+from forager.ledger.patience import in_vain, wait_or_give_up
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
@@ -27,6 +28,9 @@ _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
 _END = """
 UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
   session_id = NULL WHERE id IN (SELECT value FROM json_each(?))
+"""
+_WAITED = """
+SELECT t.id, t.waited, t.waited_until FROM json_each(?) g JOIN tasks t ON t.id = g.value
 """
 _PUT_BACK = """
 UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, guessed = guessed + ?, error = ?,
@@ -82,9 +86,14 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
         facts = orjson.dumps(s.facts).decode() if s.facts else None
         ends[number, s.cost, s.guessed, s.error, facts].append(lease.task_id)
         deltas.ended(lease.job_id, counter, lease.price, s.cost, s.guessed)
+    for s in _give_up(db, back, now):
+        lease = s.lease
+        facts = orjson.dumps(s.facts).decode() if s.facts else None
+        ends[int(s.state), s.cost, s.guessed, s.error, facts].append(lease.task_id)
+        deltas.ended(lease.job_id, COUNTER_OF[s.state], lease.price, s.cost, s.guessed)
     for how, tasks in ends.items():
         db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
-    _put_back(db, memory, back, deltas, now)
+    _put_back(db, memory, [s for s in back if s.state not in COUNTER_OF], deltas, now)
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
     _keep_evidence(db, live, now + memory.catalog.evidence_ms)
@@ -93,6 +102,17 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     write_deltas(db, deltas)
     write_changes(db, changes, now)
     finish_jobs(db, memory.flows, deltas.jobs(), now)
+
+
+def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
+    """Those that have waited in vain for long enough; how long the others have is written down."""
+    vain = in_vain(back)
+    if not vain:
+        return []
+    rows = db.execute(_WAITED, (orjson.dumps([s.lease.task_id for s in vain]).decode(),))
+    waits = wait_or_give_up(vain, {number: (waited, until) for number, waited, until in rows}, now)
+    db.executemany("UPDATE tasks SET waited = ?, waited_until = ? WHERE id = ?", waits)
+    return [s for s in vain if s.state is TaskState.FAILED]
 
 
 def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], deltas: Deltas, now: int) -> None:

@@ -1,0 +1,106 @@
+"""Which ends of an attempt are waits in vain: what may never be mended counts, what is only polite does not."""
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import pytest
+
+from forager.core.errors import NoHealthyProxies, PoolExhausted, RateLimited, StoreUnavailable
+from forager.core.http import Request, Response
+from forager.core.ledger import Away, Lease, OwnedLane, Settlement
+from forager.core.outcome import Halt, Outcome, Snooze
+from forager.core.pipeline import Breaker, Hours, Lane, step
+from forager.core.states import TaskState
+from forager.core.task import Task
+from forager.engine.attempt import attempt
+from forager.engine.lane import LaneRun
+from forager.engine.passage import LaneFetch, MustSnooze, Surroundings, TooLate
+from tests.support.clock import FakeClock
+
+PATIENCE = 123.0
+URL = "https://shop.test/"
+
+
+class Ask(Task):
+    kind: ClassVar[str] = "ask"
+
+    def key(self) -> str:
+        return "ask"
+
+    def lane(self) -> str:
+        return "shop.test"
+
+
+def lane_fetch(lane: Lane, away: Away = Away.ELSEWHERE) -> LaneFetch:
+    async def send(request: Request) -> Response:
+        raise AssertionError("nothing may be sent")
+
+    async def lane_of(url: str, own: LaneRun) -> LaneRun | Away:
+        return away
+
+    run = LaneRun(OwnedLane(1, "shop.test", {}), lane, FakeClock())
+    return LaneFetch(Surroundings(send, lambda: True, lane_of), run, 0.0)
+
+
+async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None) -> Settlement:
+    fetch = fetch or lane_fetch(Lane("shop.test"))
+
+    async def run(task: Ask, _: Any) -> Outcome:
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    lease = Lease(1, 1, 1, 1, 1, 0, "ask", "ask", Ask())
+    return await attempt(lease, step(Ask, run), fetch, fetch.lane, lambda: 0.0, PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        RateLimited("shop.test asked for fewer calls (429)."),
+        NoHealthyProxies("none is left."),
+        PoolExhausted("all browsers are taken."),
+        MustSnooze(600.0, "its robots.txt cannot be read.", in_vain=True),
+        Snooze(60.0, "not there yet"),
+    ],
+)
+async def test_what_may_never_be_mended_is_waited_for_with_patience(end: Outcome | Exception) -> None:
+    settlement = await ended(end)
+    assert (settlement.state, settlement.burned, settlement.patience) == (TaskState.WAITING, False, PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [MustSnooze(600.0), TooLate(), StoreUnavailable("it is away."), Halt("a wrong key")],
+)
+async def test_what_is_polite_or_our_own_trouble_counts_for_nothing(end: Outcome | Exception) -> None:
+    settlement = await ended(end)
+    assert (settlement.burned, settlement.patience, settlement.give_up_at) == (False, None, None)
+
+
+async def test_a_step_can_name_the_moment_itself() -> None:
+    settlement = await ended(Snooze(60.0, "not there yet", give_up_at=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert settlement.give_up_at == 1_767_225_600_000
+
+
+def refusal(lane: Lane, *, failures: int = 0) -> MustSnooze:
+    fetch = lane_fetch(lane)
+    for _ in range(failures):
+        fetch.lane.call_ended(fetch.lane.enter_circuit(), well=False)
+    with pytest.raises(MustSnooze) as raised:
+        fetch.refuse_if_closed(fetch.lane)
+    return raised.value
+
+
+async def test_hours_are_no_wait_in_vain_but_an_open_breaker_is() -> None:
+    hour = FakeClock().now().hour
+    assert not refusal(Lane("shop.test", hours=Hours((hour + 1) % 24, (hour + 2) % 24))).in_vain
+    assert refusal(Lane("shop.test", breaker=Breaker()), failures=5).in_vain
+
+
+@pytest.mark.parametrize("away", list(Away))
+async def test_a_lane_elsewhere_is_a_wait_in_vain_and_a_paused_one_is_not(away: Away) -> None:
+    with pytest.raises(MustSnooze) as raised:
+        await lane_fetch(Lane("shop.test", site=True), away).lane_of(URL)
+    assert raised.value.in_vain is (away is Away.ELSEWHERE)
+    assert away.value in raised.value.why
