@@ -16,6 +16,7 @@ from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.connect import AddrInfo, NotCleared, guarded_connector, open_socket
 from forager.fetch.guard import Resolver
 from forager.fetch.robots import RobotsTxt
+from tests.support.detour import Detour, NoGuard
 from tests.support.origin import Origin, Seen, reply
 from tests.support.ssrf import forbidden_urls, public_urls
 
@@ -136,6 +137,18 @@ async def test_the_canary_hears_a_fetcher_that_may_reach_it__S1(canary: Origin, 
     """Negative control: silence above is the guard's work, not a deaf canary."""
     assert await outcome(fetchers("127.0.0.0/8"), canary.url()) == "200"
     assert canary.connections == 1
+
+
+async def test_the_canary_hears_the_corpus_when_there_is_no_guard__S1(canary: Origin) -> None:
+    """Negative control: most of the corpus lands there, whatever address it names."""
+    heard = 0
+    fetcher = HttpFetcher(NoGuard(), SystemClock(), lambda _: None, dialer=Detour())
+    for url in (url for url in forbidden_urls(canary.port) if url.startswith("http:")):
+        before = canary.connections, len(canary.seen)
+        await outcome(fetcher, url)
+        heard += (canary.connections, len(canary.seen)) != before
+    await fetcher.close()
+    assert heard >= 800  # the rest is no URL to the client library
 
 
 async def test_public_controls_pass_and_are_dialled__S1(fetchers: Fetchers) -> None:
