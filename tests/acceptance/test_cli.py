@@ -119,6 +119,34 @@ def upstream(machine: Machine) -> Iterator[Path]:
         process.terminate()
 
 
+def test_a_page_of_the_sandbox_is_read_as_it_says_and_its_webhook_printed(machine: Machine) -> None:
+    """Word by word what `forager sandbox` prints, as a new user would type it."""
+    (machine.folder / "town").mkdir()
+    with (
+        (machine.folder / "town" / "out").open("w+") as out,
+        subprocess.Popen([*FORAGER, "sandbox"], stdout=out, env=machine.environment, cwd=machine.folder) as process,
+    ):
+        try:
+            said = until(lambda: (text := (machine.folder / "town" / "out").read_text()) and "Log-ins" in text and text)
+            words = [line.split() for line in said.splitlines() if line.startswith("  ")]
+            for name in (word for line in words if line[0] == "export" for word in line[1:]):
+                machine.environment |= dict([name.split("=", 1)])
+            pages = [line[1:] for line in words if line[:2] == ["forager", "scrape"]]
+            assert len(pages) == 2
+            for command in pages:
+                ran = machine.run(*command)
+                assert ran.returncode == 0, ran.stderr
+                assert "company_name" in ran.stdout
+            told = until(lambda: [line for line in _webhooks(machine) if "(1 total, 1 completed, 0 failed)" in line])
+            assert all("completed" in line for line in told)
+        finally:
+            process.terminate()
+
+
+def _webhooks(machine: Machine) -> list[str]:
+    return [line for line in (machine.folder / "town" / "out").read_text().splitlines() if line.startswith("webhook ")]
+
+
 def test_the_demo_needs_nothing_shows_places_and_ends_by_itself(machine: Machine) -> None:
     ran = machine.run("demo")
 

@@ -104,8 +104,34 @@ def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:
         "target_url,requested_fields,render\nhttps://a.example/,job_title location,\nhttps://b.example/,,http\n"
     )
     first, second = read_targets(file, {"target_type": "job_posting", "render": "auto"})
-    assert first["requested_fields"] == ["job_title", "location"]
-    assert (first["render"], second["render"]) == ("auto", "http")
+    assert first.target["requested_fields"] == ["job_title", "location"]
+    assert (first.target["render"], second.target["render"]) == ("auto", "http")
+    assert (first.number, second.number) == (2, 3)
+
+
+def test_what_is_wrong_in_a_file_is_told_by_its_lines(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
+    lines = [
+        site.url("/jobs/jsonld/1"),
+        "",
+        '{"target_url": "example.com"}',
+        '{"target_url": "https://example.com/", "callback_url": "https://hooks.example/"}',
+        '{"target_url": "https://example.com/", "target_type": "poem"}',
+    ]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
+    assert ran.code == 2
+    assert "line 3, target_url: it is no URL of a page" in ran.err
+    assert "line 4: a target of a batch has no callback_url of its own" in ran.err
+    (tmp_path / "pages.jsonl").write_text(lines[4])
+    ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
+    assert "line 1, target_type: poem is none" in ran.err
+    assert site.log == []
+
+
+def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, tmp_path: Path) -> None:
+    (tmp_path / "pages.jsonl").write_text('{"target_url": "example.com"}')
+    ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
+    assert len([line for line in ran.err.splitlines() if line.startswith("  ")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,6 +141,7 @@ def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:
         ("{", "line 1 is neither"),
         ("[1]", "no object"),
         ("https://a.example/", "add it, or --as"),
+        ('{"url": "https://a.example/"}', "line 1 does not say which page"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
@@ -122,3 +149,10 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, tex
     file.write_text(text)
     with pytest.raises(Rejected, match=told):
         read_targets(file, {})
+
+
+def test_a_csv_file_without_the_column_is_told_which_ones_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text("url,kind\nhttps://a.example/,job_posting\n")
+    with pytest.raises(Rejected, match=r"no column target_url\..*: url, kind"):
+        read_targets(file, {"target_type": "job_posting"})

@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from forager import __version__
-from forager.cli import database, dead, demo, doctor, export, jobs, lanes, places, proxies, schedules, scrape, serving
+from forager.cli import (
+    database,
+    dead,
+    demo,
+    doctor,
+    export,
+    jobs,
+    lanes,
+    places,
+    proxies,
+    sandbox,
+    schedules,
+    scrape,
+    serving,
+)
 from forager.cli.invocation import Invocation
 
 app = typer.Typer(
@@ -53,4 +67,4 @@ app.add_typer(proxies.app, name="proxies")
 app.command()(export.export)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")
-app.command()(serving.sandbox)
+app.command()(sandbox.sandbox)

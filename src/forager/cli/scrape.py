@@ -104,10 +104,10 @@ def batch(
     from forager.cli import render, scrape_run
 
     said = {"target_type": kind, "workspace_id": workspace, "render": _render(browser=browser, http=http, auto=auto)}
-    targets = scrape_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
+    lines = scrape_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
 
     async def work(at: "Reached") -> list[dict[str, Any]]:
-        return await scrape_run.many_pages(at, targets, quiet=as_json)
+        return await scrape_run.many_pages(at, lines, quiet=as_json)
 
     pages = with_api(context, work)
     if as_json:

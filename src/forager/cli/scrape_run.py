@@ -36,15 +36,38 @@ async def one_page(at: "Reached", target: Mapping[str, Any]) -> Asked:
     return Asked(seen.data, seen.meta.get("provenance"))
 
 
-async def many_pages(at: "Reached", targets: Sequence[Mapping[str, Any]], *, quiet: bool) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One page that a file asks for, and where it does."""
+
+    number: int
+    target: Mapping[str, Any]
+
+
+async def many_pages(at: "Reached", lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
     """Every page with its result or its error, in the order of the file."""
     pages: list[dict[str, Any]] = []
-    for start in range(0, len(targets), AT_ONCE):
-        part = targets[start : start + AT_ONCE]
-        made = await at.api.post("/scrape/batch", {"targets": part})
+    for start in range(0, len(lines), AT_ONCE):
+        part = [line.target for line in lines[start : start + AT_ONCE]]
+        try:
+            made = await at.api.post("/scrape/batch", {"targets": part})
+        except Rejected as wrong:
+            raise _by_line(wrong, lines[start : start + AT_ONCE]) from None
         await _see_through(at, made["job_id"], progress.choose_view(render.notes(), quiet=quiet))
         pages += await _pages_of(at, made["job_id"], part)
     return pages
+
+
+def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
+    """What is wrong with which line, instead of with which target of a request that nobody has written."""
+    fields = []
+    for each in wrong.fields:
+        where, _, field = each.field.removeprefix("targets.").partition(".")
+        known = each.field.startswith("targets.") and where.isdigit() and int(where) < len(lines)
+        name = f"line {lines[int(where)].number}{', ' if field else ''}{field}" if known else each.field
+        fields.append(FieldError(name, each.message))
+    wrong.fields = tuple(fields)
+    return wrong
 
 
 async def _see_through(at: "Reached", job: str, view: "View") -> None:
@@ -90,30 +113,31 @@ def listed(pages: Iterable[Mapping[str, Any]]) -> "Table":
     return table
 
 
-def read_targets(file: Path, otherwise: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_targets(file: Path, otherwise: Mapping[str, Any]) -> list[Line]:
     """What a file asks for; what a line does not say is taken from `otherwise`."""
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise Rejected(f"{file} cannot be read: {why}.") from error
-    lines = _csv(text) if file.suffix.lower() == ".csv" else _json_lines(text, file.name)
-    targets = [{**otherwise, **line} for line in lines]
-    if not targets:
+    found = _csv(text, file.name) if file.suffix.lower() == ".csv" else _json_lines(text, file.name)
+    lines = [Line(number, {**otherwise, **target}) for number, target in found]
+    if not lines:
         raise Rejected(f"{file.name} names no page. Write one per line: a URL, or an object with target_url.")
-    missing = [n for n, target in enumerate(targets, 1) if "target_type" not in target]
-    if missing:
-        problem = FieldError("target_type", f"line {missing[0]} does not say what kind of page it is; add it, or --as")
-        raise Rejected(f"{file.name}: {problem.message}.", fields=[problem])
-    return targets
+    for name, remedy in (("target_url", "which page"), ("target_type", "what kind of page it is; add it, or --as")):
+        missing = next((line.number for line in lines if name not in line.target), None)
+        if missing is not None:
+            problem = FieldError(name, f"line {missing} does not say {remedy}")
+            raise Rejected(f"{file.name}: {problem.message}.", fields=[problem])
+    return lines
 
 
-def _json_lines(text: str, name: str) -> Iterator[dict[str, Any]]:
+def _json_lines(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not (said := line.strip()):
             continue
         if said.startswith(("http://", "https://")):
-            yield {"target_url": said}
+            yield number, {"target_url": said}
             continue
         try:
             target = orjson.loads(said)
@@ -121,17 +145,22 @@ def _json_lines(text: str, name: str) -> Iterator[dict[str, Any]]:
                 raise ValueError("it is no object")
         except ValueError as error:
             raise Rejected(f"{name}, line {number} is neither a URL nor a JSON object: {error}") from None
-        yield target
+        yield number, target
 
 
-def _csv(text: str) -> Iterator[dict[str, Any]]:
-    for row in csv.DictReader(text.splitlines()):
+def _csv(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = csv.DictReader(text.splitlines())
+    if rows.fieldnames and "target_url" not in rows.fieldnames:
+        told = ", ".join(column[:40] for column in rows.fieldnames[:10])
+        raise Rejected(f"{name} has no column target_url. Its first line, which names the columns, is: {told}")
+    for row in rows:
         target: dict[str, Any] = {
-            name: value.strip() for name, value in row.items() if name and value and value.strip()
+            column: value.strip() for column, value in row.items() if column and value and value.strip()
         }
         if names := target.get("requested_fields"):
             target["requested_fields"] = [part for part in names.replace(";", " ").replace(",", " ").split() if part]
-        yield target
+        if target:
+            yield rows.line_num, target
 
 
 def _short(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""`forager up`, `forager worker`, `forager sandbox`: the commands that stay."""
+"""`forager up`, `forager worker`: Forager itself, until it is told to stop."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from forager.cli.exit_codes import ExitCode
 from forager.cli.invocation import Json, invocation
 
 
@@ -63,61 +62,6 @@ def worker(
     return code
 
 
-def sandbox(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="Another seed is another world.")] = None,
-    key: Annotated[str | None, typer.Option(help="The key that is accepted (default: sandbox-key).")] = None,
-    latency_ms: Annotated[float | None, typer.Option(help="Time to an answer, in milliseconds.")] = None,
-    latency_sigma: Annotated[
-        float | None, typer.Option(help="Spread of a log-normal latency; 0 is a fixed one.")
-    ] = None,
-    rate_limit: Annotated[int | None, typer.Option(help="Requests a second before a 429; 0 only counts.")] = None,
-    balance: Annotated[
-        int | None, typer.Option("--credits", help="Credits that the key has; without it, endless.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every page is full: the worst case for credits.")] = False,
-    fault: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=SHARE", help="Such as http500=0.01; repeat it.")
-    ] = None,
-    log_path: Annotated[Path | None, typer.Option(help="Append one JSON line per request to this file.")] = None,
-    as_json: Json = False,
-) -> int:
-    """Serve a simulated Serper on a local port, with the faults of the real one. Costs nothing; needs no key.
-
-    Answers until Ctrl-C, and prints how to point Forager at it.
-    """
-    from forager.sandbox import SerperConfig, serve
-
-    named = {
-        "seed": seed,
-        "key": key,
-        "latency_ms": latency_ms,
-        "latency_sigma": latency_sigma,
-        "credits": balance,
-        "log_path": str(log_path) if log_path else None,
-    }
-    changes: dict[str, object] = {name: value for name, value in named.items() if value is not None}
-    if rate_limit is not None:
-        changes["rate_limit"] = rate_limit or None
-    if full:
-        changes["density"] = [[1.0, 1000, 1000]]
-    if fault:
-        changes["faults"] = dict(_share(text) for text in fault)
-    config = SerperConfig().changed(changes)
-    serve(config, port=port, announce=lambda url: _show_sandbox(url, config.key, as_json=as_json))
-    return ExitCode.OK
-
-
-def _share(text: str) -> tuple[str, float]:
-    name, _, share = text.partition("=")
-    try:
-        return name, float(share)
-    except ValueError:
-        raise typer.BadParameter(
-            f"give NAME=SHARE, such as http500=0.01, instead of {text!r}", param_hint="--fault"
-        ) from None
-
-
 def _show_url(url: str, *, as_json: bool) -> None:
     from forager.cli import render
 
@@ -136,19 +80,3 @@ def _show_key(key: str, path: Path, *, as_json: bool) -> None:
         render.write(orjson.dumps({"service_key": key, "kept_in": str(path)}).decode() + "\n")
     else:
         render.write(f"Service key (shown once, kept in {path}; send it as X-Service-Key):\n{key}\n")
-
-
-def _show_sandbox(url: str, key: str, *, as_json: bool) -> None:
-    import orjson
-
-    from forager.cli import render
-
-    if as_json:
-        render.write(orjson.dumps({"url": url, "key": key}).decode() + "\n")
-        return
-    render.write(
-        f"The Serper sandbox answers at {url} (Ctrl-C stops it). In another terminal:\n"
-        f"  export FORAGER_SERPER_BASE_URL={url} SERPER_API_KEY={key}\n"
-        f"  export FORAGER_EGRESS_ALLOW={url.removeprefix('http://')}\n"
-        "  forager places run --keyword bars --state AZ\n"
-    )

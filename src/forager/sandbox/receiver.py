@@ -56,7 +56,13 @@ class Received:
 class WebhookReceiver(Listener):
     """`async with WebhookReceiver(["secret"]) as receiver:`. `mood` holds from the next request on; `stop` is down."""
 
-    def __init__(self, secrets: Sequence[str], now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        secrets: Sequence[str],
+        now: Callable[[], datetime] | None = None,
+        tell: Callable[[Received], None] | None = None,
+    ) -> None:
+        """`tell` is called with every request."""
         super().__init__()
         self.mood = Mood.UP
         self.log: list[Received] = []
@@ -65,6 +71,7 @@ class WebhookReceiver(Listener):
         self.retry_after = 30
         self.moved_to = ""
         self._secrets = tuple(secrets)
+        self._tell = tell
         self._now = now or (lambda: datetime.now(UTC))
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -109,6 +116,8 @@ class WebhookReceiver(Listener):
 
     def _write_down(self, received: Received) -> None:
         self.log.append(received)
+        if self._tell is not None:
+            self._tell(received)
         for count, future in self._waiting:
             if count <= len(self.log) and not future.done():
                 future.set_result(None)

@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Self
@@ -22,6 +23,7 @@ from forager.core.errors import Rejected
 from forager.sandbox.admin import administer
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.faults import Fault
+from forager.sandbox.listener import Listener
 from forager.sandbox.log import Entry, RequestLog
 from forager.sandbox.serper import Serper, Verdict
 from forager.sandbox.wire import HTML, JSON, Connection, Request
@@ -151,8 +153,10 @@ def serve(
     announce: Callable[[str], None] | None = None,
     *,
     until_stdin_closes: bool = False,
+    beside: Sequence[Listener] = (),
 ) -> None:
-    """Run the sandbox as a process of its own until SIGTERM or SIGINT; `announce` gets its URL when it is ready.
+    """Run the sandbox as a process of its own until SIGTERM or SIGINT; `announce` gets its URL when it is ready, and
+    what runs `beside` it is.
 
     With `until_stdin_closes` it also ends when its standard input does: a starter that is killed leaves no orphan.
     """
@@ -161,17 +165,25 @@ def serve(
     gc.set_threshold(
         50_000, 20, 100
     )  # the log grows by small, acyclic objects: looking through them only stalls the loop
-    uvloop.run(_serve(sandbox, announce, until_stdin_closes))
+    uvloop.run(_serve(sandbox, announce, until_stdin_closes, beside))
 
 
-async def _serve(sandbox: SerperSandbox, announce: Callable[[str], None] | None, until_stdin_closes: bool) -> None:
+async def _serve(
+    sandbox: SerperSandbox,
+    announce: Callable[[str], None] | None,
+    until_stdin_closes: bool,
+    beside: Sequence[Listener],
+) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     if until_stdin_closes:
         loop.add_reader(sys.stdin.fileno(), _watch_stdin, ended)
-    async with sandbox:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(sandbox)
+        for each in beside:
+            await stack.enter_async_context(each)
         if announce is not None:
             announce(sandbox.url)
         await ended.wait()

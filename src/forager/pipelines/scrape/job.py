@@ -124,6 +124,13 @@ class BatchTarget(Target):
         return given
 
 
+def _some(targets: tuple[BatchTarget, ...]) -> tuple[BatchTarget, ...]:
+    """Asked when each of them is good: one that is not must not be told that there is none."""
+    if not targets:
+        raise ValueError("it should have at least one target")
+    return targets
+
+
 class ScrapeJob(BaseModel):
     """Up to a hundred pages. The same page twice is two tasks."""
 
@@ -152,7 +159,9 @@ class ScrapeJob(BaseModel):
         },
     )
 
-    targets: tuple[BatchTarget, ...] = Field(min_length=1, max_length=MOST_TARGETS)
+    targets: Annotated[tuple[BatchTarget, ...], AfterValidator(_some)] = Field(
+        max_length=MOST_TARGETS, json_schema_extra={"minItems": 1}, description="1 to 100 pages."
+    )
     callback_url: WebUrl | None = Field(
         default=None, description="Told when the job has ended, instead of the default."
     )
