@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from forager.core.clock import SystemClock
 from forager.core.errors import CircuitOpen, ForagerError, Permanent, Refused, TimedOut, Transient
 from forager.core.http import Request, Response
 from forager.core.proxies import ProxyEndpoint
@@ -227,6 +228,25 @@ async def test_waiting_for_a_lane_does_not_count_against_the_site__SC_4(site: Si
 
     async with browsing([site.endpoint], navigation_timeout=1) as fetch:
         assert (await fetch(visit(site.url("/redirect?/"), on_hop=on_hop))).status == 200
+
+
+class LeapingClock(SystemClock):
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+async def test_the_time_of_a_visit_is_without_the_waits_for_lanes__SC_4(site: Site) -> None:
+    clock = LeapingClock()
+
+    async def on_hop(url: str) -> None:
+        clock.ahead += 1_000
+
+    async with browsing([site.endpoint], navigation_timeout=10, clock=clock) as fetch:
+        response = await fetch(visit(site.url("/redirect?/"), on_hop=on_hop))
+    assert clock.ahead == 1_000
+    assert 0 < response.elapsed_ms < 60_000
 
 
 async def test_a_redirect_to_a_private_address_is_refused__S1(fetch: BrowserFetcher, site: Site) -> None:

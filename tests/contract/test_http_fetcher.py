@@ -15,7 +15,9 @@ from forager.core.clock import SystemClock
 from forager.core.errors import Permanent, RateLimited, Refused, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.fetch import EgressGuard, HttpFetcher
+from tests.support.clock import FakeClock
 from tests.support.origin import Answer, Origin, Seen, reply
+from tests.support.proxy import LittleProxy
 
 TEXT = "Grüße aus Köln. ".encode() * 5000
 
@@ -255,6 +257,27 @@ async def test_every_hop_is_announced_before_it_is_asked() -> None:
         await fetcher(Request(origin.url(), on_hop=on_hop))
         await fetcher.close()
     assert hops == [(origin.url("/end?a=b"), 1)]
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_the_time_of_an_answer_is_the_sites_alone_without_the_waits_for_lanes(proxied: bool) -> None:
+    clock = FakeClock()
+
+    async def on_hop(url: str) -> None:
+        await clock.sleep(60)
+
+    def answer(seen: Seen) -> bytes:
+        clock.advance(0.25)
+        left = int(seen.target[1:])
+        return reply(302, Location=f"/{left - 1}") if left else reply()
+
+    async with Origin(answer) as origin, LittleProxy() as proxy:
+        guard = EgressGuard([origin.endpoint, proxy.address])
+        fetcher = HttpFetcher(guard, clock, lambda _: None, endpoint_of=lambda _: proxy.endpoint())
+        response = await fetcher(Request(origin.url("/3"), on_hop=on_hop, proxy=1 if proxied else None))
+        await fetcher.close()
+    assert clock.monotonic() == 1_000 + 3 * 60 + 4 * 0.25
+    assert response.elapsed_ms == 1_000
 
 
 async def test_a_hop_that_is_not_let_through_is_not_asked() -> None:

@@ -25,6 +25,7 @@ from forager.fetch.leaving import LeavingRequest, leaving
 from forager.fetch.looks import looks
 from forager.fetch.redirect import REDIRECTS, Hop, next_hop
 from forager.fetch.sessions import ProxySessions
+from forager.fetch.stopwatch import Stopwatch
 from forager.fetch.translate import map_errors, shown
 from forager.fetch.upstream import Way
 
@@ -73,15 +74,15 @@ class HttpFetcher:
 
     async def __call__(self, request: Request) -> Response:
         """Send one request. An answer of any status is a `Response`; `max_redirects=0` returns redirects unfollowed."""
-        started = self._clock.monotonic()
+        watch = Stopwatch(self._clock)
         told = leaving.set(request.on_leave)
         try:
             with map_errors(request.url):
                 async with asyncio.timeout(request.timeout) as limit:
                     if request.proxy is None:
-                        answer, body = await self._follow(request, self._send, limit)
+                        answer, body = await self._follow(request, self._send, limit, watch)
                     else:
-                        answer, body = await self._follow_through(request, request.proxy, limit)
+                        answer, body = await self._follow_through(request, request.proxy, limit, watch)
         finally:
             leaving.reset(told)
         return Response(
@@ -90,7 +91,7 @@ class HttpFetcher:
             headers=answer.headers,
             body=body,
             at=self._clock.now(),
-            elapsed_ms=round((self._clock.monotonic() - started) * 1000),
+            elapsed_ms=watch.ms,
             looks=looks(answer.status, answer.headers, body) if request.site else "page",
         )
 
@@ -122,16 +123,17 @@ class HttpFetcher:
         return self._session.request(hop.method, hop.url, headers=hop.headers, data=hop.body, allow_redirects=False)
 
     async def _follow_through(
-        self, request: Request, proxy: int, limit: asyncio.Timeout
+        self, request: Request, proxy: int, limit: asyncio.Timeout, watch: Stopwatch
     ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The same through a proxy, redirects included."""
         if self._endpoint_of is None:
             raise ProxyFailed(f"there is no proxy {proxy} here.")
         async with self._proxied.through(self._endpoint_of(proxy)) as proxied:
-            return await self._follow(request, proxied.sender(min(CONNECT_TIMEOUT, 0.8 * request.timeout)), limit)
+            send = proxied.sender(min(CONNECT_TIMEOUT, 0.8 * request.timeout))
+            return await self._follow(request, send, limit, watch)
 
     async def _follow(
-        self, request: Request, send: Send, limit: asyncio.Timeout
+        self, request: Request, send: Send, limit: asyncio.Timeout, watch: Stopwatch
     ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The answer at the end of the redirects, and its body."""
         url = self._guard.check_url(request.url)
@@ -146,8 +148,9 @@ class HttpFetcher:
             hop = next_hop(hop, answer.status, location)
             self._admit(hop.url)
             if request.on_hop:
-                async with standing_still(limit):  # to wait for a lane is no part of the call
-                    await request.on_hop(str(hop.url))
+                with watch.stopped():  # to wait for a lane is no part of the call
+                    async with standing_still(limit):
+                        await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 
     def _admit(self, url: URL) -> None:

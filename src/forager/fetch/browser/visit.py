@@ -23,6 +23,7 @@ from forager.fetch.browser.reading import read_html, response_of
 from forager.fetch.browser.witness import Witness
 from forager.fetch.fingerprints import Fingerprint
 from forager.fetch.guard import EgressGuard, literal
+from forager.fetch.stopwatch import Stopwatch
 from forager.fetch.translate import map_errors
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Visit:
         self._witness = Witness(self._break)
         self._intercept: Intercept  # from the moment there is a page
         self._deadlines: list[asyncio.Timeout] = []
+        self._watch = Stopwatch(clock)
 
     async def perform(self) -> Response:
         """Go, act, read. Ends at once when the browser dies, whatever its driver still waits for."""
@@ -93,13 +95,12 @@ class Visit:
 
         limit = self._manner.navigation_timeout + SETTLE + SPARE
         limit += most_seconds(self._request.script, self._manner.longest_pause)
-        started = self._clock.monotonic()
         try:
             async with self._limited(limit, f"the visit took longer than {limit:g} s and was ended."):
                 response = await self._in_context()
         except Error as error:
             raise self._meant(error) from None
-        return replace(response, elapsed_ms=round((self._clock.monotonic() - started) * 1000))
+        return replace(response, elapsed_ms=self._watch.ms)
 
     @contextlib.asynccontextmanager
     async def _limited(self, seconds: float, message: str) -> AsyncIterator[None]:
@@ -122,7 +123,8 @@ class Visit:
         for deadline, _ in held:
             deadline.reschedule(None)
         try:
-            yield
+            with self._watch.stopped():
+                yield
         finally:
             for deadline, when in held:
                 if when is not None and not deadline.expired():
