@@ -49,7 +49,7 @@ from forager.parts import (
     revealed,
     secrets,
 )
-from forager.pipelines import deliveries, places
+from forager.pipelines import deliveries, places, scrape
 from forager.rulebook import Rulebook
 from forager.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
@@ -311,20 +311,24 @@ _REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
 
 
 async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
-    """One entry for each page that was asked for, in that order."""
+    """One entry for each page that was asked for, in that order, as the API shows it."""
     targets = (await app.reports.job(job)).params["targets"]
     found = {each.task_id: each.result for each in await app.reports.scrape_results(job)}
-    return [
-        {
-            "task_id": str(task.id),
-            "target_type": targets[int(task.key)]["target_type"],
-            "target_url": targets[int(task.key)]["target_url"],
-            "status": task.state,
-            "result": found.get(task.id),
-            "error": task.error if task.state != "completed" else None,
-        }
-        for task in (await app.reports.tasks(job, limit=len(targets))).items
-    ]
+    told = []
+    for task in (await app.reports.tasks(job, limit=len(targets))).items:
+        target, error = targets[int(task.key)], task.error if task.state != "completed" else None
+        told.append(
+            {
+                "task_id": str(task.id),
+                "target_type": target["target_type"],
+                "target_url": target["target_url"],
+                "status": task.state,
+                "result": found.get(task.id),
+                "error": None if error is None else scrape.without_reason(error),
+                "reason": scrape.reason_of(error),
+            }
+        )
+    return told
 
 
 _RESULTS: dict[str, Callable[["App", UUID], Awaitable[Sequence[Mapping[str, Any]]]]] = {"scrape": _scrape_results}

@@ -102,6 +102,7 @@ def family(name: str) -> str:
 
 
 WhenOpen = Literal["snooze", "fail"]
+WhenLate = Literal["retry", "fail"]
 StepFunction = Callable[[Any, Fetch], Awaitable[Outcome]]
 
 
@@ -116,6 +117,8 @@ class Step:
     """Overrides the lane's."""
     when_open: WhenOpen = "snooze"
     """What becomes of a task whose lane's breaker is open: it waits, or it fails at once."""
+    when_late: WhenLate = "retry"
+    """What becomes of a task whose time is up: it is tried again, as after any failure that may pass, or has failed."""
     patience: float | None = None
     """Seconds that a task may wait in vain, for what burns no attempt: then it has failed. None: as the worker says."""
 
@@ -128,9 +131,10 @@ def step(
     timeout: float = 60.0,
     retry: Retry | None = None,
     when_open: WhenOpen = "snooze",
+    when_late: WhenLate = "retry",
     patience: float | None = None,
 ) -> Step:
-    return Step(task, run, price, timeout, retry, when_open, patience)
+    return Step(task, run, price, timeout, retry, when_open, when_late, patience)
 
 
 AGED_AFTER = 60.0

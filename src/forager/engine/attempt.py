@@ -31,6 +31,9 @@ SHORT_WAIT = 10.0
 """We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
 POOL_WAIT = 1.0
 """… and sooner for a browser, which must not stand idle while somebody waits."""
+NO_RETRY = Retry(0)
+TIMED_OUT = "timed_out"
+"""The word with which the error of a task begins whose time was up: a program may have to act on it."""
 PATIENCE = 7 * 24 * 3_600.0
 """Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
 
@@ -76,8 +79,12 @@ async def attempt(
         retry = (step.retry if step else None) or lane.policy.retry
         return _failed_for_now(lease, error, retry, random)
     except TimeoutError:
+        late = Transient(
+            f"{TIMED_OUT}: It did not end within {step.timeout if step else 0:g} s.", maybe_done=fetch.sent
+        )
         retry = (step.retry if step else None) or lane.policy.retry
-        late = Transient(f"The step did not end within {step.timeout if step else 0:g} s.", maybe_done=fetch.sent)
+        if step is not None and step.when_late == "fail":
+            retry = NO_RETRY
         return _failed_for_now(lease, late, retry, random)
     except Unconfigured as error:
         return Settlement(lease, TaskState.READY, burned=False, error=error.message, halt=error.message)

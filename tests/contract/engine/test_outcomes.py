@@ -1,5 +1,6 @@
 """Every way in which a step can end, on the real engine and the real ledger."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,17 @@ async def test_a_step_that_takes_too_long_is_stopped_and_retried(open_rig: OpenR
     assert (rig.states(job)["slow"], task["attempt"]) == ("failed", 4)
     assert "0.05 s" in task["error"]
     assert rig.job(job)["completed"] == 5
+
+
+async def test_a_step_may_say_that_whoever_is_late_has_failed__SC_4(open_rig: OpenRig) -> None:
+    plain = acts(timeout=0.05)
+    rig = await open_rig(replace(plain, steps=(replace(plain.steps[0], when_late="fail"),)))
+    job = await rig.submit([Plan(Act(name="slow", seconds=30.0)), Plan(Act(name="later", how="stumble"))])
+    await rig.run()
+    task = rig.tasks(job)["slow"]
+    assert (rig.states(job)["slow"], task["attempt"]) == ("failed", 1)
+    assert task["error"] == "timed_out: It did not end within 0.05 s."
+    assert rig.tasks(job)["later"]["attempt"] == 4, "any other failure that may pass is tried again"
 
 
 async def test_a_row_that_does_not_decode_is_a_dead_letter_and_stops_nobody__R14(open_rig: OpenRig) -> None:

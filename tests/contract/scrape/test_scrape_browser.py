@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from forager.sandbox.scrape_pages import company, job, person
-from forager.sandbox.site_pages import Answer
+from forager.sandbox.site_pages import Answer, page
 from tests.support.scrape import Service, open_service
+
+ONE: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
 
 
 @pytest.fixture
 async def browsing(chromium: Path, tmp_path: Path) -> AsyncIterator[Service]:
-    one: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
-    async with open_service(tmp_path, chromium=chromium, **one) as opened, opened.app.engine():
+    async with open_service(tmp_path, chromium=chromium, **ONE) as opened, opened.app.engine():
         yield opened
 
 
@@ -78,3 +79,40 @@ async def test_a_page_that_failed_in_a_browser_is_kept_with_its_picture__SC_15(b
     plain = await browsing.sync("/profiles/wall/1", target_type="linkedin_profile", render="http")
     missing = await browsing.client.get(f"/api/v1/dead/{plain.json()['meta']['task_id']}/screenshot")
     assert missing.status_code == 404
+
+
+async def test_a_navigation_that_takes_too_long_fails_once_counts_against_the_site_and_frees_its_browser__SC_4__SC_8(
+    chromium: Path, tmp_path: Path
+) -> None:
+    limits: dict[str, Any] = {"navigation_timeout_ms": 1_500, "cb_failure_threshold": 1, "cb_window_size": 1}
+    async with open_service(tmp_path, chromium=chromium, **ONE, **limits) as service, service.app.engine():
+        service.site.answers["/endless"] = Answer(200, b"<h1>late</h1>", delay=60.0)
+        answer = await service.sync("/endless", render="browser")
+        assert (answer.status_code, answer.json()["meta"]["reason"]) == (504, "timed_out")
+        assert len(service.site.visits("/endless")) == 1
+        task = (await service.client.get(f"/api/v1/tasks/{answer.json()['meta']['task_id']}")).json()["data"]
+        assert (task["state"], task["attempts"]) == ("failed", 1)
+        assert service.app.browsers.stats().in_use == 0
+        again = await service.sync("/jobs/jsonld/1", render="browser")
+        assert (again.status_code, again.json()["meta"]["reason"]) == (503, "circuit_open")
+
+
+async def test_a_visit_that_outlasts_its_task_fails_once_with_504_and_frees_its_browser__SC_2__SC_4(
+    chromium: Path, tmp_path: Path
+) -> None:
+    """The page is there at once, but what its extractor waits for never comes."""
+    async with (
+        open_service(tmp_path, chromium=chromium, task_timeout_seconds=3, **ONE) as service,
+        service.app.engine(),
+    ):
+        service.site.answers["/bare"] = page("Bare", "<p>Nothing.</p>")
+        answer = await service.sync("/bare", render="browser")
+        assert (answer.status_code, answer.json()["meta"]["reason"]) == (504, "timed_out")
+        assert "within 3 s" in answer.json()["error"]
+        assert len(service.site.visits("/bare")) == 1
+        seen = await service.data(f"/{answer.json()['meta']['task_id']}")
+        assert (seen["status"], seen["reason"]) == ("failed", "timed_out")
+        async with asyncio.timeout(20):
+            while service.app.browsers.stats().in_use:
+                await asyncio.sleep(0.01)
+        assert (await service.sync("/jobs/jsonld/1", render="http")).status_code == 200

@@ -1,13 +1,18 @@
 """Pages that cannot be had: each with its reason, its status on sync, and what came back kept for a look."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from forager.sandbox.site import Outage
+from forager.sandbox.receiver import WebhookReceiver
+from forager.sandbox.site import Outage, SandboxSite
 from forager.sandbox.site_pages import Answer
-from tests.support.scrape import API, QUICK, Service, open_service
+from tests.support.scrape import API, PATIENCE, QUICK, Service, open_service
+from tests.support.webhooks import SECRET
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,31 @@ async def test_what_robots_txt_does_not_allow_is_403_with_that_reason__SC_7(simp
     seen = await simple.data(f"/{answer.json()['meta']['task_id']}")
     assert (seen["status"], seen["reason"]) == ("failed", "robots")
     assert (await simple.data(f"/jobs/{seen['job_id']}"))["status"] == "failed"
+
+
+async def test_a_refusal_by_robots_counts_as_failed_everywhere_that_counts_are_told__SC_7__SC_13(
+    tmp_path: Path,
+) -> None:
+    async with WebhookReceiver([SECRET]) as receiver, SandboxSite() as site:
+        settings = {"webhook_secret": SecretStr(SECRET), "egress_allow": (site.endpoint, receiver.endpoint)}
+        async with open_service(tmp_path, **settings) as service, service.app.engine():
+            service.site = site
+            site.set_robots("User-agent: *\nDisallow: /jobs/plain/\n")
+            pages = [service.target("/jobs/jsonld/1"), service.target("/jobs/plain/2")]
+            made = await service.batch(pages, callback_url=receiver.url("/hook"))
+            seen = await service.ended(made)
+            counts = [seen[f"{name}_tasks"] for name in ("total", "completed", "failed", "cancelled")]
+            assert (seen["status"], counts) == ("partially_completed", [2, 1, 1, 0])
+            async with asyncio.timeout(PATIENCE):
+                await receiver.arrived(1)
+    (body,) = receiver.taken.values()
+    said = json.loads(body)
+    assert (said["status"], said["summary"]) == ("partially_completed", {"total": 2, "completed": 1, "failed": 1})
+    read, refused = said["results"]
+    assert (read["status"], read["error"], read["reason"]) == ("completed", None, None)
+    assert (refused["status"], refused["result"], refused["reason"]) == ("failed", None, "robots")
+    assert refused["error"].startswith("127.0.0.1 does not allow this URL.")
+    assert not [visit for visit in site.log if visit.path == "/jobs/plain/2"]
 
 
 async def test_an_open_circuit_fails_the_task_at_once__SC_4__SC_8(tmp_path: Path) -> None:

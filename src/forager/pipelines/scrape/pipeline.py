@@ -46,7 +46,7 @@ def build(
         name=NAME,
         params=ScrapeJob,
         plan=plan,
-        steps=(step(Scrape, scraper.scrape, timeout=timeout, retry=RETRY, when_open="fail"),),
+        steps=(step(Scrape, scraper.scrape, timeout=timeout, retry=RETRY, when_open="fail", when_late="fail"),),
         records=(Result,),
         limits=partial(limits, most_queued=most_queued),
         check=partial(check, extractors=known),
