@@ -11,7 +11,7 @@ from forager.core.clock import SystemClock
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.core.secret import Secret
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.proxy_check import Checked, ProxyCheck
+from forager.fetch.proxy_check import NOWHERE, Checked, ProxyCheck
 from tests.support.origin import PEM, Origin
 from tests.support.proxy import LittleProxy
 
@@ -37,15 +37,46 @@ async def test_a_proxy_that_answers_passes_with_its_latency__SC_9(protocol: Prox
     assert proxy.connections == 1
 
 
-async def test_socks5_is_asked_whether_it_takes_the_password() -> None:
-    async with LittleProxy("socks5", user=USER, password=PASSWORD) as proxy:
+@pytest.mark.parametrize("protocol", ["http", "https", "socks5"])
+async def test_a_proxy_is_asked_whether_it_takes_the_password__SC_9(protocol: ProxyProtocol) -> None:
+    async with LittleProxy(protocol, user=USER, password=PASSWORD) as proxy:
         check = checker(proxy.address)
         right = await check(1, proxy.endpoint(user=USER, password=PASSWORD))
         wrong = await check(1, proxy.endpoint(user=USER, password="canary-wrong"))
-        none = await check(1, ProxyEndpoint("socks5", "127.0.0.1", proxy.port))
-    assert (right.passed, wrong.passed, none.passed) == (True, False, False)
-    assert wrong.reason == "it does not accept the user and password"
+        none = await check(1, ProxyEndpoint(protocol, "127.0.0.1", proxy.port))
+    status = "" if protocol == "socks5" else " (407)"
+    assert (right.passed, right.reason) == (True, None)
+    assert (wrong.passed, wrong.reason) == (False, f"it does not accept the user and password{status}")
+    assert (none.passed, none.reason) == (False, f"it wants a user name and password{status}")
     assert silent(wrong)
+    assert {*proxy.asked} <= {NOWHERE}  # nobody else was asked for anything
+
+
+@pytest.mark.parametrize(
+    ("said", "passed", "reason"),
+    [
+        (b"HTTP/1.1 407 No\r\n\r\n", False, "(407)"),
+        (b"HTTP/1.0 407 No\r\n\r\n", False, "(407)"),
+        (b"HTTP/1.1 200 Yes\r\n\r\n", True, ""),
+        (b"HTTP/1.1 403 Not there\r\n\r\n", True, ""),
+        (b"HTTP/1.1 504 Nobody\r\n\r\n", True, ""),
+        (b"SSH-2.0-OpenSSH_9.7\r\n", False, "not as an HTTP proxy does"),
+        (b"HTTP", False, "hung up"),
+    ],
+)
+async def test_what_an_http_proxy_says_of_a_name_that_leads_nowhere(said: bytes, passed: bool, reason: str) -> None:
+    async with LittleProxy("http", refusal=said) as proxy:
+        found = await checker(proxy.address)(1, proxy.endpoint(user=USER, password=PASSWORD))
+    assert found.passed is passed
+    assert reason in (found.reason or "")
+    assert silent(found)
+
+
+async def test_what_socks5_cannot_carry_is_said() -> None:
+    async with LittleProxy("socks5", user=USER, password=PASSWORD) as proxy:
+        found = await checker(proxy.address)(1, proxy.endpoint(user="u" * 256, password=PASSWORD))
+    assert not found.passed
+    assert "255 bytes" in (found.reason or "")
 
 
 async def test_a_proxy_that_is_not_there_or_says_nothing_fails_with_the_reason() -> None:
@@ -125,5 +156,6 @@ async def test_a_check_through_a_proxy_that_refuses_our_password_fails_and_does_
         found = await check(7, endpoint)
         await fetcher.close()
     assert not found.passed
+    assert "(407)" in (found.reason or "")
     assert silent(found)
     assert origin.seen == []

@@ -88,7 +88,11 @@ class LittleProxy:
             return
         if method == "CONNECT":
             port = int(target.rpartition(":")[2])
-            await self._splice(reader, writer, port, b"HTTP/1.1 200 Yes\r\n\r\n")
+            try:
+                await self._splice(reader, writer, port, b"HTTP/1.1 200 Yes\r\n\r\n")
+            except ConnectionRefusedError:
+                writer.write(b"HTTP/1.1 502 Nobody there\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
             return
         url = urlsplit(target)
         lines = [line for line in head.split(b"\r\n")[1:-2] if not line.lower().startswith(b"proxy-")]

@@ -1,8 +1,9 @@
 """Whether a proxy works: one real connection, guarded like any other, and how long it took. Never shows a secret.
 
-Without a check URL only the proxy itself is asked: connect, TLS where it speaks it, and for SOCKS5 also whether it
-takes our user and password. To ask a site through every proxy every minute is a request to a stranger, which an
-operator has to choose (FORAGER_PROXY_CHECK_URL); then the whole way is tried, and the answer may tell the country.
+Without a check URL only the proxy itself is asked: connect, TLS where it speaks it, and whether it takes our user and
+password. An HTTP proxy tells that only to who wants something of it: it is asked for a name that leads nowhere.
+To ask a site through every proxy every minute is a request to a stranger, which an operator has to choose
+(FORAGER_PROXY_CHECK_URL); then the whole way is tried, and the answer may tell the country.
 """
 
 import asyncio
@@ -20,9 +21,14 @@ from forager.core.errors import ForagerError, ProxyFailed
 from forager.core.http import Fetch, Request
 from forager.core.proxies import ProxyEndpoint
 from forager.fetch.guard import EgressGuard
+from forager.fetch.upstream import authorization
 
 SECONDS = 10.0
+NOWHERE = "forager-check.invalid:443"
+"""RFC 6761: a name that never exists. What a proxy says of it is all the same, unless it is 407."""
 MOST_BYTES = 64 * 1024
+WANTED = "it wants a user name and password"
+WRONG = "it does not accept the user and password"
 COUNTRY_NAMES = ("country", "countryCode", "country_code", "country_iso", "loc_country")
 
 
@@ -89,12 +95,28 @@ class ProxyCheck:
             addresses[0], endpoint.port, ssl=secure, server_hostname=endpoint.host if secure else None
         )
         try:
-            if endpoint.protocol == "socks5":
-                await _greet_socks(reader, writer, endpoint)
+            greet = _greet_socks if endpoint.protocol == "socks5" else _greet_http
+            await greet(reader, writer, endpoint)
         finally:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+async def _greet_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: ProxyEndpoint) -> None:
+    """RFC 9110, 15.5.8: who is not let in hears 407, before anything is looked up for him."""
+    credentials = authorization(endpoint)
+    lines = [f"CONNECT {NOWHERE} HTTP/1.1", f"Host: {NOWHERE}"]
+    lines += [f"Proxy-Authorization: {credentials}"] if credentials else []
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    try:
+        said = await reader.readexactly(len("HTTP/1.1 407"))
+    except EOFError:
+        raise ProxyFailed("it hung up instead of answering as an HTTP proxy does") from None
+    if not said.startswith(b"HTTP/1."):
+        raise ProxyFailed("it answers, but not as an HTTP proxy does: check its protocol and port")
+    if said.endswith(b" 407"):
+        raise ProxyFailed(f"{WRONG if endpoint.username else WANTED} (407)")
 
 
 async def _greet_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: ProxyEndpoint) -> None:
@@ -106,12 +128,14 @@ async def _greet_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     if method == 0:
         return
     if method != 2 or endpoint.username is None:
-        raise ProxyFailed("it wants another way to sign in")
+        raise ProxyFailed("it wants another way to sign in" if endpoint.username else WANTED)
     user = endpoint.username.reveal().encode()
     password = endpoint.password.reveal().encode() if endpoint.password else b""
+    if not 0 < len(user) < 256 or len(password) > 255:
+        raise ProxyFailed("its user name or password is longer than SOCKS5 can carry (255 bytes)")
     writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
     if (await reader.readexactly(2))[1] != 0:
-        raise ProxyFailed("it does not accept the user and password")
+        raise ProxyFailed(WRONG)
 
 
 def _country(body: bytes) -> str | None:
