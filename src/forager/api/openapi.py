@@ -65,6 +65,12 @@ def example(data: Any, *, description: str = "", **about: Any) -> dict[str, Any]
     return {"description": description or "As asked.", "content": {"application/json": {"example": said}}}
 
 
+def refused(code: str, error: str, **about: Any) -> dict[str, Any]:
+    """The example of one failure, for what `failures` describes in general."""
+    said = {"success": False, "data": None, "error": error, "meta": {"request_id": REQUEST_ID, "code": code, **about}}
+    return {"content": {"application/json": {"example": said}}}
+
+
 def body_of(pipeline: Pipeline) -> dict[str, Any]:
     """A request body that is a pipeline's own job, described by its class."""
     reference = {"$ref": f"#/components/schemas/{pipeline.params.__name__}"}

@@ -12,7 +12,7 @@ from forager.api.asking import IdempotencyKey, checked_key
 from forager.api.envelope import About, Envelope, answer, refusal
 from forager.api.examples import SCRAPE_JOB, SCRAPE_PAGE, SCRAPE_RESULT, SCRAPE_TASK
 from forager.api.limits import JsonRoute
-from forager.api.openapi import body_of, example, failures
+from forager.api.openapi import body_of, example, failures, refused
 from forager.api.scrape_seen import (
     BatchCreated,
     JobSeen,
@@ -238,3 +238,10 @@ _BATCH_QUEUED = example(
 )
 _SYNC_FAILURES = failures(403, 409, 502, 504, body=True)
 _SYNC_FAILURES[403]["description"] = "robots.txt does not allow this page; `meta.reason` is `robots`."
+for _status, _code, _said in (
+    (403, scrape.ROBOTS, "example.com does not allow this URL."),
+    (502, scrape.NOT_FOUND, "example.com/jobs/1 has no such page (404)."),
+    (503, scrape.CIRCUIT_OPEN, "example.com failed too often; it is left alone for another 97 s."),
+    (504, scrape.TIMED_OUT, "https://example.com: no complete answer in time."),
+):
+    _SYNC_FAILURES[_status] |= refused(_code, _said, reason=_code, task_id=SCRAPE_TASK["task_id"])

@@ -41,6 +41,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 PATIENCE = 60.0
+SCRAPE = "/api/v1/scrape"
 LANES = ["serper", "www.linkedin.com", "shop.example:8443", "two words"]
 
 
@@ -81,7 +82,8 @@ class Served(threading.Thread):
             front.app.engine(),
             running(front.api, host="127.0.0.1", port=0) as self.url,
         ):
-            self.document = _fuzzable(front.api.openapi(), await self._fill(front))
+            known = await self._fill(front)
+            self.document = _fuzzable(front.api.openapi(), known, await self._fill_scrape(front, site))
             _name_a_page(self.document["components"]["schemas"], site.url("/jobs/jsonld/1"))
             self._up.set()
             await self._finish.wait()
@@ -112,6 +114,22 @@ class Served(threading.Thread):
             "lane": LANES,
         }
 
+    @staticmethod
+    async def _fill_scrape(front: Front, site: SandboxSite) -> dict[str, list[str]]:
+        """Pages that were read, one that is not there, and a batch of both."""
+        pages = [
+            {"target_type": "job_posting", "target_url": site.url(path), "workspace_id": "acme", "render": "http"}
+            for path in ("/jobs/jsonld/1", "/nowhere")
+        ]
+        made = [(await front.client.post("/api/v1/scrape", json=page)).json()["data"] for page in pages]
+        batch = (await front.client.post("/api/v1/scrape/batch", json={"targets": pages})).json()["data"]["job_id"]
+        jobs = [*(each["job_id"] for each in made), batch]
+        async with asyncio.timeout(PATIENCE):
+            for job in jobs:
+                while (await front.data(f"/api/v1/scrape/jobs/{job}"))["finished_at"] is None:
+                    await asyncio.sleep(0.01)
+        return {"job_id": jobs, "task_id": [each["task_id"] for each in made]}
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -123,11 +141,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_no_answer_is_a_defect_and_each_is_as_described__S10(served: Served, mode: GenerationMode) -> None:
     answered: Counter[int] = Counter()
+    of_pages: Counter[tuple[str, int]] = Counter()
     operations = 0
     _remove_proxies(served.url)
     for found in schemathesis.openapi.from_dict(served.document).get_all_operations():
         operations += 1
-        _fuzz(found.ok(), mode, served.url, answered)
+        before = answered.copy()
+        _fuzz(operation := found.ok(), mode, served.url, answered)
+        if operation.path.startswith(SCRAPE):
+            of_pages.update({(operation.label, status): count for status, count in (answered - before).items()})
     sys.stdout.write(f"{mode.value}: {operations} operations, answers {dict(sorted(answered.items()))}\n")
     assert operations > 25
     assert sum(answered.values()) > operations
@@ -136,9 +158,11 @@ def test_no_answer_is_a_defect_and_each_is_as_described__S10(served: Served, mod
         assert answered[422] > 0, "the fuzzer never sent anything wrong"
     else:
         assert answered[200] > 25, "the fuzzer never got behind the front door"
+        known = {label for label, status in of_pages if status < 300 or status == 409}  # 409: it has ended already
+        assert len(known) == len({label for label, _ in of_pages}) == 7, of_pages
 
 
-def _fuzzable(document: dict[str, Any], known: dict[str, list[str]]) -> dict[str, Any]:
+def _fuzzable(document: dict[str, Any], known: dict[str, list[str]], pages: dict[str, list[str]]) -> dict[str, Any]:
     """Without the key, else half of what is sent is a wrong key, which hides the routes (S11 and S12 look at that);
     and with ids that are there, which nobody would guess. Only streams keep theirs: they stay open on a paused job.
     Proxies come last, because none that is made here works."""
@@ -146,11 +170,12 @@ def _fuzzable(document: dict[str, Any], known: dict[str, list[str]]) -> dict[str
     del plain["components"]["securitySchemes"]
     plain["paths"] = dict(sorted(plain["paths"].items(), key=lambda path: "/proxies" in path[0]))
     for path, operations in plain["paths"].items():
+        there = {**known, **pages} if path.startswith(SCRAPE) else known
         for operation in operations.values():
             del operation["security"]
             for parameter in operation.get("parameters", ()):
-                if parameter["name"] in known and parameter["in"] == "path" and not path.endswith("/events"):
-                    parameter["schema"] = {"type": "string", "enum": [*known[parameter["name"]], str(UUID(int=7))]}
+                if parameter["name"] in there and parameter["in"] == "path" and not path.endswith("/events"):
+                    parameter["schema"] = {"type": "string", "enum": [*there[parameter["name"]], str(UUID(int=7))]}
     return plain
 
 
