@@ -7,6 +7,7 @@ here; a new `Politeness` is made when the file or an override has changed.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any, Literal
 
@@ -22,7 +23,21 @@ API_FIELDS = ("tokens_per_interval", "interval_seconds", "max_concurrent_request
 SITE_SLOW_BY, SITE_SLOW_FOR = 0.5, 300.0
 _OWN_RATE = ("tokens_per_interval", "interval_seconds", "crawl_delay_seconds")
 
+LOOK_AGAIN = timedelta(seconds=10)
+
 By = Literal["operator", "file", "pipeline", "default", "settings"]
+
+
+class Never(Hours):
+    """No hour of any day: of a lane that is switched off. It is looked at again after a while, in vain or not."""
+
+    __slots__ = ()
+
+    def open_at(self, moment: datetime) -> bool:
+        return False
+
+    def opens_after(self, moment: datetime) -> datetime:
+        return moment + LOOK_AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,8 @@ class Politeness:
     ground: Rules = field(default_factory=ground)
     breaker: Breaker = field(default_factory=Breaker)
     """Of sites whose pipeline declares none."""
+    inactive: frozenset[str] = frozenset()
+    """Lanes that an operator has switched off."""
 
     def lane_name(self, host: str) -> str:
         """The longest domain that anybody has rules for and that the host lies in, else the host itself."""
@@ -75,6 +92,10 @@ class Politeness:
 
     def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
         """The rules in force. `used_by`: the pipelines that work in this lane, if known; else each may be one."""
+        lane = self._ruled(name, used_by)
+        return replace(lane, hours=Never(0, 0)) if name in self.inactive else lane
+
+    def _ruled(self, name: str, used_by: Collection[str] | None) -> Lane:
         if (api := self._api(name)) is not None:
             return self._api_lane(api)
         said = self.said(name, used_by)

@@ -62,7 +62,7 @@ class Rulebook:
         overrides = await self._domains.changed_since(self._marker)
         if overrides is not None:
             self._marker = overrides.marker
-            self.politeness = replace(self.politeness, overrides=overrides.rules)
+            self.politeness = replace(self.politeness, overrides=overrides.rules, inactive=overrides.inactive)
         changed = self.politeness != before
         for act in self._acts if changed else ():
             act()

@@ -148,3 +148,26 @@ async def test_a_spoilt_row_silences_itself_alone(rig: Rig, domains: Domains) ->
     found = await domains.changed_since(None)
     assert found is not None
     assert found.rules == {"a.example": Rules(max_delay_ms=9), "b.example": Rules(min_delay_ms=2)}
+
+
+async def test_a_domain_is_switched_off_and_on_and_its_rules_stay__PR_7(domains: Domains) -> None:
+    await domains.set("ruled.example", {"tokens_per_interval": 3})
+    marks = []
+    for name, active in (("ruled.example", False), ("new.example", False), ("new.example", True)):
+        await domains.switch(name, active=active)
+        seen = await domains.changed_since(marks[-1].marker if marks else None)
+        assert seen is not None, "every change is noticed"
+        marks.append(seen)
+    assert [mark.inactive for mark in marks] == [{"ruled.example"}, {"ruled.example", "new.example"}, {"ruled.example"}]
+    assert all(set(mark.rules) == {"ruled.example"} for mark in marks)
+    kept = await domains.get("ruled.example")
+    assert kept is not None
+    assert (kept.is_active, kept.rules) == (False, Rules(tokens_per_interval=3))
+    for name, active in (("ruled.example", False), ("new.example", True), ("never.example", True)):
+        await domains.switch(name, active=active)
+    assert await domains.changed_since(marks[-1].marker) is None, "what is so already changes nothing"
+    assert await domains.get("never.example") is None
+    await domains.clear("ruled.example")
+    cleared = await domains.changed_since(None)
+    assert cleared is not None
+    assert (cleared.rules, cleared.inactive) == ({}, {"ruled.example"})

@@ -1,14 +1,18 @@
 """Rules that change while Forager runs: by the file, by an operator; and a file that nobody can use changes nothing."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from forager.core.errors import Rejected
+from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Breaker
+from forager.engine.lane import LaneRun
 from forager.ledger.domains import Domains
 from forager.politeness import ground
 from forager.rulebook import Rulebook
+from tests.support.clock import FakeClock
 from tests.support.rig import PIPELINE, Rig
 
 RULES = "domains:\n  shop.example:\n    tokens_per_interval: {}\n"
@@ -92,3 +96,25 @@ async def test_an_override_of_another_process_is_in_force_at_the_next_look(domai
     await domains.clear("www.linkedin.com")
     assert await rules.refresh()
     assert rules.lane_name("https://www.linkedin.com/") == "linkedin.com"
+
+
+@pytest.mark.parametrize("name", ["shop.example", "linkedin.com"])
+async def test_a_domain_that_is_switched_off_lets_nothing_start_until_it_is_on_again__PR_7(
+    domains: Domains, name: str
+) -> None:
+    rules, clock = await opened(domains, None), FakeClock(datetime(2026, 3, 2, 12, tzinfo=UTC))
+    run = LaneRun(OwnedLane(id=1, name=name, state={}, epoch=1), rules.lane_for(name), clock)
+    other = rules.lane_for("other.example")
+    assert run.most(10) > 0
+    await domains.switch(name, active=False)
+    assert await rules.refresh()
+    run.adopt(rules.lane_for(name))
+    for _ in range(3):
+        assert run.most(10) == 0
+        assert run.closed_for() > 0
+        clock.advance(run.closed_for())
+    assert rules.lane_for("other.example") == other
+    await domains.switch(name, active=True)
+    assert await rules.refresh()
+    run.adopt(rules.lane_for(name))
+    assert run.most(10) > 0

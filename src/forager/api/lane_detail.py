@@ -67,13 +67,14 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
     now = await app.ledger.now()
     rules = politeness.lane_for(name)
     said = await app.domains.get(name)
+    off = name in politeness.inactive
     opens = rules.hours.opens_after(now) if rules.hours else now
     return {
         "name": name,
         "kind": "api" if politeness.is_api(name) else "site",
         "seen": known is not None,
         "owner": known.owner if known else None,
-        "paused": known.paused if known else False,
+        "paused": off or (known is not None and known.paused),
         "wake_at": known.wake_at if known else None,
         "rules": {
             key: {"value": _plain(each.value), "by": each.by, "where": each.where}
@@ -81,7 +82,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
         },
         "overrides": said_rules(said.rules) if said else None,
         "open_now": opens <= now,
-        "opens_at": None if opens <= now else opens,
+        "opens_at": None if off or opens <= now else opens,
         **_standing(rules, known, now),
     }
 

@@ -1,5 +1,6 @@
 """Lanes: what rates and limits belong to, who runs them now, and what an operator says about them."""
 
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query
@@ -80,6 +81,7 @@ def _add_pausing(router: APIRouter, app: App) -> None:
     async def pause_lane(request: Request, lane: LaneName) -> Response:
         """Nothing new is asked there until it is resumed; what is in flight ends. Its tasks stay queued."""
         name = await _itself(app, lane)
+        await _switch(app, name, active=False)
         await app.ledger.pause_lane(name, paused=True)
         return answer(request, await lane_detail(app, name))
 
@@ -88,6 +90,7 @@ def _add_pausing(router: APIRouter, app: App) -> None:
         name = await _itself(app, lane)
         if await app.reports.lane(name) is not None:
             await app.ledger.pause_lane(name, paused=False)
+        await _switch(app, name, active=True)
         return answer(request, await lane_detail(app, name))
 
 
@@ -142,6 +145,14 @@ async def _itself(app: App, lane: str) -> str:
         problem = FieldError("lane", f"belongs to the lane {name}; name that one")
         raise Rejected(f"{lane!r} {problem.message}, or give {lane} rules of its own first.", fields=[problem])
     return name
+
+
+async def _switch(app: App, name: str, *, active: bool) -> None:
+    """The table of domains says so, too; not of an API's lane whose name could be no domain's."""
+    with contextlib.suppress(ValueError):
+        if checked_host(name) == name:
+            await app.domains.switch(name, active=active)
+            await app.rules.refresh()
 
 
 def _spelled(lane: str) -> str:

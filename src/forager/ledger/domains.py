@@ -21,6 +21,11 @@ HOURS = ("allowed_hours_start", "allowed_hours_end")
 RULE_COLUMNS = (*(name for name in FIELDS if name != "allowed_hours"), *HOURS)
 _COLUMNS = f"domain_name, base_url, is_active, {', '.join(RULE_COLUMNS)}, created_at, updated_at"
 _SPEAKS = f"({' OR '.join(f'{column} IS NOT NULL' for column in RULE_COLUMNS)})"
+# A change always moves the row's own time on, even twice in a millisecond: `changed_since` counts on it.
+_MOVED_ON = (
+    "updated_at = CASE WHEN CAST(:now AS BIGINT) > domains.updated_at THEN CAST(:now AS BIGINT)"
+    " ELSE domains.updated_at + 1 END"
+)
 _TYPES = {
     "tokens_per_interval": "DOUBLE PRECISION",
     "interval_seconds": "DOUBLE PRECISION",
@@ -38,7 +43,9 @@ class Domain:
     name: str
     rules: Rules
     base_url: str | None
+    """Where the site begins: a record, which no rule reads."""
     is_active: bool
+    """An operator's switch: nothing is asked of a domain that is off, whatever the rules say."""
     created_at: datetime
     updated_at: datetime
 
@@ -49,6 +56,8 @@ class Overrides:
 
     marker: int
     rules: Mapping[str, Rules] = field(default_factory=dict)
+    inactive: frozenset[str] = frozenset()
+    """What is switched off."""
 
 
 class Domains:
@@ -87,12 +96,10 @@ class Domains:
         """Only these columns, so that of two operators who change different rules at once both are heard."""
         every = _values(rules)
         new = "".join(f", CAST(:{column} AS {_TYPES.get(column, 'INTEGER')})" for column in columns)
-        # A change always moves the row's own time on, even twice in a millisecond: `changed_since` counts on it.
         rows = await self._database.write(
             f"INSERT INTO domains (domain_name, created_at, updated_at{''.join(f', {c}' for c in columns)})"
             f" VALUES (:name, :now, :now{new}) ON CONFLICT (domain_name) DO UPDATE SET"
-            " updated_at = CASE WHEN excluded.updated_at > domains.updated_at THEN excluded.updated_at"
-            f" ELSE domains.updated_at + 1 END{''.join(f', {c} = excluded.{c}' for c in columns)}"
+            f" {_MOVED_ON}{''.join(f', {c} = excluded.{c}' for c in columns)}"
             f" RETURNING {_COLUMNS}",
             {"name": checked_name(name), "now": await self._now_ms(), **{c: every[c] for c in columns}},
         )
@@ -102,11 +109,24 @@ class Domains:
         """Nothing is said about this domain any more; False where nothing was."""
         rows = await self._database.write(
             f"UPDATE domains SET {', '.join(f'{column} = NULL' for column in RULE_COLUMNS)},"
-            " updated_at = CASE WHEN CAST(:now AS BIGINT) > updated_at THEN CAST(:now AS BIGINT)"
-            f" ELSE updated_at + 1 END WHERE domain_name = :name AND {_SPEAKS} RETURNING domain_name",
+            f" {_MOVED_ON} WHERE domain_name = :name AND {_SPEAKS} RETURNING domain_name",
             {"name": name, "now": await self._now_ms()},
         )
         return bool(rows)
+
+    async def switch(self, name: str, *, active: bool) -> None:
+        """On or off; the rules stay. Nothing is written where nothing changes."""
+        now = {"name": checked_name(name), "now": await self._now_ms()}
+        if active:
+            await self._database.write(
+                f"UPDATE domains SET is_active = true, {_MOVED_ON} WHERE domain_name = :name AND NOT is_active", now
+            )
+            return
+        await self._database.write(
+            "INSERT INTO domains (domain_name, is_active, created_at, updated_at) VALUES (:name, false, :now, :now)"
+            f" ON CONFLICT (domain_name) DO UPDATE SET is_active = false, {_MOVED_ON} WHERE domains.is_active",
+            now,
+        )
 
     async def changed_since(self, marker: int | None) -> Overrides | None:
         """Everything, if anything has changed since the marker was given out; None if nothing has.
@@ -118,8 +138,10 @@ class Domains:
         now = int(rows[0]["marker"])
         if now == marker:
             return None
-        said = await self._database.fetch(f"SELECT {_COLUMNS} FROM domains WHERE {_SPEAKS}")
-        return Overrides(now, {row["domain_name"]: _rules(row) for row in said})
+        said = await self._database.fetch(f"SELECT {_COLUMNS} FROM domains WHERE {_SPEAKS} OR NOT is_active")
+        speaking = (row for row in said if any(row[column] is not None for column in RULE_COLUMNS))
+        rules = {row["domain_name"]: _rules(row) for row in speaking}
+        return Overrides(now, rules, frozenset(row["domain_name"] for row in said if not row["is_active"]))
 
 
 def checked_name(name: str) -> str:

@@ -83,6 +83,25 @@ async def test_a_lane_is_paused_and_resumed_before_and_after_its_first_job(front
     assert (await front.data(f"/api/v1/jobs/{job}"))["completed"] == 1
 
 
+async def test_what_is_paused_is_inactive_in_the_table_of_domains__PR_7(front: Front) -> None:
+    for name in ("shop.example", "serper"):
+        await front.client.post(f"{PATH}/{name}/pause")
+        seen = await front.app.domains.changed_since(None)
+        assert seen is not None
+        assert name in seen.inactive
+        await front.client.post(f"{PATH}/{name}/resume")
+    seen = await front.app.domains.changed_since(None)
+    assert seen is not None
+    assert seen.inactive == frozenset()
+
+
+async def test_a_domain_that_is_switched_off_is_paused__PR_7(front: Front) -> None:
+    await front.app.domains.switch("shop.example", active=False)
+    shown = await front.data(SHOP)
+    assert (shown["paused"], shown["open_now"], shown["opens_at"]) == (True, False, None)
+    assert (await front.client.post(f"{SHOP}/resume")).json()["data"]["paused"] is False
+
+
 async def test_a_host_in_another_lane_is_not_paused_by_mistake(simple: Front) -> None:
     refused = await simple.client.post(f"{PATH}/www.linkedin.com/pause")
     assert refused.status_code == 422
