@@ -78,6 +78,16 @@ class Away(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """Whose turn it is, asked where there is not enough for all."""
+
+    own: Mapping[int, int] = field(default_factory=dict)
+    """By lane: the lowest turn of what waits in it."""
+    waiting: Sequence[int] = ()
+    """The same of the lanes that have work and no owner, lowest first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """How many tasks of a lane the session can start now."""
 
@@ -226,7 +236,15 @@ class Ledger(Protocol):
         """Give everything back: lanes and, unburned, whatever was not settled."""
         ...
 
-    async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]: ...
+    async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
+        """Lanes with work that nobody owns. Where there are more: by the lowest turn of what waits in each, and then
+        those that have waited longest."""
+        ...
+
+    async def demand(self, lanes: Sequence[int], most: int) -> Demand:
+        """How urgent these lanes are, and up to `most` of those that could be taken."""
+        ...
+
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
         """One lane by its name, whether or not it has work; made if there is none."""
         ...

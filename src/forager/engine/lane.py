@@ -40,6 +40,13 @@ class LaneRun:
         """Whether a lease may find something: not after one came back short, until something happens."""
         self.due: float | None = None
         """Monotonic time at which a waiting task is due."""
+        self.turn = 0
+        """The lowest turn of what waits in it, when it was last asked for …"""
+        self.served = (0.0, 0)
+        """… and when something of it was last leased, and how much."""
+        self.taken_at = clock.monotonic()
+        self.leaving = False
+        """Whether it goes back as soon as nothing of it is in flight: others wait for its place."""
         self.turned = False
         """Whether the breaker opened or closed since the state was last written down."""
         self._epoch = owned.epoch
@@ -94,6 +101,8 @@ class LaneRun:
 
     def wake_time(self, now: float) -> float | None:
         """When it is worth looking at the lane again, if nothing else happens before."""
+        if self.leaving:
+            return None
         if not self.hungry:
             return self.due
         if closed := self.closed_for():

@@ -3,21 +3,26 @@
 Never asks a lane what may start; that is the lane's own business, and the worker's loop decides what to lease.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from forager.core.clock import Clock
 from forager.core.ledger import Away, GivenLane, Ledger, OwnedLane, Session
 from forager.engine.lane import LaneRun
 from forager.engine.rules import LaneRules
+from forager.engine.sharing import who_leaves
 
 IDLE_BEFORE_GIVING_BACK = 2.0
 CLOSED_FOR_LONG = 60.0
 """A lane that may send nothing for so many seconds is given back until then …"""
 RESTS_FOR_LONG = 3.0
 """… and one that rests for so long already when others wait for its place."""
+QUANTUM = 10.0
+"""A lane that has work is kept for so many seconds before it makes room for one that nobody has."""
 MOST_REMEMBERED = 10_000
 LOOK_AGAIN = 1.0
+TURNS_HOLD = 0.1
+"""What the store said about turns is asked again after so many seconds."""
 
 
 class OwnedLanes:
@@ -40,6 +45,7 @@ class OwnedLanes:
         """Lanes we had: taken again with nobody in between, they go on where they were."""
         self._idle_since: dict[int, float] = {}
         self._rules_changed = False
+        self._turns_asked = float("-inf")
 
     def __getitem__(self, lane: int) -> LaneRun:
         return self._lanes[lane]
@@ -71,11 +77,28 @@ class OwnedLanes:
         if self._rules_changed:  # a lane may sleep until hours that hold no longer
             await self._ledger.wake_lanes()
             self._rules_changed = False
-        taken = await self._ledger.take_lanes(session, max(0, self._most - len(self._lanes)))
+        room = self._most - len(self._lanes)
+        taken = await self._ledger.take_lanes(session, room) if room > 0 else ()
         self.look = False
         for owned in taken:
             if owned.id not in self._lanes:  # else a request has just taken it
                 self._own(owned)
+        if len(self._lanes) >= self._most:
+            await self.ask_turns()
+
+    async def ask_turns(self) -> None:
+        """Not enough for all: learn how urgent each lane is, and whether others wait for a place."""
+        now = self._clock.monotonic()
+        if now - self._turns_asked < TURNS_HOLD:
+            return
+        self._turns_asked = now
+        crowded = len(self._lanes) >= self._most
+        demand = await self._ledger.demand(list(self._lanes), self._most if crowded else 0)
+        for number, turn in demand.own.items():
+            if number in self._lanes:
+                self._lanes[number].turn = turn
+        for lane in who_leaves(self, demand.waiting, now - QUANTUM):
+            lane.leaving = True
 
     async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | Away:
         """The lane that a URL belongs to; taken for the purpose if nobody has it.
@@ -94,8 +117,9 @@ class OwnedLanes:
         lane.seen_open = now
         return lane
 
-    async def give_back_idle(self, session: Session) -> None:
-        """A lane without work, or closed for long, goes back, so that its next work is anybody's."""
+    async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> None:
+        """A lane without work, or closed for long, goes back, so that its next work is anybody's; one that makes room
+        for others does when it has nothing in flight and nothing `unsettled`."""
         now = self._clock.monotonic()
         crowded = len(self._lanes) >= self._most
         for lane in self:
@@ -103,13 +127,14 @@ class OwnedLanes:
                 self._idle_since.pop(lane.id, None)
             else:
                 self._idle_since.setdefault(lane.id, now)
-        idle = [i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK]
+        idle = {i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK}
+        idle |= {lane.id for lane in self if lane.leaving and not lane.in_flight and lane.id not in unsettled}
         if not idle:
             return
         going = [self._lanes.pop(number) for number in idle]
         for lane in going:  # out of sight before they go: no request may still find them
             del self._by_name[lane.name]
-            del self._idle_since[lane.id]
+            self._idle_since.pop(lane.id, None)
         self.look = True
         try:
             await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
@@ -128,6 +153,7 @@ class OwnedLanes:
         if lane is None or not lane.is_next_owner(owned):
             lane = LaneRun(owned, rules, self._clock, fail_fast=self._fail_fast, random=self._random)
         lane.adopt(rules)
+        lane.taken_at, lane.leaving = self._clock.monotonic(), False
         self._lanes[owned.id] = self._by_name[owned.name] = lane
         return lane
 

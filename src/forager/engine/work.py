@@ -6,6 +6,7 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -26,6 +27,7 @@ from forager.engine.owned import OwnedLanes
 from forager.engine.passage import LaneFetch, Surroundings
 from forager.engine.refused import settle_apart
 from forager.engine.rules import DeclaredLanes, LaneRules
+from forager.engine.sharing import by_turn, share_out
 from forager.engine.stats import WorkStats
 from forager.engine.store_clock import StoreClock
 
@@ -38,8 +40,6 @@ POLL = 1.0
 MOST_LANES = 1_000
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 SUSPECT_PAUSE = 1.0
-LANE_TO_FREE = 3
-"""A lane may hold so many times the places that are still free: one that never answers leaves room for the others."""
 
 
 class Worker:
@@ -167,7 +167,7 @@ class Worker:
         if self._lanes.look and not self._stopping:
             await self._lanes.take(session)
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
-        wants = [] if self._stopping or suspects else self._wants()
+        wants = [] if self._stopping or suspects else await self._wants()
         finished, self._finished = self._finished, []
         if finished or wants:
             turn = await self._settle_and_lease(session, finished, wants)
@@ -175,7 +175,7 @@ class Worker:
             self._start_all(turn.leases)
         if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
-        await self._lanes.give_back_idle(session)
+        await self._lanes.give_back_idle(session, {s.lease.lane for s in self._finished})
 
     async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
         left = list(finished)
@@ -197,18 +197,19 @@ class Worker:
                 self._lanes[want.lane].hungry = True
             raise
 
-    def _wants(self) -> list[Want]:
+    async def _wants(self) -> list[Want]:
         now = self._clock.monotonic()
-        free = self._capacity - len(self._running)
-        wants: list[Want] = []
         for lane in self._lanes:
             if lane.due is not None and lane.due <= now:
                 lane.hungry, lane.due = True, None
-            share = -(-(LANE_TO_FREE * free - lane.in_flight) // (LANE_TO_FREE + 1))
-            most = lane.most(min(free, share)) if lane.hungry and share > 0 else 0
-            if most > 0:
-                wants.append(Want(lane.id, most))
-                free -= most
+        hungry = [lane for lane in self._lanes if lane.hungry and not lane.leaving]
+        free = self._capacity - len(self._running)
+        if free <= 0:
+            return []
+        wants, short = share_out(hungry, free)
+        if short and len(hungry) > 1:  # not enough for all: only now does their order matter
+            await self._lanes.ask_turns()
+            wants, _ = share_out(by_turn(hungry), self._capacity - len(self._running))
         return wants
 
     def _note(self, finished: list[Settlement], wants: list[Want], turn: Turn) -> None:
@@ -221,7 +222,9 @@ class Worker:
         for tell in self._told if settled else ():
             tell(settled)
         now = self._clock.monotonic()
-        got = {lease.lane for lease in turn.leases}
+        got = Counter([lease.lane for lease in turn.leases])
+        for number, count in got.items():
+            self._lanes[number].served = (now, count)
         for want in wants:
             lane = self._lanes[want.lane]
             if want.lane not in turn.next_due:

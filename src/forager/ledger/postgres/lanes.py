@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from forager.core.ledger import Away, GivenLane, OwnedLane
-from forager.ledger.postgres.connection import Connections, Db, pairs
+from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
+from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared import loads
 
@@ -29,12 +29,25 @@ _HOLD = """
 SELECT l.id, x.at, l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > x.at) AS asleep
 FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id ORDER BY l.id FOR SHARE OF l
 """
-_TAKE = """
-UPDATE lanes SET owner = $1, epoch = epoch + 1, wake_at = NULL WHERE id = ANY(ARRAY(
-  SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= $2 AND NOT paused
-  ORDER BY wake_at LIMIT $3 FOR UPDATE SKIP LOCKED)) AND owner IS NULL
-RETURNING id, name, state, epoch
+# The lowest turn of what waits in a lane; without ready work, of what is due first.
+_TURN = """
+coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused ORDER BY f.turn LIMIT 1),
+         (SELECT j.turn FROM queue q JOIN jobs j ON j.id = q.job_id WHERE q.lane_id = {lane} AND q.state = 1
+          ORDER BY q.due LIMIT 1), 0)
 """
+_AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
+_MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2 + 1) a"
+_TAKE = """
+WITH pick AS MATERIALIZED (SELECT id FROM lanes l WHERE {awake} ORDER BY {order} LIMIT $2 FOR UPDATE SKIP LOCKED),
+chosen AS MATERIALIZED (SELECT id, row_number() OVER () AS place FROM pick),
+taken AS (UPDATE lanes SET owner = $3, epoch = epoch + 1, wake_at = NULL
+  WHERE id = ANY(ARRAY(SELECT id FROM chosen)) AND owner IS NULL RETURNING id, name, state, epoch)
+SELECT t.id, t.name, t.state, t.epoch FROM taken t JOIN chosen c ON c.id = t.id ORDER BY c.place
+"""
+_TAKE_ALL = _TAKE.format(awake=_AWAKE, order="wake_at")
+_TAKE_BEST = _TAKE.format(awake=_AWAKE, order=f"{_TURN.format(lane='l.id')}, wake_at")
+_WAITING = f"SELECT {_TURN.format(lane='l.id')} AS turn FROM lanes l WHERE {_AWAKE} ORDER BY turn LIMIT $2"
+_OWN = f"SELECT x.id, {_TURN.format(lane='x.id')} FROM unnest($1::bigint[]) AS x(id)"
 _TAKE_ONE = """
 UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NULL
 WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch
@@ -78,7 +91,15 @@ async def wake(db: Db, lanes: Mapping[int, int]) -> None:
 
 
 async def take(db: Db, session: int, now: int, most: int) -> list[OwnedLane]:
-    return await _owned(db, await db.fetch(_TAKE, session, now, most), now)
+    """Where more have work than can be taken, the lowest turn goes first, then who has waited longest."""
+    which = _TAKE_BEST if await db.fetchval(_MORE_THAN, now, most) else _TAKE_ALL
+    return await _owned(db, await db.fetch(which, now, most, session), now)
+
+
+async def demand(db: Db, lanes: Sequence[int], most: int) -> Demand:
+    own = pairs(await db.fetch(_OWN, lanes)) if lanes else {}
+    now = await db.fetchval(f"SELECT {NOW}")
+    return Demand(own, [row[0] for row in await db.fetch(_WAITING, now, most)] if most else ())
 
 
 async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:

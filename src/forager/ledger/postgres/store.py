@@ -13,6 +13,7 @@ from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
+    Demand,
     GivenLane,
     Lease,
     NewJob,
@@ -158,6 +159,9 @@ class PostgresLedger(SharedVerbs):
         if isinstance(owned, OwnedLane):
             self._worker(session).lanes.add(owned.id)
         return owned
+
+    async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
+        return await self._connections.run(lambda db: lanes.demand(db, lanes_, most))
 
     async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         async def command(db: Db) -> None:

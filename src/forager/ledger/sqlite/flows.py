@@ -100,6 +100,10 @@ class Flows:
     def has_work(self, lane: int) -> bool:
         return lane in self._lanes
 
+    def lowest_turn(self, lane: int) -> int | None:
+        turns = self._lanes.get(lane)
+        return min(turns) if turns else None
+
     @classmethod
     def read(cls, db: sqlite3.Connection) -> "Flows":
         flows = cls()

@@ -18,6 +18,7 @@ from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
+    Demand,
     GivenLane,
     Lease,
     NewJob,
@@ -33,8 +34,8 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
-from forager.ledger.shared import SharedVerbs, loads
-from forager.ledger.sqlite import control
+from forager.ledger.shared import SharedVerbs
+from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
@@ -162,38 +163,18 @@ class SqliteLedger(SharedVerbs):
         await self._run(lambda db: rescue_sessions(db, self._memory, [session.id], crashed=False))
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
-        def command(db: sqlite3.Connection) -> list[OwnedLane]:
-            now = self._now_ms()
-            rows = db.execute(
-                "UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT id FROM lanes"
-                " WHERE owner IS NULL AND wake_at <= ?2 AND NOT paused ORDER BY wake_at LIMIT ?3)"
-                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
-                (session.id, now, most),
-            ).fetchall()
-            return [_owned(db, row, now) for row in rows]
-
-        return await self._run(command)
+        return await self._run(lambda db: lanes.take(db, self._memory, session.id, most))
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
-        def command(db: sqlite3.Connection) -> OwnedLane | Away:
-            number = self._memory.lane_id(db, name)
-            row = db.execute(
-                "UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL"
-                " WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused"
-                " AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch",
-                (session.id, number),
-            ).fetchone()
-            if row is not None:
-                return _owned(db, row, self._now_ms())
-            (paused,) = db.execute("SELECT paused FROM lanes WHERE id = ?", (number,)).fetchone()
-            return Away.PAUSED if paused else Away.ELSEWHERE
+        return await self._run(lambda db: lanes.take_one(db, self._memory, session.id, name))
 
-        return await self._run(command)
+    async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
+        return await self._run(lambda db: lanes.demand(db, self._memory, lanes_, most))
 
-    async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None:
+    async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         def command(db: sqlite3.Connection) -> None:
             now = self._now_ms()
-            for lane, given in lanes.items():
+            for lane, given in lanes_.items():
                 at = self._wake_at(db, lane, now)
                 at = at if at is None else max(at, given.not_before or 0)
                 db.execute(
@@ -374,20 +355,3 @@ class SqliteLedger(SharedVerbs):
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
-
-
-def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
-    number, name, state, epoch = row
-    return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now))
-
-
-def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:
-    """What the lane has spent this UTC day and this month."""
-    today = datetime.fromtimestamp(now / 1000, UTC)
-    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
-    row = db.execute(
-        "SELECT coalesce(sum(spent) FILTER (WHERE day = ?), 0), coalesce(sum(spent), 0) FROM spending"
-        " WHERE lane_id = ? AND day > ?",
-        (day, lane, month),
-    ).fetchone()
-    return row[0], row[1]

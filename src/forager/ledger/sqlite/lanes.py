@@ -1,0 +1,86 @@
+"""Lanes belong to one session at a time, or sleep until somebody makes work for them. Who may be taken, in which order.
+
+Where more lanes have work than can be taken, the lowest turn goes first, then who has waited longest. Jobs age (the
+sweep), so that nobody waits for ever behind a lower turn.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from forager.core.ledger import Away, Demand, OwnedLane
+from forager.ledger.shared import loads
+from forager.ledger.sqlite.memory import Memory
+
+_AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
+_TAKE = """
+UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT value FROM json_each(?2))
+  AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch
+"""
+_TAKE_ONE = """
+UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL
+WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
+RETURNING id, name, state, epoch
+"""
+# Of a lane without ready work: the turn of what is due first.
+_NEXT_TURN = """
+SELECT j.turn FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE t.state = 1 AND t.lane_id = ? ORDER BY t.due LIMIT 1
+"""
+ALL = -1
+
+
+def take(db: sqlite3.Connection, memory: Memory, session: int, most: int) -> list[OwnedLane]:
+    now = memory.now_ms()
+    awake = [row[0] for row in db.execute(_AWAKE, (now, most + 1))]
+    if len(awake) > most:
+        awake = [lane for _, lane in _by_turn(db, memory, now)][:most]
+    taken = {row[0]: row for row in db.execute(_TAKE, (session, orjson.dumps(awake).decode())).fetchall()}
+    return [_owned(db, taken[lane], now) for lane in awake if lane in taken]
+
+
+def take_one(db: sqlite3.Connection, memory: Memory, session: int, name: str) -> OwnedLane | Away:
+    number = memory.lane_id(db, name)
+    row = db.execute(_TAKE_ONE, (session, number)).fetchone()
+    if row is not None:
+        return _owned(db, row, memory.now_ms())
+    (paused,) = db.execute("SELECT paused FROM lanes WHERE id = ?", (number,)).fetchone()
+    return Away.PAUSED if paused else Away.ELSEWHERE
+
+
+def demand(db: sqlite3.Connection, memory: Memory, lanes: Sequence[int], most: int) -> Demand:
+    waiting = [turn for turn, _ in _by_turn(db, memory, memory.now_ms())] if most else []
+    return Demand({lane: _turn(db, memory, lane) for lane in lanes}, waiting[:most])
+
+
+def _by_turn(db: sqlite3.Connection, memory: Memory, now: int) -> list[tuple[int, int]]:
+    """(turn, lane) of all that could be taken; those of one turn stay in the order in which they woke up."""
+    awake = db.execute(_AWAKE, (now, ALL)).fetchall()
+    return sorted(((_turn(db, memory, lane), lane) for (lane,) in awake), key=lambda each: each[0])
+
+
+def _turn(db: sqlite3.Connection, memory: Memory, lane: int) -> int:
+    turn = memory.flows.lowest_turn(lane)
+    if turn is None:
+        row = db.execute(_NEXT_TURN, (lane,)).fetchone()
+        turn = row[0] if row else 0
+    return int(turn)
+
+
+def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
+    number, name, state, epoch = row
+    return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now))
+
+
+def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:
+    """What the lane has spent this UTC day and this month."""
+    today = datetime.fromtimestamp(now / 1000, UTC)
+    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
+    row = db.execute(
+        "SELECT coalesce(sum(spent) FILTER (WHERE day = ?), 0), coalesce(sum(spent), 0) FROM spending"
+        " WHERE lane_id = ? AND day > ?",
+        (day, lane, month),
+    ).fetchone()
+    return row[0], row[1]

@@ -1,0 +1,89 @@
+"""The engine with fewer places than its lanes want: whose turn it is, who was served longest ago; nobody for ever."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from forager.core.ledger import Settlement
+from forager.core.pipeline import Lane, Pipeline
+from forager.engine import owned
+from forager.engine.work import Worker
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import QUICK, acts, many
+from tests.support.engine import until
+
+
+def shared() -> Pipeline:
+    """Any lane without limits: only the process is short of places."""
+    return acts(*(Lane(name, rate=None, retry=QUICK) for name in "abcdef"))
+
+
+def in_order(worker: Worker) -> list[str]:
+    """The lane of each task in the order in which they ended, as long as the worker goes on."""
+    ended: list[str] = []
+
+    def note(group: Sequence[Settlement]) -> None:
+        ended.extend(settlement.lease.key[0] for settlement in group)
+
+    worker.when_settled(note)
+    return ended
+
+
+async def test_lanes_of_one_turn_are_served_one_after_the_other(open_rig: OpenRig) -> None:
+    rig = await open_rig(shared())
+    for name in "abcd":
+        await rig.submit(many(30, prefix=name, where=name, seconds=0.002))
+    worker = rig.worker(capacity=4)
+    ended = in_order(worker)
+    await worker.run(until_idle=True)
+    first = ended[:60]
+    assert all(10 <= first.count(name) <= 20 for name in "abcd"), "".join(ended)
+
+
+async def test_a_lane_with_a_lower_turn_goes_first_as_soon_as_its_work_is_there(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned, "TURNS_HOLD", 0.0)
+    rig = await open_rig(shared())
+    await rig.submit(many(200, prefix="a", where="a", seconds=0.01), turn=5)
+    await rig.submit(many(1, prefix="b", where="b", seconds=0.01), turn=5)
+    worker = rig.worker(capacity=3)
+    ended = in_order(worker)
+    async with rig.working(worker):
+        await until(lambda: ended.count("a") >= 5 and "b" in ended)
+        await rig.submit(many(30, prefix="b", where="b", seconds=0.01), turn=0)
+        await until(lambda: ended.count("b") == 31)
+        assert ended.count("a") < 100, "it did not have to wait until the other had run dry"
+        between = ended[ended.index("b") + 1 :]
+        last = len(between) - between[::-1].index("b")
+        urgent = between[between.index("b") : last]
+        assert urgent.count("a") <= 10, "".join(ended)
+
+
+async def test_more_lanes_than_places_are_all_served_although_those_that_are_held_never_run_dry(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned, "QUANTUM", 0.3)
+    monkeypatch.setattr(owned, "TURNS_HOLD", 0.05)
+    rig = await open_rig(shared())
+    for name in "abcdef":
+        await rig.submit(many(5_000, prefix=name, where=name, seconds=0.01))
+    worker = rig.worker(capacity=2)
+    ended = in_order(worker)
+    async with rig.working(worker):
+        await until(lambda: set(ended) == set("abcdef"))
+        assert all(ended.count(name) < 5_000 for name in "abcdef")
+        again = len(ended)
+        await until(lambda: set(ended[again:]) == set("abcdef"))
+
+
+async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned, "QUANTUM", 0.05)
+    monkeypatch.setattr(owned, "TURNS_HOLD", 0.01)
+    rig = await open_rig(shared())
+    for name in "ab":
+        await rig.submit(many(100, prefix=name, where=name, seconds=0.01))
+    await rig.worker(capacity=2).run(until_idle=True)
+    assert [row["epoch"] for row in rig.tables.read("SELECT epoch FROM lanes WHERE name IN ('a', 'b')")] == [1, 1]
