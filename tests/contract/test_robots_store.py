@@ -7,7 +7,7 @@ from forager.core.robots import RobotsFile
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.robots import RobotsTxt
 from forager.fetch.robots_rules import MOST_BYTES, decoded
-from forager.ledger.robots import LedgerRobots
+from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE, LedgerRobots
 from tests.support.origin import Origin, Seen, reply
 from tests.support.rig import Rig
 
@@ -40,6 +40,25 @@ async def test_many_processes_that_keep_at_once_leave_the_latest(rig: Rig) -> No
     store = store_of(rig)
     await asyncio.gather(*(store.keep(RobotsFile(FILE.origin, at, 200, str(at), at)) for at in (3, 9, 1, 7, 5)))
     assert await store.read(FILE.origin) == RobotsFile(FILE.origin, 9, 200, "9", 9)
+
+
+async def test_files_that_nobody_has_asked_for_in_a_week_are_removed_and_the_others_stay(rig: Rig) -> None:
+    store = store_of(rig)
+    now = round((await rig.ledger.now()).timestamp() * 1000)
+    recent = RobotsFile("https://recent.test:443", now - OF_USE_MS + 60_000, 200, "", now - 20 * OF_USE_MS)
+    old = RobotsFile("https://old.test:443", now - OF_USE_MS - 60_000, 200, "", now - OF_USE_MS - 60_000)
+    for file in (recent, old):
+        await store.keep(file)
+    assert (await rig.ledger.sweep()).robots_removed == 1
+    assert await store.read(recent.origin) == recent, "it was tried since, although in vain"
+    assert await store.read(old.origin) is None
+
+
+async def test_one_sweep_removes_a_page_of_them_and_the_next_goes_on(rig: Rig) -> None:
+    store = store_of(rig)
+    for number in range(PRUNED_AT_ONCE + 3):
+        await store.keep(RobotsFile(f"https://s{number}.test:443", 1, 200, "", 1))
+    assert [(await rig.ledger.sweep()).robots_removed for _ in range(3)] == [PRUNED_AT_ONCE, 3, 0]
 
 
 async def test_the_largest_and_strangest_file_can_be_kept(rig: Rig) -> None:

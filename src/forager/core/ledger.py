@@ -180,6 +180,7 @@ class Swept:
     """It stopped at its page size: sweep again soon."""
     aged: int = 0
     """Jobs that have waited long enough to be in the first turn."""
+    robots_removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,8 @@ class Ledger(Protocol):
         ...
 
     async def sweep(self) -> Swept:
-        """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence: page by page."""
+        """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence and old files
+        of robots.txt: page by page."""
         ...
 
     # ── lanes ──

@@ -3,6 +3,12 @@
 from forager.core.robots import RobotsFile
 from forager.ledger.database import Database
 
+OF_USE_MS = 7 * 24 * 3600 * 1000
+"""A copy is obeyed for a day and asked for again while its site is: what nobody has tried to read for a week is of no
+use to anybody."""
+PRUNED_AT_ONCE = 100
+"""A sweep removes at most so many: a file can have 500 KiB."""
+
 
 class LedgerRobots:
     """Implements `core.robots.RobotsStore`."""

@@ -279,6 +279,8 @@ robots = Table(
     Column("tried_at", BigInteger, nullable=False),
     Column("body", Text, comment="the last good copy"),
     Column("good_at", BigInteger),
+    # Which are long past their use.
+    Index("ix_robots_tried_at", "tried_at"),
 )
 
 proxies = Table(

@@ -39,7 +39,7 @@ from forager.ledger.postgres.settle import children_of
 from forager.ledger.postgres.submission import Submission
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
-from forager.ledger.postgres.sweep import age, drop_old, wake_sleepers
+from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
 from forager.ledger.postgres.tasks import encode
 from forager.ledger.postgres.turn import Worker, turn, turn_to_suspects
 from forager.ledger.shared import SharedVerbs
@@ -211,10 +211,11 @@ class PostgresLedger(SharedVerbs):
         drained = await self._drain.page(SWEEP_PAGE)
         removed = await self._connections.run(remove_unfinished)
         old = await self._connections.run(lambda db: drop_old(db, SWEEP_PAGE))
+        robots = await self._connections.run(drop_old_robots)
         aged = await self._connections.run(age)
         woken = await self._connections.run(wake_sleepers)
         more = self._drain.has_more or removed is not None or old >= SWEEP_PAGE or ended == MOST_SESSIONS_PER_SWEEP
-        return Swept(rescued, ended, drained, int(removed is True), woken, old, more, aged)
+        return Swept(rescued, ended, drained, int(removed is True), woken, old, more, aged, robots)
 
     # ── lanes ──
 

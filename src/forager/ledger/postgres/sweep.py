@@ -4,6 +4,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
+from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 
 # A loose scan of ix_queue_ready: one probe per (lane, job), not one per ready task.
 _READY = """
@@ -81,4 +82,15 @@ async def drop_old(db: Db, most: int) -> int:
         most,
     )
     await db.execute(f"DELETE FROM idempotency WHERE expires_at < {NOW}")
+    return len(old)
+
+
+async def drop_old_robots(db: Db) -> int:
+    """robots.txt files that nobody has tried to read for long."""
+    old = await db.fetch(
+        "DELETE FROM robots WHERE origin = ANY(ARRAY(SELECT origin FROM robots"
+        f" WHERE tried_at < {NOW} - $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING origin",
+        OF_USE_MS,
+        PRUNED_AT_ONCE,
+    )
     return len(old)

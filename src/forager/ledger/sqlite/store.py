@@ -34,6 +34,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
+from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.shared import SharedVerbs
 from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.append import append
@@ -230,9 +231,13 @@ class SqliteLedger(SharedVerbs):
                 (now, SWEEP_PAGE),
             ).rowcount
             db.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
+            robots = db.execute(
+                "DELETE FROM robots WHERE origin IN (SELECT origin FROM robots WHERE tried_at < ? LIMIT ?)",
+                (now - OF_USE_MS, PRUNED_AT_ONCE),
+            ).rowcount
             aged = self._age(db, now)
             more = drained >= SWEEP_PAGE or bool(stale) or old >= SWEEP_PAGE
-            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more, aged)
+            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more, aged, robots)
 
         return await self._run(command)
 
