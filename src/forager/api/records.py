@@ -59,9 +59,9 @@ def records_router(app: App) -> APIRouter:
     ) -> Response:
         """In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe."""
         pages = aiter(app.reports.export(kind, job=job))
-        first: Sequence[Mapping[str, Any]] = await anext(
-            pages, ()
-        )  # before the headers go out, so that a wrong kind is still an error
+        # Before the headers go out, so that a wrong kind is still an error. An empty tuple as the default would be
+        # taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
+        first = await anext(pages, None) or ()
         name = f"attachment; filename={kind}.{form}"
         return StreamingResponse(_file(first, pages, form), 200, {"Content-Disposition": name}, MEDIA[form])
 

@@ -104,7 +104,7 @@ class Served(threading.Thread):
         places = [place["place_uid"] for place in await front.data("/api/v1/places", limit=2)]
         assert dead
         assert places
-        kinds = ["place", "sighting"]
+        kinds = ["place", "sighting", "scrape_result"]
         return {
             "job_id": jobs,
             "task_id": dead + tasks,

@@ -178,3 +178,9 @@ async def test_while_shutting_down_new_pages_are_refused_and_waiters_told__SC_2_
         refused = await simple.client.post(f"{API}{path}", json=body)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
     await simple.site.stop()
+
+
+async def test_an_export_of_what_is_not_there_yet_is_an_empty_file(still: Service) -> None:
+    for form in ("jsonl", "csv"):
+        empty = await still.client.get("/api/v1/export/scrape_result", params={"format": form})
+        assert (empty.status_code, empty.content.strip()) == (200, b""), form

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,28 @@ async def test_an_open_circuit_fails_the_task_at_once__SC_4__SC_8(tmp_path: Path
         health = (await service.client.get("/health")).json()["data"]
         assert health["circuits"] == {"open": 1, "half_open": 0}
         assert list(health["circuit_domains"].values()) == ["open"]
+
+
+async def test_without_a_healthy_proxy_sync_is_told_and_the_task_stays_queued_until_there_is_one__SC_2__SC_9(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        nobody = f"127.0.0.1:{held.getsockname()[1]}"
+    async with SandboxSite() as site:
+        settings = {"proxy_endpoints": [f"http://{nobody}"], "egress_allow": (site.endpoint, nobody)}
+        async with open_service(tmp_path, **settings) as service, service.app.engine():
+            service.site = site
+            answer = await service.sync("/jobs/jsonld/1", timeout_seconds=30)
+            assert (answer.status_code, answer.json()["meta"]["reason"]) == (503, "no_healthy_proxies")
+            assert answer.headers["Retry-After"]
+            assert nobody not in answer.text, "a proxy is never named by its address"
+            task = answer.json()["meta"]["task_id"]
+            seen = await service.data(f"/{task}")
+            assert (seen["status"], seen["reason"]) == ("queued", "no_healthy_proxies")
+            assert site.log == [], "nothing leaves but through a proxy"
+            (proxy,) = (await service.client.get("/api/v1/proxies")).json()["data"]
+            assert (await service.client.delete(f"/api/v1/proxies/{proxy['id']}")).is_success
+            assert (await service.ended(seen["job_id"]))["completed_tasks"] == 1
 
 
 async def test_a_server_that_stumbles_once_is_asked_again__SC_4(simple: Service) -> None:

@@ -121,7 +121,9 @@ class _Visit:
         reading = Reading(self.extractor, self.task.requested_fields)
         await _add(reading, response)
         if reading.wall is not None:
-            message = f"{_where(response)} wants a log-in: {reading.wall}"
+            # Whoever was given a log-in may say it again: then nothing of the page is quoted.
+            said = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
+            message = f"{_where(response)} wants a log-in{said}"
             raise Permanent(words.said(words.LOGIN_WALL, message), evidence=response.evidence(), facts=_told(response))
         return reading
 
