@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from forager import webhooks
 from forager.core.clock import Clock, SystemClock
-from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Pipeline
 from forager.core.task import Plan
@@ -89,6 +89,8 @@ class App:
         self.browsers = browsers
         self.rotate_keys = rotate
         self.worker = worker
+        self.is_stopping = False
+        """Whether what is in flight may end and nothing new is taken any more."""
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
         results = {name: partial(read, self) for name, read in _RESULTS.items()}
         self.webhooks = webhook_sink(ledger, reports, revealed(settings.default_webhook_url), results)
@@ -101,6 +103,8 @@ class App:
         self, pipeline: str, params: Mapping[str, Any], *, key: str | None = None, schedule: str | None = None
     ) -> Submitted:
         """Check a job, price it if it is a dry run, and create it."""
+        if self.is_stopping:
+            raise Stopping
         chosen, job, needs = await self._checked(pipeline, params)
         dry = chosen.dry_run(job)
         estimate = (await self.estimate(pipeline, params)).model_dump(mode="json") if dry else None
@@ -165,11 +169,15 @@ class App:
         try:
             yield work
         finally:
+            self.is_stopping = True
             for task in beside:
                 task.cancel()
-            await self.worker.drain(self.settings.shutdown_seconds)
-            await work
-            await asyncio.gather(*beside, return_exceptions=True)
+            try:
+                await self.worker.drain(self.settings.shutdown_seconds)
+                await work
+                await asyncio.gather(*beside, return_exceptions=True)
+            finally:
+                self.is_stopping = False
 
     async def is_idle(self) -> bool:
         """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""

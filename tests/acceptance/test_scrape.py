@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from forager.keys import read_service_key
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.site import SandboxSite
+from forager.sandbox.site_pages import Answer, page
 from tests.acceptance.test_cli import Machine, until
 from tests.support.scrape import API, QUICK
 from tests.support.webhooks import SECRET
@@ -25,6 +27,7 @@ from tests.support.webhooks import SECRET
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 PAGES = 60
+LATE = page("Cook", f"<h1>Late Shift Cook</h1><p class='company'>Still</p><p>{'Work. ' * 100}</p>").body
 PATIENCE = 90.0
 
 
@@ -168,6 +171,64 @@ async def test_sigterm_leaves_the_queue_for_the_next_start_and_ends_with_0__SC_1
         # What was in flight at the stop had ended, so nothing was asked twice.
         paths = [visit.path for visit in site.log if visit.path != "/robots.txt"]
         assert len(paths) == len(set(paths)) == PAGES
+
+
+async def test_after_sigterm_new_requests_are_refused_while_what_is_in_flight_ends__SC_14__SC_2(
+    machine: Machine,
+) -> None:
+    async with website(machine) as site:
+        site.answers["/late"] = Answer(200, LATE, delay=4.0)
+        target = {
+            "target_type": "job_posting",
+            "target_url": site.url("/late"),
+            "workspace_id": "acme",
+            "render": "http",
+        }
+        with machine.started("up") as process:
+            async with calling(machine) as client:
+                waits = asyncio.create_task(client.post(f"{API}/sync", json=target))
+                await _asked_for(site, "/late")
+                process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(30):
+                    while (refused := await client.post(API, json=target)).status_code != 503:
+                        assert refused.status_code == 202, refused.text
+                assert (refused.json()["meta"]["code"], refused.headers["Retry-After"]) == ("shutting_down", "5")
+                for path, body in (("/sync", target), ("/batch", {"targets": [target]})):
+                    refused = await client.post(f"{API}{path}", json=body)
+                    assert (refused.status_code, refused.json()["meta"]["code"]) == (503, "shutting_down")
+                ready = await client.get("/readiness")
+                assert (ready.status_code, ready.json()["data"]["reason"]) == (503, "shutting down")
+                answered = await waits
+                assert answered.json()["data"]["result"]["job_title"] == "Late Shift Cook"
+            assert await asyncio.to_thread(process.wait, 30) == 0
+
+
+async def test_sigterm_lets_a_browser_end_its_page_and_leaves_no_browser_behind__SC_14(
+    machine: Machine, chromium: Path
+) -> None:
+    async with website(machine) as site:
+        site.answers["/late"] = Answer(200, LATE, delay=3.0)
+        machine.environment["FORAGER_CHROMIUM"] = str(chromium)
+        target = {"target_type": "job_posting", "target_url": site.url("/late"), "workspace_id": "acme"}
+        with machine.started("up") as process:
+            async with calling(machine) as client:
+                waits = asyncio.create_task(client.post(f"{API}/sync", json={**target, "render": "browser"}))
+                await _asked_for(site, "/late")
+                children = psutil.Process(process.pid).children(recursive=True)
+                browsers = [each for each in children if "--headless" in " ".join(each.cmdline())]
+                assert browsers, "no browser was at work"
+                process.send_signal(signal.SIGTERM)
+                answered = await waits
+                assert answered.json()["data"]["result"]["job_title"] == "Late Shift Cook", answered.text
+                assert answered.json()["meta"]["rendered"] is True
+            assert await asyncio.to_thread(process.wait, 30) == 0
+        assert [each for each in browsers if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def _asked_for(site: SandboxSite, path: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not site.visits(path):
+            await asyncio.sleep(0.01)
 
 
 def _all_delivered(machine: Machine, jobs: int) -> bool:

@@ -10,7 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.envelope import MOST_FIELDS, refusal, request_id
-from forager.core.errors import Busy, Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError, StoreFull
+from forager.core.errors import (
+    Busy,
+    Conflict,
+    FieldError,
+    ForagerError,
+    NotFound,
+    Rejected,
+    Stopping,
+    StoreError,
+    StoreFull,
+)
 
 log = structlog.get_logger("forager.api")
 
@@ -42,6 +52,8 @@ async def _forager(request: Request, error: Exception) -> Response:
             return refusal(scope, 409, "conflict", error.message, fields=error.fields)
         case Rejected():
             return refusal(scope, 422, "invalid", error.message, fields=error.fields)
+        case Stopping():
+            return refusal(scope, 503, "shutting_down", error.message, headers={"Retry-After": RETRY_AFTER})
         case Busy():
             return refusal(scope, 503, "busy", error.message, headers={"Retry-After": RETRY_AFTER})
         case StoreError():

@@ -107,7 +107,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
     )
     async def show_readiness(request: Request) -> Response:
         signs = await vital.take()
-        reason = "shutting down" if feeds.closing.is_set() else None
+        reason = "shutting down" if feeds.closing.is_set() or app.is_stopping else None
         reason = reason or (None if signs.store == "ok" else f"the store is {signs.store}")
         pool = app.browsers.stats() if app.browsers.is_installed else None
         reason = reason or nothing_to_fetch_with(pool, proxies=len(app.proxies), usable=app.proxies.usable)

@@ -26,13 +26,12 @@ from forager.api.scrape_seen import (
 )
 from forager.api.waiting import Endings
 from forager.app import App
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, Rejected, Stopping
 from forager.ledger.reports import ScrapeTaskReport
 from forager.pipelines import scrape
 
 REPEATED = {"Idempotent-Replayed": "true"}
 RETRY_AFTER = {"Retry-After": "5"}
-SHUTTING_DOWN = "Forager is shutting down. Ask again when it is back."
 ENDED = frozenset({"completed", "failed", "cancelled"})
 SHORT = frozenset({scrape.POOL_EXHAUSTED, scrape.NO_HEALTHY_PROXIES})
 """Reasons for which a task went back to the queue, and whoever waits for it is told so."""
@@ -228,7 +227,7 @@ def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
 
 
 def _closing(request: Request, **about: Any) -> Response:
-    return refusal(request.scope, 503, "shutting_down", SHUTTING_DOWN, headers=RETRY_AFTER, **about)
+    return refusal(request.scope, 503, "shutting_down", Stopping().message, headers=RETRY_AFTER, **about)
 
 
 _IDS = {name: SCRAPE_TASK[name] for name in ("task_id", "job_id")}

@@ -17,6 +17,7 @@ ForagerError
 ├── Disallowed           robots.txt says no: the task is skipped
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
 ├── Busy                 nothing is wrong with what was asked for, but there is no room for it now: ask again later
+│   └── Stopping         … because we are shutting down
 ├── Rejected             what a person asked for cannot be done: field and remedy are named
 │   ├── NotFound
 │   └── Conflict
@@ -144,6 +145,10 @@ class Unconfigured(ForagerError):
 
 class Busy(ForagerError):
     """There is no room for it now."""
+
+
+class Stopping(Busy):
+    """Forager is shutting down. Ask again when it is back."""
 
 
 @dataclass(frozen=True, slots=True)
