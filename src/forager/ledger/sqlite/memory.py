@@ -15,11 +15,16 @@ class Memory:
     flows: Flows
     next_task: int
     lanes: dict[str, int] = field(default_factory=dict)
+    aliased: set[str] = field(default_factory=set)
+    """Identities of which anything has a weaker name: of the others nobody need ask."""
 
     @classmethod
     def read(cls, db: sqlite3.Connection, catalog: Catalog, now_ms: Callable[[], int]) -> "Memory":
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM tasks").fetchone()
-        return cls(catalog, now_ms, Flows.read(db), last + 1)
+        identities = {table.record.identity for table in catalog.records.values() if table.record.identity}
+        named = "SELECT 1 FROM aliases WHERE identity = ? LIMIT 1"
+        aliased = {identity for identity in identities if db.execute(named, (identity,)).fetchone()}
+        return cls(catalog, now_ms, Flows.read(db), last + 1, aliased=aliased)
 
     def lane_id(self, db: sqlite3.Connection, name: str) -> int:
         """The number of a lane, made on first mention. Checked again after a rollback could have undone it."""

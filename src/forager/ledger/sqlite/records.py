@@ -1,41 +1,43 @@
 """Storing what was found. World records merge into one row per natural key; job records keep the first of each job.
 
 A field that is None says nothing, so it never overwrites. A change is written only where something really changed.
+Rows are written in the order of their keys: neighbours in an index together cost a third less than here and there.
 """
 
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import orjson
 
-from forager.core.record import Record
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
+from forager.ledger.sqlite.aliases import NO_NAMES, Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
 
-Found = tuple[int, Record]
-"""(job, record)"""
 FoundRow = tuple[int, str, list[Any]]
 """(job, key, columns)"""
+_KEY = itemgetter(1)
+_JOB_AND_KEY = itemgetter(0, 1)
 
 
 def store_records(
     db: sqlite3.Connection, memory: Memory, found: Sequence[Found], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    """Store records in the order of their finding; returns their changes, not yet numbered."""
+    """Store records; of one thing in the order of its finding. Returns their changes, not yet numbered."""
     by_kind: defaultdict[str, list[Found]] = defaultdict(list)
     for item in found:
         by_kind[item[1].kind].append(item)
     changes: list[NewChange] = []
-    names = _learn_aliases(db, memory, found, changes)
+    names = learn_aliases(db, memory, by_kind, changes)
     for kind, items in by_kind.items():
         table = memory.catalog.records[kind]
-        known = names.get(table.record.identity or "", _NO_NAMES)
+        known = names.get(table.record.identity or "", NO_NAMES)
         rows = _as_rows(table, items, known.stronger)
         if table.per_job:
             changes.extend(_store_per_job(db, table, rows, deltas, now))
@@ -52,65 +54,67 @@ def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -
         values = table.values(record)
         key = values[index] = stronger.get(values[index], values[index])
         rows.append((job, key, values))
+    rows.sort(key=_JOB_AND_KEY if table.per_job else _KEY)
     return rows
-
-
-@dataclass(slots=True)
-class _Names:
-    """By which names the things of one identity are known."""
-
-    stronger: dict[str, str] = field(default_factory=dict)
-    renamed: set[str] = field(default_factory=set)
-    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
-
-
-_NO_NAMES = _Names()
 
 
 def _store_world(
     db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    rows = _rows_by_key(db, table, (key for _, key, _ in found))
-    new: dict[str, None] = {}
-    changed: dict[str, None] = {}
-    seen: defaultdict[str, int] = defaultdict(int)
-    jobs: dict[str, int] = {}
-    for job, key, values in found:
-        known = rows.get(key)
-        if known is None:
-            rows[key] = (1, values)
-            new[key] = None
-            jobs[key] = job
-        else:
-            version, old = known
-            merged = [o if v is None else v for v, o in zip(values, old, strict=True)]
-            if merged != old or key in renamed:
-                if key not in new and key not in changed:
-                    changed[key] = None
-                    jobs[key] = job
-                    version += 1
-                rows[key] = (version, merged)
-        seen[key] += 1
-    for job, count in Counter(jobs[key] for key in new).items():
+    sights = {key: list(rows) for key, rows in groupby(found, _KEY)}
+    merged = {key: _merge(rows) for key, rows in sights.items()}
+    rows = [(*merged[key], 1, now, now, len(rows)) for key, rows in sights.items()]
+    known = _insert(db, table, rows, list(sights))
+    changes = []
+    discoveries: defaultdict[int, int] = defaultdict(int)
+    for key, values in merged.items():
+        if key not in known:
+            job = sights[key][0][0]
+            discoveries[job] += 1
+            changes.append(NewChange(table.record.kind, key, "new", 1, job, table.body(values)))
+    for job, count in discoveries.items():
         deltas.add(job, discoveries=count)
-    _insert(db, table, [(rows[key][1], seen[key], None) for key in new], now)
-    _update(db, table, [(*rows[key], seen[key]) for key in changed], now)
-    db.executemany(
-        f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ?, gone_at = NULL"
-        f" WHERE {table.record.key_field} = ?",
-        [(now, seen[key], key) for key in seen if key not in new and key not in changed],
-    )
-    return [
-        NewChange(
-            table.record.kind,
-            key,
-            "new" if key in new else "changed",
-            rows[key][0],
-            jobs[key],
-            table.body(rows[key][1]),
-        )
-        for key in (*new, *changed)
-    ]
+    if known:
+        changes += _see_again(db, table, {key: sights[key] for key in sights if key in known}, renamed, now)
+    return changes
+
+
+def _see_again(
+    db: sqlite3.Connection, table: RecordTable, sights: dict[str, list[FoundRow]], renamed: set[str], now: int
+) -> list[NewChange]:
+    """Things that were known: what an answer tells anew is merged into them."""
+    changes: list[NewChange] = []
+    changed: list[tuple[Any, ...]] = []
+    same: list[tuple[Any, ...]] = []
+    for key, (version, old) in _rows_by_key(db, table, sights).items():
+        rows = sights[key]
+        job, values = _change(old, rows)
+        if job is None and key not in renamed:
+            same.append((now, len(rows), key))
+            continue
+        changed.append((*values, version + 1, now, len(rows), key))
+        job = rows[0][0] if job is None else job
+        changes.append(NewChange(table.record.kind, key, "changed", version + 1, job, table.body(values)))
+    where = f"last_seen_at = ?, times_seen = times_seen + ?, gone_at = NULL WHERE {table.record.key_field} = ?"
+    sets = ", ".join(f"{column} = ?" for column in table.fields)
+    db.executemany(f"UPDATE {table.name} SET {sets}, version = ?, {where}", changed)
+    db.executemany(f"UPDATE {table.name} SET {where}", same)
+    return changes
+
+
+def _change(old: list[Any], rows: list[FoundRow]) -> tuple[int | None, list[Any]]:
+    """The job that told the first new thing, if one did, and what is known now."""
+    teller: int | None = None
+    for job, _, values in rows:
+        now_known = [o if v is None else v for v, o in zip(values, old, strict=True)]
+        if teller is None and now_known != old:
+            teller = job
+        old = now_known
+    return teller, old
+
+
+def _merge(rows: list[FoundRow]) -> list[Any]:
+    return rows[0][2] if len(rows) == 1 else _change(rows[0][2], rows)[1]
 
 
 def _store_per_job(
@@ -123,21 +127,14 @@ def _store_per_job(
         at = (job, key)
         seen[at] += 1
         first.setdefault(at, values)
-    key_field = table.record.key_field
-    there = {
-        (job, key)
-        for job, key in db.execute(
-            f"SELECT r.job_id, r.{key_field} FROM json_each(?) g JOIN {table.name} r"
-            f" ON r.job_id = g.value->>0 AND r.{key_field} = g.value->>1",
-            (orjson.dumps(list(first)).decode(),),
+    known = _insert(db, table, [(at[0], *values, 1, now, now, seen[at]) for at, values in first.items()], list(first))
+    if known:
+        db.executemany(
+            f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ?"
+            f" WHERE job_id = ? AND {table.record.key_field} = ?",
+            [(now, seen[at], *at) for at in known],
         )
-    }
-    new = [at for at in first if at not in there]
-    _insert(db, table, [(first[at], seen[at], at[0]) for at in new], now)
-    db.executemany(
-        f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ? WHERE job_id = ? AND {key_field} = ?",
-        [(now, seen[at], *at) for at in first if at in there],
-    )
+    new = [at for at in first if at not in known] if known else first
     for job, count in Counter(job for job, _ in new).items():
         deltas.add(job, records=count)
     return [NewChange(table.record.kind, key, "new", 1, job) for job, key in new]
@@ -147,108 +144,39 @@ def _rows_by_key(db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]
     columns = ", ".join(f"r.{c}" for c in table.fields)
     rows = db.execute(
         f"SELECT r.version, {columns} FROM json_each(?) g JOIN {table.name} r ON r.{table.record.key_field} = g.value",
-        (orjson.dumps(list(dict.fromkeys(keys))).decode(),),
+        (orjson.dumps(list(keys)).decode(),),
     )
     return {row[1 + table.key_index]: (row[0], list(row[1:])) for row in rows}
 
 
-def _insert(
-    db: sqlite3.Connection, table: RecordTable, rows: list[tuple[list[Any], int, int | None]], now: int
-) -> None:
-    columns = ("job_id", *table.fields) if table.per_job else table.fields
+def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ...]], names: list[Any]) -> set[Any]:
+    """Insert what is new; returns the names of what was known before.
+
+    A first run finds mostly new things: nothing is looked for before, and what the insert refused only if it did.
+    """
+    (newest,) = db.execute(f"SELECT coalesce(max(id), 0) FROM {table.name}").fetchone()
+    before = db.total_changes
     insert_many(
         db,
-        f"{table.name} ({', '.join(columns)}, version, first_seen_at, last_seen_at, times_seen)",
-        [(*((job,) if table.per_job else ()), *values, 1, now, now, times) for values, times, job in rows],
+        f"{table.name} ({'job_id, ' if table.per_job else ''}{', '.join(table.fields)},"
+        " version, first_seen_at, last_seen_at, times_seen)",
+        rows,
+        "ON CONFLICT DO NOTHING",
     )
+    if db.total_changes - before == len(rows):
+        return set()
+    return _older(db, table, names, newest)
 
 
-def _update(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[int, list[Any], int]], now: int) -> None:
-    sets = ", ".join(f"{c} = ?" for c in table.fields)
-    db.executemany(
-        f"UPDATE {table.name} SET {sets}, version = ?, last_seen_at = ?, times_seen = times_seen + ?, gone_at = NULL"
-        f" WHERE {table.record.key_field} = ?",
-        [(*values, version, now, times, values[table.key_index]) for version, values, times in rows],
-    )
-
-
-def _learn_aliases(
-    db: sqlite3.Connection, memory: Memory, found: Sequence[Found], changes: list[NewChange]
-) -> dict[str, _Names]:
-    """Weaker names of a thing, old and new, by identity. A row that stood under a weaker name gets the stronger one."""
-    names: dict[str, _Names] = {}
-    for identity in {r.identity for _, r in found if r.identity}:
-        keys = {r.key() for _, r in found if r.identity == identity}
-        shown = {other: (r.key(), job) for job, r in found if r.identity == identity for other in r.other_keys()}
-        rows = db.execute(
-            "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
-            (orjson.dumps([*keys, *shown]).decode(), identity),
-        )
-        known = dict(rows.fetchall())
-        says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
-        mine = names[identity] = _Names({name: _strongest(name, says) for name in says})
-        for alias, (_, job) in shown.items():
-            key = mine.stronger[alias]
-            if key not in (alias, known.get(alias)):
-                _learn(db, identity, alias, key)
-                if _rename(db, memory, identity, alias, key, job, changes):
-                    mine.renamed.add(key)
-    return names
-
-
-def _strongest(name: str, says: dict[str, str]) -> str:
-    passed = {name}
-    while name in says and says[name] not in passed:
-        name = says[name]
-        passed.add(name)
-    return name
-
-
-def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
-    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
-    db.execute("UPDATE aliases SET key = ? WHERE identity = ? AND key = ?", (key, identity, alias))
-    db.execute(
-        "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
-        " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
-        (identity, alias, key),
-    )
-
-
-def _rename(
-    db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str, job: int, changes: list[NewChange]
-) -> bool:
-    """Rows that stand under the weaker name go over to the stronger, and the log says that the weaker one is gone.
-
-    Where both stand, a world row gives what the other lacks and goes; job rows stay as they were seen.
-    """
-    renamed = False
-    for table in memory.catalog.records.values():
-        if table.record.identity != identity:
-            continue
-        field_ = table.record.key_field
-        if table.per_job:
-            db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
-            continue
-        row = db.execute(f"SELECT version FROM {table.name} WHERE {field_} = ?", (alias,)).fetchone()
-        if row is None:
-            continue
-        db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
-        _merge(db, table, alias, key)
-        body = orjson.dumps({field_: key})
-        changes.append(NewChange(table.record.kind, alias, "gone", row[0] + 1, job, body))
-        renamed = True
-    return renamed
-
-
-def _merge(db: sqlite3.Connection, table: RecordTable, alias: str, key: str) -> None:
-    """Does nothing where the weaker row could simply take the stronger name."""
-    name, field_ = table.name, table.record.key_field
-    fill = ", ".join(f"{c} = coalesce({name}.{c}, weaker.{c})" for c in table.fields if c != field_)
-    db.execute(
-        f"UPDATE {name} SET {fill}, times_seen = {name}.times_seen + weaker.times_seen,"
-        f" version = max({name}.version, weaker.version),"
-        f" first_seen_at = min({name}.first_seen_at, weaker.first_seen_at) FROM {name} AS weaker"
-        f" WHERE {name}.{field_} = ? AND weaker.{field_} = ?",
-        (key, alias),
-    )
-    db.execute(f"DELETE FROM {name} WHERE {field_} = ?", (alias,))
+def _older(db: sqlite3.Connection, table: RecordTable, names: list[Any], newest: int) -> set[Any]:
+    """Of these names, those whose row is no newer than `newest`."""
+    key = table.record.key_field
+    which = f"FROM json_each(?) g CROSS JOIN {table.name} r ON r.{key} = g.value WHERE r.id <= ?"
+    if not table.per_job:
+        rows = db.execute(f"SELECT r.{key} {which}", (orjson.dumps(names).decode(), newest))
+        return {name for (name,) in rows}
+    there: set[Any] = set()
+    for job, keys in groupby(names, itemgetter(0)):
+        asked = orjson.dumps([key for _, key in keys]).decode()
+        there.update(db.execute(f"SELECT r.job_id, r.{key} {which} AND r.job_id = ?", (asked, newest, job)))
+    return there

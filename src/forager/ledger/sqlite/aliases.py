@@ -1,0 +1,127 @@
+"""Weaker and stronger names of one thing. What stood under a weaker name goes over to the stronger, for good."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from forager.core.record import Record
+from forager.ledger.changelog import NewChange
+from forager.ledger.sqlite.memory import Memory
+from forager.ledger.tables import RecordTable
+
+Found = tuple[int, Record]
+"""(job, record)"""
+
+
+@dataclass(slots=True)
+class Names:
+    """By which names the things of one identity are known."""
+
+    stronger: dict[str, str] = field(default_factory=dict)
+    renamed: set[str] = field(default_factory=set)
+    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
+
+
+NO_NAMES = Names()
+
+
+def learn_aliases(
+    db: sqlite3.Connection, memory: Memory, found: Mapping[str, Sequence[Found]], changes: list[NewChange]
+) -> dict[str, Names]:
+    """Weaker names of things, old and new, by identity; `found` is by kind. A row that stood under a weaker name gets
+    the stronger one."""
+    of: defaultdict[str, list[Sequence[Found]]] = defaultdict(list)
+    for kind, items in found.items():
+        if identity := memory.catalog.records[kind].record.identity:
+            of[identity].append(items)
+    return {identity: _names(db, memory, identity, kinds, changes) for identity, kinds in of.items()}
+
+
+def _names(
+    db: sqlite3.Connection, memory: Memory, identity: str, found: list[Sequence[Found]], changes: list[NewChange]
+) -> Names:
+    shown = {other: (r.key(), job) for kind in found if _shows(kind) for job, r in kind for other in r.other_keys()}
+    if not shown and identity not in memory.aliased:
+        return NO_NAMES
+    keys = {r.key() for kind in found for _, r in kind}
+    rows = db.execute(
+        "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
+        (orjson.dumps([*keys, *shown]).decode(), identity),
+    )
+    known = dict(rows.fetchall())
+    says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
+    mine = Names({name: _strongest(name, says) for name in says})
+    for alias, (_, job) in shown.items():
+        key = mine.stronger[alias]
+        if key not in (alias, known.get(alias)):
+            memory.aliased.add(identity)
+            _learn(db, identity, alias, key)
+            if _rename(db, memory, identity, alias, key, job, changes):
+                mine.renamed.add(key)
+    return mine
+
+
+def _shows(kind: Sequence[Found]) -> bool:
+    """Whether records of a kind have other names at all: most kinds do not, and every record would be asked."""
+    return type(kind[0][1]).other_keys is not Record.other_keys
+
+
+def _strongest(name: str, says: dict[str, str]) -> str:
+    passed = {name}
+    while name in says and says[name] not in passed:
+        name = says[name]
+        passed.add(name)
+    return name
+
+
+def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
+    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
+    db.execute("UPDATE aliases SET key = ? WHERE identity = ? AND key = ?", (key, identity, alias))
+    db.execute(
+        "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
+        " ON CONFLICT (identity, alias) DO UPDATE SET key = excluded.key",
+        (identity, alias, key),
+    )
+
+
+def _rename(
+    db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str, job: int, changes: list[NewChange]
+) -> bool:
+    """Rows that stand under the weaker name go over to the stronger, and the log says that the weaker one is gone.
+
+    Where both stand, a world row gives what the other lacks and goes; job rows stay as they were seen.
+    """
+    renamed = False
+    for table in memory.catalog.records.values():
+        if table.record.identity != identity:
+            continue
+        field_ = table.record.key_field
+        if table.per_job:
+            db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
+            continue
+        row = db.execute(f"SELECT version FROM {table.name} WHERE {field_} = ?", (alias,)).fetchone()
+        if row is None:
+            continue
+        db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
+        _merge(db, table, alias, key)
+        body = orjson.dumps({field_: key})
+        changes.append(NewChange(table.record.kind, alias, "gone", row[0] + 1, job, body))
+        renamed = True
+    return renamed
+
+
+def _merge(db: sqlite3.Connection, table: RecordTable, alias: str, key: str) -> None:
+    """Does nothing where the weaker row could simply take the stronger name."""
+    name, field_ = table.name, table.record.key_field
+    fill = ", ".join(f"{c} = coalesce({name}.{c}, weaker.{c})" for c in table.fields if c != field_)
+    db.execute(
+        f"UPDATE {name} SET {fill}, times_seen = {name}.times_seen + weaker.times_seen,"
+        f" version = max({name}.version, weaker.version),"
+        f" first_seen_at = min({name}.first_seen_at, weaker.first_seen_at) FROM {name} AS weaker"
+        f" WHERE {name}.{field_} = ? AND weaker.{field_} = ?",
+        (key, alias),
+    )
+    db.execute(f"DELETE FROM {name} WHERE {field_} = ?", (alias,))
