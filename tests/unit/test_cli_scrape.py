@@ -92,7 +92,8 @@ def test_a_file_is_read_page_by_page_in_its_order(forager: Forager, site: Sandbo
     assert ran.code == 1
     assert [page["status"] for page in ran.data] == ["completed", "completed", "failed"]
     assert ran.data[1]["result"]["company_name"] == company(4)["name"]
-    assert "not_found" in ran.data[2]["error"]
+    assert ran.data[2]["reason"] == "not_found"
+    assert "no such page" in ran.data[2]["error"]
     shown = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http")
     assert job(1)["title"].split()[0] in shown.out
     assert "1 of 3 pages" in shown.err

@@ -11,6 +11,7 @@ import orjson
 from forager.cli import progress, render
 from forager.cli.local_run import work_on
 from forager.core.errors import FieldError, Rejected
+from forager.pipelines.scrape.words import reason_of, without_reason
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,6 +84,7 @@ async def _pages_of(at: "Reached", job: str, targets: Sequence[Mapping[str, Any]
     for task in await at.api.get(f"/jobs/{job}/tasks", limit=AT_ONCE):
         target = targets[int(task["key"])]
         result = found.get(task["id"])
+        error = None if result else task["error"]
         pages.append(
             {
                 "task_id": task["id"],
@@ -91,7 +93,8 @@ async def _pages_of(at: "Reached", job: str, targets: Sequence[Mapping[str, Any]
                 "status": task["state"],
                 "result": result["result"] if result else None,
                 "provenance": result["meta"]["provenance"] if result else None,
-                "error": None if result else task["error"],
+                "error": None if error is None else without_reason(error),
+                "reason": reason_of(error),
             }
         )
     return pages
