@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -96,8 +97,10 @@ def test_a_429_halves_the_rate_for_its_period_and_the_original_comes_back__SC_P2
     while clock.monotonic() < began + period - 25:
         lane.most(100)
         slow += asyncio.run(grants(lane, clock, 1))
-    window = 10.0 if tokens >= 2 else 20.0
-    assert busiest_window(slow, window) <= max(1, tokens // 2), "a second 429 does not halve again, nor is it forgotten"
+    window, half = (10.0, tokens // 2) if tokens >= 2 else (20.0, 1)
+    assert busiest_window(slow, window) <= half, "the rate is halved, and a second 429 prolongs that"
+    assert busiest_window(slow, window * 1.05) >= half, "it is halved once, not less and less"
+    assert max(later - at for at, later in pairwise(slow)) <= window * 1.05
     clock.advance(max(0.0, began + period - clock.monotonic()) + 21)
     lane.most(100)
     assert busiest_window(asyncio.run(grants(lane, clock, 2 * tokens)), 10.0) == tokens, "the original rate is back"
