@@ -96,6 +96,7 @@ def test_nothing_that_is_logged_about_credentials_shows_them__SC_P39() -> None:
                 log.info(f"found {found}", found=found, one=found[name], text=f"{found[name]}")
             except ForagerError as error:
                 log.exception("not found", error=error.message, shown=repr(error), trace=traceback.format_exc())
+            log.warning(f"sent with {KEY}", how=[f"it was {KEY}."])
             assert lines.getvalue()
             assert secret not in lines.getvalue()
             assert KEY not in lines.getvalue()
