@@ -13,18 +13,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import SecretStr
 
 from forager._key_file import KeyFile, new_key
 from forager.core.errors import FieldError, Rejected, SealBroken
 from forager.core.faults import Faults, NoFaults
 from forager.core.secret import About, SealedTable
+
+if TYPE_CHECKING:  # 6 MB, and most have nothing to seal: it is loaded with the first key
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 FILE = "secret.key"
 VARIABLE = "FORAGER_SECRET_KEY"
@@ -50,6 +50,8 @@ class Sealer:
         version, key_id, body = _parts(sealed, about)
         if version != VERSION:
             raise SealBroken(f"{_place(about)} was sealed by a newer Forager ({version}). Use that version.")
+        from cryptography.exceptions import InvalidTag
+
         key = self._find(key_id)
         if key is None:
             raise SealBroken(
@@ -145,7 +147,7 @@ async def rotate_keys(sealer: Sealer, tables: Sequence[SealedTable], faults: Fau
 @dataclass(frozen=True, slots=True)
 class _Key:
     id: str
-    cipher: AESGCM
+    cipher: "AESGCM"
     marks: bytes
     """Key of the fingerprints: another use, another key."""
 
@@ -157,11 +159,16 @@ def _key(text: str, where: str) -> _Key:
             ' python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
             fields=[FieldError(where, "use the output of secrets.token_urlsafe(32); several separated by commas")],
         )
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     raw = base64.urlsafe_b64decode(text[:43] + "=")
     return _Key(_derived(raw, "id", 4).hex(), AESGCM(_derived(raw, "seal", 32)), _derived(raw, "fingerprint", 32))
 
 
 def _derived(key: bytes, use: str, length: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return HKDF(SHA256(), length, salt=None, info=f"forager {VERSION} {use}".encode()).derive(key)
 
 

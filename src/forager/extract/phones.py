@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import phonenumbers
-from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
-
 LONGEST = 250
 MOST_TRIES = 2_000
 _TRUNK = re.compile(r"\(\s*0\s*\)")
@@ -30,13 +27,15 @@ def e164(value: str, region: str | None = None) -> str:
     text = _TRUNK.sub("", text)
     if text.startswith(("(+", "( +", "+ ")) or (text.startswith("00") and not text.startswith("000")):
         text = "+" + re.sub(r"^00|\D", "", text)
+    import phonenumbers  # 5 MB: only where pages are read
+
     try:
         number = phonenumbers.parse(text, region)
     except phonenumbers.NumberParseException as error:
         raise ValueError(f"not a telephone number: {error}") from error
     if not phonenumbers.is_valid_number(number):
         raise ValueError("no telephone has this number")
-    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
 def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
@@ -44,9 +43,13 @@ def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
     if not _ENOUGH_DIGITS.search(text[:2_000]):
         return
     text = _TRUNK.sub(lambda found: " " * len(found[0]), text[:2_000])
-    matcher = PhoneNumberMatcher(text, region, Leniency.VALID, MOST_TRIES)
+    import phonenumbers
+
+    matcher = phonenumbers.PhoneNumberMatcher(text, region, phonenumbers.Leniency.VALID, MOST_TRIES)
     found = [
-        PhoneFound(phonenumbers.format_number(match.number, PhoneNumberFormat.E164), match.start, match.end)
+        PhoneFound(
+            phonenumbers.format_number(match.number, phonenumbers.PhoneNumberFormat.E164), match.start, match.end
+        )
         for match in matcher
     ]
     yield from found
