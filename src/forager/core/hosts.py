@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ def host_of(url: str) -> str:
     return one_spelling(urlsplit(url).netloc.rpartition("@")[2])
 
 
+@lru_cache(4_096)  # asked several times for every request, mostly for the same few hosts
 def one_spelling(host: str) -> str:
     """Lower case, international names in their ASCII form, no final dot, no port 80 or 443; never refuses.
 
