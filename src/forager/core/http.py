@@ -98,9 +98,18 @@ class Request:
     """Awaited with the URL of a redirect's target before it is asked: every hop is charged to its own lane."""
 
     @classmethod
-    def post_json(cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0) -> "Request":
-        headers = {"Content-Type": "application/json"}
-        return cls(url=url, method="POST", headers=headers, body=orjson.dumps(value), auth=auth, timeout=timeout)
+    def post_json(
+        cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0, max_redirects: int = 5
+    ) -> "Request":
+        return cls(
+            url=url,
+            method="POST",
+            headers={"Content-Type": "application/json"},
+            body=orjson.dumps(value),
+            auth=auth,
+            timeout=timeout,
+            max_redirects=max_redirects,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,8 @@ class Response:
     def retry_after(self) -> float | None:
         """Seconds to wait, from either form of `Retry-After`; None when there is none, or nonsense."""
         said = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+        if not said:
+            return None
         seconds = _SECONDS.fullmatch(said)
         if seconds:  # more digits than anybody waits are cut, not taken for nonsense: it was a no
             return float(seconds[1] + (seconds[2] or ""))

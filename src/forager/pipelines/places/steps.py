@@ -3,7 +3,7 @@
 Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
@@ -28,7 +28,7 @@ class Serper:
         body = {"q": query.text, "page": query.page, "num": self.results_per_page}
         url = f"{self.base_url.rstrip('/')}/places"
         # An API does not redirect; following one would be a second request that nobody counted.
-        return replace(Request.post_json(url, body, auth=_KEY, timeout=self.timeout), max_redirects=0)
+        return Request.post_json(url, body, auth=_KEY, timeout=self.timeout, max_redirects=0)
 
     async def search(self, query: Query, fetch: Fetch) -> Outcome:
         response = await fetch(self.request(query))
