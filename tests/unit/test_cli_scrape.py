@@ -129,6 +129,19 @@ def test_what_is_wrong_in_a_file_is_told_by_its_lines(forager: Forager, site: Sa
     assert site.log == []
 
 
+def test_a_long_file_is_looked_through_before_its_first_page_is_asked_for(
+    forager: Forager, site: SandboxSite, tmp_path: Path
+) -> None:
+    good = [site.url(f"/jobs/jsonld/{n}") for n in range(120)]
+    wrong = [json.dumps({"target_url": "example.com"}), json.dumps({"target_url": good[0], "callback_url": good[1]})]
+    (tmp_path / "pages.jsonl").write_text("\n".join([*good, *wrong]))
+    ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http")
+    assert ran.code == 2
+    assert "line 121, target_url: it is no URL of a page" in ran.err
+    assert "line 122: a target of a batch has no callback_url of its own" in ran.err
+    assert site.log == []
+
+
 def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "pages.jsonl").write_text('{"target_url": "example.com"}')
     ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 """Pages of one job: a longer file is several jobs, one after the other."""
+MOST_TOLD = 20
 CUT = 60
 
 
@@ -47,6 +48,8 @@ class Line:
 
 async def many_pages(at: "Reached", lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
     """Every page with its result or its error, in the order of the file."""
+    if len(lines) > AT_ONCE:
+        _check_all(lines)
     pages: list[dict[str, Any]] = []
     for start in range(0, len(lines), AT_ONCE):
         part = [line.target for line in lines[start : start + AT_ONCE]]
@@ -57,6 +60,26 @@ async def many_pages(at: "Reached", lines: Sequence[Line], *, quiet: bool) -> li
         await _see_through(at, made["job_id"], progress.choose_view(render.notes(), quiet=quiet))
         pages += await _pages_of(at, made["job_id"], part)
     return pages
+
+
+def _check_all(lines: Sequence[Line]) -> None:
+    """Of a file that is several jobs: what is wrong with the last must be known before the first has run."""
+    from pydantic import ValidationError
+
+    from forager.app import field_errors
+    from forager.pipelines.scrape import BatchTarget
+
+    wrong: list[FieldError] = []
+    for number, line in enumerate(lines):
+        try:
+            BatchTarget.model_validate(dict(line.target))
+        except ValidationError as error:
+            found = field_errors(error)
+            wrong += [
+                FieldError(f"targets.{number}.{each.field}".removesuffix(".body"), each.message) for each in found
+            ]
+    if wrong:
+        raise _by_line(Rejected("The file is not valid; nothing was asked for.", fields=wrong[:MOST_TOLD]), lines)
 
 
 def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
