@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from forager.core.errors import NoHealthyProxies
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
+from forager.core.proxies import ProxyUse
 from forager.engine.lane import LaneRun
 from forager.fetch.proxies import ProxyPool
 from forager.ledger.proxies import ProxyTable
@@ -183,17 +184,35 @@ def resting_lane(name: str, rest: float, clock: HandClock) -> LaneRun:
 
 ACTS = st.lists(
     st.tuples(
-        st.integers(0, 1), st.integers(0, 2), st.sampled_from(["ok", "bad", "flush", "use"]), st.integers(0, 900)
+        st.integers(0, 1),
+        st.integers(0, 2),
+        st.sampled_from(["ok", "bad", "flush", "use", "away"]),
+        st.integers(0, 900),
     ),
     max_size=30,
 )
+
+
+class Unsteady:
+    """A table that at times takes nothing down, as when its database is away."""
+
+    def __init__(self, table: ProxyTable) -> None:
+        self._table = table
+        self.away = False
+
+    async def record(self, uses: Sequence[ProxyUse]) -> Sequence[ProxyUse]:
+        return uses if self.away else await self._table.record(uses)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
 
 
 async def counted_exactly(table: ProxyTable, clock: HandClock, acts: list[tuple[int, int, str, int]]) -> None:
     """Two processes share three proxies; what both did is what the table says."""
     for n in range(3):
         await table.add(endpoint(n, secret=False), source="operator")
-    pools = [await pool_on(table, clock), await pool_on(table, clock)]
+    store: Any = Unsteady(table)
+    pools = [await pool_on(store, clock), await pool_on(store, clock)]
     ids = [row.id for row in await table.list()]
     good: dict[int, list[int]] = {proxy: [] for proxy in ids}
     bad = dict.fromkeys(ids, 0)
@@ -208,6 +227,10 @@ async def counted_exactly(table: ProxyTable, clock: HandClock, acts: list[tuple[
             bad[proxy] += 1
         elif act == "flush":
             await pool.refresh()
+        elif act == "away":
+            store.away = True
+            await pool.flush()
+            store.away = False
         else:
             with contextlib.suppress(NoHealthyProxies):
                 pool.choose(never)
