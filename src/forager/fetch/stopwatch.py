@@ -13,14 +13,21 @@ class Stopwatch:
         self._clock = clock
         self._began = clock.monotonic()
         self._stood = 0.0
+        self._waits = 0
+        self._stopped_at = 0.0
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        at = self._clock.monotonic()
+        """Several may wait at once (a page goes elsewhere while its last step still waits): that counts once."""
+        if not self._waits:
+            self._stopped_at = self._clock.monotonic()
+        self._waits += 1
         try:
             yield
         finally:
-            self._stood += self._clock.monotonic() - at
+            self._waits -= 1
+            if not self._waits:
+                self._stood += self._clock.monotonic() - self._stopped_at
 
     @property
     def ms(self) -> int:
