@@ -95,6 +95,17 @@ async def test_a_wait_that_would_end_after_its_moment_is_not_begun(rig: Rig, wor
     assert "Given up" in rig.tasks(job)["t0"]["error"]
 
 
+async def test_the_last_wait_of_a_cancelled_job_is_cancelled_and_no_dead_letter(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    assert await wait_in_vain(rig, worker, DAY, DAY) == "waiting"
+    (lease,) = await worker.lease(1)
+    await rig.ledger.cancel(job)
+    await worker.settle(lease, TaskState.WAITING, wait=5, burned=False, patience=DAY, error="no.")
+    assert rig.states(job) == {"t0": "cancelled"}
+    row = rig.job(job)
+    assert (row["state"], row["failed"], row["cancelled"]) == ("cancelled", 0, 1)
+
+
 async def test_one_wait_in_vain_among_many_that_end_leaves_them_alone(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(4))).job
     await wait_in_vain(rig, worker, DAY, DAY)

@@ -105,8 +105,9 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
-    """Those that have waited in vain for long enough; how long the others have is written down."""
-    vain = in_vain(back)
+    """Those that have waited in vain for long enough; how long the others have is written down. Of a cancelled job
+    nothing waits any more."""
+    vain = [s for s in in_vain(back) if db.execute(_JOB, (s.lease.job_id,)).fetchone()[0] != CANCELLED]
     if not vain:
         return []
     rows = db.execute(_WAITED, (orjson.dumps([s.lease.task_id for s in vain]).decode(),))
