@@ -70,6 +70,18 @@ async def test_a_lane_that_goes_back_with_work_left_is_behind_those_that_wait(ri
     assert [await take(rig) for _ in range(2)] == [["second"], ["first"]]
 
 
+async def test_a_lane_that_goes_back_with_work_long_due_is_behind_those_that_wait_too(rig: Rig) -> None:
+    await rig.submit(calls(1, where="first"))
+    worker = await rig.worker()
+    (lease,) = await worker.lease()
+    await worker.settle(lease, TaskState.WAITING, wait=5, burned=False)
+    rig.pass_time(10)
+    await rig.submit(calls(1, where="second"))
+    rig.pass_time(1)
+    await rig.ledger.give_lanes(worker.session, {worker.lanes["first"]: GivenLane()})
+    assert [await take(rig) for _ in range(2)] == [["second"], ["first"]]
+
+
 async def test_demand_tells_the_turns_of_ones_own_lanes_and_of_those_that_wait(rig: Rig) -> None:
     for name, turn in (("a", 3), ("b", 7)):
         await rig.submit(calls(1, where=name), turn=turn)

@@ -69,7 +69,7 @@ CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 8)
 _GIVE = f"""
 UPDATE lanes l SET owner = NULL, state = x.state::json,
   wake_at = (
-    SELECT greatest(w.at, x.not_before) FROM (SELECT {WAKE_AT.format(now="$4")} AS at) w WHERE w.at IS NOT NULL)
+    SELECT greatest(w.at, $4, x.not_before) FROM (SELECT {WAKE_AT.format(now="$4")} AS at) w WHERE w.at IS NOT NULL)
 FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x(id, state, not_before) WHERE l.id = x.id
 """
 

@@ -177,7 +177,7 @@ class SqliteLedger(SharedVerbs):
             now = self._now_ms()
             for lane, given in lanes_.items():
                 at = self._wake_at(db, lane, now)
-                at = at if at is None else max(at, given.not_before or 0)
+                at = at if at is None else max(at, now, given.not_before or 0)  # never before those that wait already
                 db.execute(
                     "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?",
                     (at, orjson.dumps(given.state).decode(), lane, session.id),
