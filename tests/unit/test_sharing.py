@@ -59,3 +59,13 @@ def test_nobody_makes_room_before_its_time_is_over() -> None:
 
 def test_nobody_leaves_when_nobody_waits() -> None:
     assert who_leaves([lane(1)], [], held_before=100) == []
+
+
+def test_who_makes_room_already_is_counted_and_gets_nothing_more() -> None:
+    """What is in flight in it may take minutes, and turns change meanwhile."""
+    going, urgent, slow = lane(1, taken=10), lane(2, taken=20), lane(3, turn=5, taken=30)
+    going.leaving = True
+    lanes = [going, urgent, slow]
+    assert who_leaves(lanes, [0], held_before=100) == []
+    assert numbers(who_leaves(lanes, [0, 0], held_before=100)) == [3]
+    assert numbers(by_turn(lanes)) == [2, 3]

@@ -22,7 +22,9 @@ QUANTUM = 10.0
 MOST_REMEMBERED = 10_000
 LOOK_AGAIN = 1.0
 TURNS_HOLD = 0.1
-"""What the store said about turns is asked again after so many seconds."""
+"""What the store said about the turns of our lanes is asked again after so many seconds …"""
+WAITING_HOLDS = 0.1
+"""… and who waits for a place, where thousands may, after this part of the quantum."""
 
 
 class OwnedLanes:
@@ -45,7 +47,7 @@ class OwnedLanes:
         """Lanes we had: taken again with nobody in between, they go on where they were."""
         self._idle_since: dict[int, float] = {}
         self._rules_changed = False
-        self._turns_asked = float("-inf")
+        self._turns_asked = self._waiting_asked = float("-inf")
 
     def __getitem__(self, lane: int) -> LaneRun:
         return self._lanes[lane]
@@ -92,12 +94,13 @@ class OwnedLanes:
         if now - self._turns_asked < TURNS_HOLD:
             return
         self._turns_asked = now
-        crowded = len(self._lanes) >= self._most
+        crowded = len(self._lanes) >= self._most and now - self._waiting_asked >= QUANTUM * WAITING_HOLDS
+        self._waiting_asked = now if crowded else self._waiting_asked
         demand = await self._ledger.demand(list(self._lanes), self._most if crowded else 0)
         for number, turn in demand.own.items():
             if number in self._lanes:
                 self._lanes[number].turn = turn
-        for lane in who_leaves(self, demand.waiting, now - QUANTUM):
+        for lane in who_leaves(self._lanes.values(), demand.waiting, now - QUANTUM):
             lane.leaving = True
 
     async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | Away:
@@ -117,9 +120,10 @@ class OwnedLanes:
         lane.seen_open = now
         return lane
 
-    async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> None:
+    async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> bool:
         """A lane without work, or closed for long, goes back, so that its next work is anybody's; one that makes room
-        for others does when it has nothing in flight and nothing `unsettled`."""
+        for others does when it has nothing in flight and nothing `unsettled`. Whether there is room now that was not
+        there before."""
         now = self._clock.monotonic()
         crowded = len(self._lanes) >= self._most
         for lane in self:
@@ -130,7 +134,7 @@ class OwnedLanes:
         idle = {i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK}
         idle |= {lane.id for lane in self if lane.leaving and not lane.in_flight and lane.id not in unsettled}
         if not idle:
-            return
+            return False
         going = [self._lanes.pop(number) for number in idle]
         for lane in going:  # out of sight before they go: no request may still find them
             del self._by_name[lane.name]
@@ -146,6 +150,7 @@ class OwnedLanes:
             self._given_back[lane.id] = lane
         while len(self._given_back) > MOST_REMEMBERED:
             self._given_back.pop(next(iter(self._given_back)))
+        return crowded
 
     def _own(self, owned: OwnedLane) -> LaneRun:
         rules = self._rules.lane_for(owned.name)

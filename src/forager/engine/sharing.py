@@ -4,7 +4,7 @@ The lowest turn first, then the lane that was served longest ago. Lanes that sha
 other, and a higher turn is one no more when its job has aged: nobody waits for ever.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from forager.core.ledger import Want
 from forager.engine.lane import LaneRun
@@ -28,17 +28,19 @@ def share_out(lanes: Iterable[LaneRun], free: int) -> tuple[list[Want], bool]:
 
 
 def by_turn(lanes: Iterable[LaneRun]) -> list[LaneRun]:
-    """Of those that were served together, who got less is before who got more."""
-    return sorted(lanes, key=lambda lane: (lane.turn, lane.served))
+    """Of those that were served together, who got less is before who got more. Who makes room gets nothing more."""
+    return sorted((lane for lane in lanes if not lane.leaving), key=lambda lane: (lane.turn, lane.served))
 
 
-def who_leaves(lanes: Iterable[LaneRun], waiting: Sequence[int], held_before: float) -> list[LaneRun]:
+def who_leaves(lanes: Collection[LaneRun], waiting: Sequence[int], held_before: float) -> list[LaneRun]:
     """Which lanes make room for those that nobody has: the highest turns, of these the ones that were taken first.
 
-    `waiting`: their turns, lowest first. `held_before`: who was taken later has not had its time yet. Nobody goes for a
-    higher turn than its own.
+    `waiting`: their turns, lowest first; for the first of them others may make room already. `held_before`: who was
+    taken later has not had its time yet. Nobody goes for a higher turn than its own.
     """
+    going = sum(lane.leaving for lane in lanes)
     held = sorted(
-        (lane for lane in lanes if lane.taken_at <= held_before), key=lambda lane: (-lane.turn, lane.taken_at)
+        (lane for lane in lanes if lane.taken_at <= held_before and not lane.leaving),
+        key=lambda lane: (-lane.turn, lane.taken_at),
     )
-    return [lane for lane, turn in zip(held, waiting, strict=False) if turn <= lane.turn]
+    return [lane for lane, turn in zip(held, waiting[going:], strict=False) if turn <= lane.turn]

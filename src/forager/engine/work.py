@@ -175,7 +175,8 @@ class Worker:
             self._start_all(turn.leases)
         if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
-        await self._lanes.give_back_idle(session, {s.lease.lane for s in self._finished})
+        if await self._lanes.give_back_idle(session, {s.lease.lane for s in self._finished}):
+            self._wake.set()  # others wait for the place
 
     async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
         left = list(finished)

@@ -1,12 +1,14 @@
 """The engine with fewer places than its lanes want: whose turn it is, who was served longest ago; nobody for ever."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from time import monotonic
 
 import pytest
 
-from forager.core.ledger import Settlement
+from forager.core.ledger import Demand, Settlement
 from forager.core.pipeline import Lane, Pipeline
-from forager.engine import owned
+from forager.engine import owned, work
 from forager.engine.work import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, acts, many
@@ -87,3 +89,41 @@ async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
         await rig.submit(many(100, prefix=name, where=name, seconds=0.01))
     await rig.worker(capacity=2).run(until_idle=True)
     assert [row["epoch"] for row in rig.tables.read("SELECT epoch FROM lanes WHERE name IN ('a', 'b')")] == [1, 1]
+
+
+async def test_a_place_that_a_lane_has_left_is_taken_at_once(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned, "QUANTUM", 0.1)
+    monkeypatch.setattr(work, "POLL", 3.0)  # so long the place was empty when only this look could find who waits
+    rig = await open_rig(shared())
+    for name in "ab":
+        await rig.submit(many(2_000, prefix=name, where=name, seconds=0.01))
+    worker = rig.worker(capacity=1)
+    ended, at = in_order(worker), list[float]()
+    worker.when_settled(lambda _: at.append(monotonic()))
+    async with rig.working(worker):
+        await until(lambda: set(ended) == set("ab"))
+    assert max(later - before for before, later in pairwise(at)) < 1.5
+
+
+async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands may, and the answer looks at each."""
+    monkeypatch.setattr(owned, "TURNS_HOLD", 0.0)
+    rig = await open_rig(shared())
+    for name in "abcd":
+        await rig.submit(many(60, prefix=name, where=name, seconds=0.002))
+    asked: list[int] = []
+    demand: Callable[[Sequence[int], int], Awaitable[Demand]] = rig.ledger.demand
+
+    async def count(lanes: Sequence[int], most: int) -> Demand:
+        asked.append(most)
+        return await demand(lanes, most)
+
+    monkeypatch.setattr(rig.ledger, "demand", count)
+    worker = rig.worker(capacity=3)
+    ended = in_order(worker)
+    async with rig.working(worker):
+        await until(lambda: len(ended) >= 60)
+    assert len(asked) > 10
+    assert sum(1 for most in asked if most) <= 3
