@@ -131,6 +131,14 @@ async def test_odd_text_is_stored_as_it_is(rig: Rig, worker: Worker) -> None:
     assert change.body == {"uid": odd, "title": odd, "tags": [odd]}
 
 
+async def test_a_name_with_a_nul_in_it_is_one_thing_however_often_it_is_found(rig: Rig, worker: Worker) -> None:
+    for size in (1, 2):
+        await _find(rig, worker, Thing(uid="a\0b", size=size), Seen(uid="a\0b"))
+    assert [(op, version) for _, op, version in await _told(rig, "thing")] == [("new", 1), ("changed", 2)]
+    (row,) = rig.rows(Thing).values()
+    assert (row["size"], row["times_seen"]) == (2, 2)
+
+
 async def test_change_numbers_are_dense_and_in_order_under_load_trap_1(rig: Rig, worker: Worker) -> None:
     """A reader that follows the log while many write it sees every number once, and no later one before it."""
     job = (await rig.submit(calls(200))).job

@@ -13,8 +13,8 @@ from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.postgres.connection import Db, pairs
-from forager.ledger.postgres.text import clean
 from forager.ledger.tables import RecordTable
+from forager.ledger.text import clean
 
 
 @dataclass(slots=True)

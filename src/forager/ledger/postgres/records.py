@@ -16,8 +16,8 @@ from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
 from forager.ledger.postgres.aliases import NO_NAMES, Names, learn_aliases
 from forager.ledger.postgres.connection import Db
-from forager.ledger.postgres.text import clean
 from forager.ledger.tables import RecordTable
+from forager.ledger.text import clean
 
 Found = tuple[int, Record]
 """(job, record)"""

@@ -24,7 +24,7 @@ from forager.ledger.postgres.followers import release_followers, skip_followers,
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.records import store_records
 from forager.ledger.postgres.tasks import Encoded, encode, insert_tasks
-from forager.ledger.postgres.text import clean, clean_or_none
+from forager.ledger.text import clean, clean_or_none
 
 _NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
 Children = Sequence[tuple[int, Encoded]]

@@ -13,7 +13,7 @@ from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.flows import Flow
-from forager.ledger.postgres.text import clean, clean_or_none
+from forager.ledger.text import clean, clean_or_none
 
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""

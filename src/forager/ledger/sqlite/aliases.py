@@ -11,6 +11,7 @@ from forager.core.record import Record
 from forager.ledger.changelog import NewChange
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
+from forager.ledger.text import clean
 
 Found = tuple[int, Record]
 """(job, record)"""
@@ -43,10 +44,16 @@ def learn_aliases(
 def _names(
     db: sqlite3.Connection, memory: Memory, identity: str, found: list[Sequence[Found]], changes: list[NewChange]
 ) -> Names:
-    shown = {other: (r.key(), job) for kind in found if _shows(kind) for job, r in kind for other in r.other_keys()}
+    shown = {
+        clean(other): (clean(r.key()), job)
+        for kind in found
+        if _shows(kind)
+        for job, r in kind
+        for other in r.other_keys()
+    }
     if not shown and identity not in memory.aliased:
         return NO_NAMES
-    keys = {r.key() for kind in found for _, r in kind}
+    keys = {clean(r.key()) for kind in found for _, r in kind}
     rows = db.execute(
         "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
         (orjson.dumps([*keys, *shown]).decode(), identity),

@@ -19,6 +19,7 @@ from forager.ledger.sqlite.aliases import NO_NAMES, Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
+from forager.ledger.text import NUL, clean
 
 FoundRow = tuple[int, str, list[Any]]
 """(job, key, columns)"""
@@ -52,7 +53,10 @@ def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -
     index = table.key_index
     for job, record in found:
         values = table.values(record)
-        key = values[index] = stronger.get(values[index], values[index])
+        key = values[index]
+        if isinstance(key, str) and NUL in key:
+            key = clean(key)
+        key = values[index] = stronger.get(key, key)
         rows.append((job, key, values))
     rows.sort(key=_JOB_AND_KEY if table.per_job else _KEY)
     return rows

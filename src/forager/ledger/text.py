@@ -1,4 +1,5 @@
-"""PostgreSQL's text cannot hold NUL, and the web can: one page with one would otherwise refuse a whole group."""
+"""NUL, which the web can hold. PostgreSQL's text cannot: one page with one would refuse a whole group. SQLite's can,
+but what is looked for by JSON ends there, so that the name of a known thing would not be found."""
 
 NUL, INSTEAD = "\x00", "\ufffd"
 
