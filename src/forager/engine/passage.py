@@ -118,7 +118,7 @@ class LaneFetch:
 
     def _resumed(self, request: Request) -> tuple[Request, int]:
         """A redirect that was half followed goes on where it was."""
-        hop = self._before.hop_of(request)
+        hop = self._before.hop_of(request) if self._before.hops else None
         if hop is None:
             return request, 0
         url, hops = hop

@@ -27,6 +27,7 @@ MOST_CATEGORY = 256
 MOST_ID = 512  # a key is indexed, and PostgreSQL refuses index entries beyond 2.7 KB
 MOST_INT = 2**31 - 1
 _NUL = b"\\u0000"
+_ALL_FIELDS = {record: set(record.model_fields) for record in (Place, Sighting)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +183,15 @@ def _sighting(uid: str, row: dict[str, Any], page: PlacesPage, query: Query, res
 
 
 def _made(record: type[R], fields: dict[str, Any]) -> R:
-    """A record of fields that are all there and already checked: restored as if unpickled, at a third of the price.
+    """A record of fields that are all there and already checked, without checking them: a quarter of the price.
 
     Twenty records per answer are the pipeline's hottest path. A test holds this equal to a validated record.
     """
     made = record.__new__(record)
-    made.__setstate__(
-        {
-            "__dict__": fields,
-            "__pydantic_fields_set__": set(fields),
-            "__pydantic_extra__": None,
-            "__pydantic_private__": None,
-        }
-    )
+    object.__setattr__(made, "__dict__", fields)  # a model lets nobody set its slots, and this is what unpickling does
+    object.__setattr__(made, "__pydantic_fields_set__", _ALL_FIELDS[record])
+    object.__setattr__(made, "__pydantic_extra__", None)
+    object.__setattr__(made, "__pydantic_private__", None)
     return made
 
 
