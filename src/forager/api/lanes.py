@@ -55,8 +55,11 @@ def _add_reading(router: APIRouter, app: App) -> None:
     )
     async def list_lanes(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
         """By name. A lane appears with the first job that uses it."""
+        await app.rules.refresh()
         found = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        off = app.rules.politeness.inactive
+        lanes = [lane.model_copy(update={"paused": lane.paused or lane.name in off}) for lane in found.items]
+        return page(request, lanes, found.next_cursor)
 
     @router.get(
         "/overrides",

@@ -95,6 +95,15 @@ async def test_what_is_paused_is_inactive_in_the_table_of_domains__PR_7(front: F
     assert seen.inactive == frozenset()
 
 
+async def test_the_list_of_lanes_says_of_what_is_switched_off_what_its_own_page_says__PR_7(front: Front) -> None:
+    for name in ("shop.example", "other.example"):
+        await front.client.post(f"{PATH}/{name}/pause")
+        await front.client.post(f"{PATH}/{name}/resume")
+    await front.app.domains.switch("shop.example", active=False)
+    listed = {lane["name"]: lane["paused"] for lane in await front.data(PATH)}
+    assert listed == {"shop.example": True, "other.example": False}
+
+
 async def test_a_domain_that_is_switched_off_is_paused__PR_7(front: Front) -> None:
     await front.app.domains.switch("shop.example", active=False)
     shown = await front.data(SHOP)
