@@ -175,7 +175,7 @@ class LaneFetch:
     def refuse_if_closed(self, lane: LaneRun) -> None:
         """Outside its hours, or with an open breaker, a lane lets nothing through."""
         if closed := lane.closed_for():
-            raise MustSnooze(closed, f"{lane.name} may be asked only in its hours.")
+            raise MustSnooze(closed, f"{lane.name} may not be asked now: it is outside its hours, or switched off.")
         if wait := lane.circuit_wait():
             if self._when_open == "fail":
                 raise CircuitOpen(f"{lane.name} failed too often; it is left alone for another {wait:.0f} s.")
