@@ -230,7 +230,7 @@ class Worker:
             lane = self._lanes[want.lane]
             if want.lane not in turn.next_due:
                 lane.hungry = True
-            elif want.lane in got:  # some, not all: a job's batch size may have cut it short, so ask again at once
+            elif want.lane in got and want.lane in turn.limited:  # by a batch size, maybe: ask again at once
                 lane.hungry = True
                 self._wake.set()
             elif (due := turn.next_due[want.lane]) is not None:

@@ -36,6 +36,8 @@ class Round:
     leases: list[Lease] = field(default_factory=list)
     closed: set[Flow] = field(default_factory=set)
     """Flows that give no more in this turn: exhausted, or at a limit."""
+    limited: set[int] = field(default_factory=set)
+    """Lanes in which a job had more to give than it may."""
     limits: dict[int, Any] = field(default_factory=dict)
     """Rows of jobs with a limit, locked."""
     taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -118,6 +120,7 @@ async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], as
         most = await _allowed(db, round_, row, part)
         if most < part:
             round_.closed.add((lane, job))
+            round_.limited.add(lane)
         if most > 0:
             asks[lane, job] = most
             round_.taken[job] += most

@@ -1,6 +1,6 @@
 """One turn of the wheel: settle what ended, lease what fits, count, number the changes. One transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forager.core.faults import Faults
@@ -60,12 +60,14 @@ async def turn(
     faults.at("settled")
     leases: list[Lease] = []
     next_due: dict[int, int | None] = {}
+    limited: Collection[int] = ()
     if wants and begun["session"] is not None:
         round_ = Round(session, begun["claim"], catalog, effect, worker.last)
         leases, next_due = await lease(db, round_, wants, set(begun["own"]))
+        limited = round_.limited
     faults.at("leased")
     await _finish(db, effect, leases)
-    return Turn(leases, effect.fenced, next_due, begun["suspects"]), effect.draining
+    return Turn(leases, effect.fenced, next_due, limited, begun["suspects"]), effect.draining
 
 
 async def turn_to_suspects(

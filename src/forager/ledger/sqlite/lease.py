@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from forager.core.ledger import Lease, Session, Want
+from forager.core.ledger import Lease, Session, Turn, Want
 from forager.core.states import BUDGET
 from forager.ledger.counting import Deltas
 from forager.ledger.sqlite.counters import write_deltas
@@ -52,6 +52,8 @@ class _Claim:
     """… and what they may cost. The jobs' own counters are written once, at the end."""
     found: list[int] = field(default_factory=list)
     """Tasks that were given out but not yet taken: they still look ready."""
+    limited: set[int] = field(default_factory=set)
+    """Lanes in which a job had more to give than it may."""
     jobs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
     """Rows of jobs, looked up once for all lanes; None of one that is paused, ended or being drained."""
 
@@ -67,9 +69,7 @@ class _Claim:
             self.found.clear()
 
 
-def lease(
-    db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]
-) -> tuple[list[Lease], dict[int, int | None]]:
+def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> Turn:
     """Leases for the wanted lanes, and for each lane that came back short when it has more."""
     now = memory.now_ms()
     leases: list[Lease] = []
@@ -92,7 +92,7 @@ def lease(
     if claim is not None:
         claim.take(db)
     _write(db, leases, now)
-    return leases, next_due
+    return Turn(leases, next_due=next_due, limited=claim.limited if claim else ())
 
 
 def lease_suspects(
@@ -151,6 +151,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
             memory.flows.served(want.lane, job)
             if most < asked:
                 limited.add(job)
+                claim.limited.add(want.lane)
             elif len(taken) < most:
                 memory.flows.drop(want.lane, job)
     return got

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
@@ -190,11 +191,11 @@ class SqliteLedger(SharedVerbs):
             memory = self._memory
             fenced = settle(db, memory, settlements)
             self._faults.at("settled")
-            leases, next_due = lease(db, memory, session, wants) if wants and self._is_alive(db, session) else ([], {})
+            turn = lease(db, memory, session, wants) if wants and self._is_alive(db, session) else Turn()
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
-            return Turn(leases, fenced, next_due, has_suspects(db, session))
+            return replace(turn, fenced=fenced, suspects=has_suspects(db, session))
 
         return await self._run(command)
 
