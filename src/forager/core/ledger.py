@@ -149,7 +149,7 @@ class Turn:
     next_due: Mapping[int, int | None] = field(default_factory=dict)
     """For each lane that gave less than was wanted: when its next waiting task is due, if any."""
     limited: Collection[int] = ()
-    """Of these lanes, those in which a job has more, but for its batch size, its concurrency or its budget."""
+    """Of these lanes, those in which a job may have more, but for its batch size, its concurrency or its budget."""
     suspects: bool = False
     """Tasks that were in flight at a crash wait for `lease_suspects`."""
 
