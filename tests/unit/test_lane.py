@@ -2,9 +2,13 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
+from forager.core.http import Request, Response
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 from forager.engine.lane import HORIZON, LONGEST_HOLD, LaneRun
+from forager.engine.passage import LaneFetch, MustSnooze, Surroundings
 from tests.support.clock import FakeClock
 
 POLICY = Lane("api", rate=100, burst=1, concurrency=10)
@@ -140,3 +144,27 @@ def test_a_new_owner_waits_as_long_as_the_rules_of_the_last_one_asked__SC_P26() 
         owned(epoch=2, state={"slow_until": round(clock.now().timestamp() * 1000) + 200_000}), policy, clock
     )
     assert third.rests(clock.monotonic()) >= 30.0, "half the rate is one in thirty seconds"
+
+
+async def test_nothing_is_sent_in_a_lane_that_was_given_back_meanwhile() -> None:
+    clock = FakeClock()
+    own = LaneRun(owned(), Lane("own", site=True), clock)
+    other = LaneRun(owned(id=2, name="other"), Lane("other", site=True), clock)
+    sent: list[str] = []
+
+    async def fetch(request: Request) -> Response:
+        sent.append(request.url)
+        return Response(request.url, 200, {}, b"", clock.now(), 1)
+
+    async def lane_of(_: str, __: LaneRun) -> LaneRun:
+        return other
+
+    async def ask() -> None:
+        await LaneFetch(Surroundings(fetch, lambda: True, lane_of), own, own.start(0))(Request("http://other.example/"))
+
+    await ask()
+    other.ours = False
+    with pytest.raises(MustSnooze):
+        await ask()
+    assert len(sent) == 1
+    assert other.in_flight == 0

@@ -35,6 +35,8 @@ class LaneRun:
         self.id = owned.id
         self.name = owned.name
         self.policy = policy
+        self.ours = True
+        """Not after it was given back: whoever still knows it may send nothing in it."""
         self.in_flight = 0
         self.hungry = True
         """Whether a lease may find something: not after one came back short, until something happens."""

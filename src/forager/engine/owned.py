@@ -137,6 +137,7 @@ class OwnedLanes:
             return False
         going = [self._lanes.pop(number) for number in idle]
         for lane in going:  # out of sight before they go: no request may still find them
+            lane.ours = False
             del self._by_name[lane.name]
             self._idle_since.pop(lane.id, None)
         self.look = True
@@ -144,6 +145,7 @@ class OwnedLanes:
             await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
         except BaseException:
             for lane in going:  # still ours, as far as we know
+                lane.ours = True
                 self._lanes[lane.id] = self._by_name[lane.name] = lane
             raise
         for lane in going:
@@ -158,7 +160,7 @@ class OwnedLanes:
         if lane is None or not lane.is_next_owner(owned):
             lane = LaneRun(owned, rules, self._clock, fail_fast=self._fail_fast, random=self._random)
         lane.adopt(rules)
-        lane.taken_at, lane.leaving = self._clock.monotonic(), False
+        lane.taken_at, lane.leaving, lane.ours = self._clock.monotonic(), False, True
         self._lanes[owned.id] = self._by_name[owned.name] = lane
         return lane
 

@@ -201,6 +201,8 @@ class _Way:
         """Wait for the lane; returns the proxy to use."""
         fetch, self._lane = self._fetch, lane
         if lane is not fetch.lane:
+            if not lane.ours:  # given back while we read its robots.txt
+                raise MustSnooze(AT_ONCE, f"{lane.name} has gone to another worker.")
             if lane.room(1) == 0:
                 raise MustSnooze(BUSY, f"{lane.name} has as many requests in flight as it may.")
             lane.in_flight += 1
