@@ -104,3 +104,8 @@ async def test_a_lane_elsewhere_is_a_wait_in_vain_and_a_paused_one_is_not(away: 
         await lane_fetch(Lane("shop.test", site=True), away).lane_of(URL)
     assert raised.value.in_vain is (away is Away.ELSEWHERE)
     assert away.value in raised.value.why
+
+
+def test_a_moment_to_give_up_at_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        Snooze(60.0, "not there yet", give_up_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the very mistake

@@ -40,6 +40,10 @@ class Snooze:
     give_up_at: datetime | None = None
     """For a step that knows better: a wait that would end after this moment is not begun; the task has failed."""
 
+    def __post_init__(self) -> None:
+        if self.give_up_at is not None and self.give_up_at.tzinfo is None:
+            raise ValueError("`give_up_at` needs a time zone: datetime.now(UTC) + …")
+
 
 @dataclass(frozen=True, slots=True)
 class Drop:
