@@ -24,6 +24,8 @@ SITE_SLOW_BY, SITE_SLOW_FOR = 0.5, 300.0
 _OWN_RATE = ("tokens_per_interval", "interval_seconds", "crawl_delay_seconds")
 
 LOOK_AGAIN = timedelta(seconds=10)
+MOST_BY_PIPELINE = 5.0
+"""Requests a second that a pipeline may ask of a site by its own word; more takes an operator's, or the file's."""
 
 By = Literal["operator", "file", "pipeline", "default", "settings"]
 
@@ -160,7 +162,7 @@ class Politeness:
         yield self.ground, "settings", "settings"
 
     def _default(self, name: str, used_by: Collection[str] | None) -> Lane | None:
-        """What the pipelines say about a site; where several do, the slower."""
+        """What the pipelines say about a site; where several do, the slower, and never too much."""
         found = []
         for pipeline, lanes in self.lanes.items():
             if used_by is not None and pipeline not in used_by:
@@ -169,7 +171,7 @@ class Politeness:
             chosen = next((by_name[each] for each in (*domains_of(name), EVERY_SITE) if each in by_name), None)
             if chosen is not None:
                 found.append(chosen)
-        return reduce(slower, found) if found else None
+        return _moderate(reduce(slower, found)) if found else None
 
     def _declared(self, name: str) -> list[Lane]:
         spoken_by = (name, family(name))
@@ -253,6 +255,13 @@ def slower(one: Lane, other: Lane) -> Lane:
         proxy_rest=max(one.proxy_rest, other.proxy_rest),
         block=one.block & other.block,
     )
+
+
+def _moderate(lane: Lane) -> Lane:
+    if lane.rate is None or _speed(lane) <= MOST_BY_PIPELINE:
+        return lane
+    rate = MOST_BY_PIPELINE * lane.per
+    return replace(lane, rate=rate, burst=min(lane.burst, max(1, int(rate))))
 
 
 def _keep_in_order(found: dict[str, Said], rank: Mapping[str, int]) -> None:

@@ -172,6 +172,20 @@ def test_a_pipelines_own_lane_for_a_site_speaks_before_its_lane_for_all() -> Non
     assert polite.lane_for("other.example").rate == 1
 
 
+@pytest.mark.parametrize(("rate", "per", "holds"), [(5, 1.0, 5), (50, 10.0, 50), (6, 1.0, 5), (300, 2.0, 10)])
+def test_a_pipeline_asks_at_most_five_a_second_of_a_site_by_its_own_word__PR_8(
+    rate: float, per: float, holds: float
+) -> None:
+    own = Lane(HOST, rate=rate, per=per, burst=200, site=True)
+    lane = Politeness(lanes={"shop": [own]}).lane_for(HOST)
+    assert (lane.rate, lane.per) == (holds, per)
+    assert lane.burst == (200 if holds == rate else holds)
+    raised = Politeness(lanes={"shop": [own]}, overrides={HOST: Rules(tokens_per_interval=rate, interval_seconds=per)})
+    assert raised.lane_for(HOST).rate == rate, "an operator may ask for more"
+    api = Politeness(lanes={"shop": [replace(own, site=False)]}).lane_for(HOST)
+    assert api.rate == rate, "an API says itself what it bears"
+
+
 def test_where_two_pipelines_share_a_site_the_slower_holds__SC_7() -> None:
     polite = Politeness(
         lanes={
