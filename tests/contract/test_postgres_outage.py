@@ -14,7 +14,6 @@ from tests.support.auditor import PostgresTables
 from tests.support.postgres import PostgresServer
 from tests.support.rig import calls, catalog
 
-KILLS = 4
 SEED = 8
 
 
@@ -34,21 +33,22 @@ async def _hold_on(ledger: Ledger, session: Session, done: list[Settlement], wan
             await ledger.work_arrived(0.05)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("most_kills", [4, pytest.param(10, marks=pytest.mark.chaos)])
 async def test_a_killed_server_loses_nothing_and_work_goes_on_when_it_is_back__R8(
-    postgres_server: PostgresServer,
+    postgres_server: PostgresServer, most_kills: int
 ) -> None:
     url = postgres_server.create_database()
     create_postgres(url, catalog())
     ledger = await PostgresLedger.open(url, catalog(), lease_seconds=600)
-    chance = random.Random(SEED)
-    job = await ledger.submit(NewJob("rig", {}), calls(400))
+    chance, tasks = random.Random(SEED), 100 * most_kills
+    job = await ledger.submit(NewJob("rig", {}), calls(tasks))
     session = await ledger.begin("worker")
     (lane,) = await ledger.take_lanes(session, 1)
     kills, wants, done = 0, [Want(lane.id, 10)], []  # type: ignore[var-annotated]
     while leases := await _hold_on(ledger, session, done, wants):
         done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
-        if kills < KILLS and chance.random() < 0.2:
+        if kills < most_kills and chance.random() < 0.2:
             kills += 1
             turning = asyncio.create_task(_hold_on(ledger, session, done, wants))
             for _ in range(chance.randrange(60)):  # somewhere in the middle of the turn
@@ -60,9 +60,9 @@ async def test_a_killed_server_loses_nothing_and_work_goes_on_when_it_is_back__R
 
     tables = PostgresTables(url)
     (row,) = tables.read(f"SELECT * FROM jobs WHERE public_id = '{job.job}'")
-    assert kills == KILLS
-    assert (row["state"], row["completed"], row["running"], row["reserved"]) == ("completed", 400, 0, 0)
-    assert row["spent"] == 400
+    assert kills == most_kills
+    assert (row["state"], row["completed"], row["running"], row["reserved"]) == ("completed", tasks, 0, 0)
+    assert row["spent"] == tasks
     await ledger.close()
     tables.close()
 
