@@ -9,8 +9,6 @@ inside a round; memory per context is what a browser takes while a page is open,
 import asyncio
 import contextlib
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from playwright.async_api import Browser, async_playwright
 
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
+from bench.support.site import site
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.clock import SystemClock
 from forager.core.http import Request
@@ -61,7 +60,7 @@ def main(options: Options) -> None:
     )
     machine = Machine()
     rounds: list[Round] = []
-    with site() as url:
+    with site("page_site") as url:
         for number in range(1, options.rounds + 1):
             machine.sample()
             measured = uvloop.run(measure(url, pages))
@@ -165,19 +164,6 @@ async def _mb_per_context(browser: Browser, url: str, contexts: int = 4) -> floa
     for context in opened:
         await context.close()
     return (after - before) / contexts / (1 << 20)
-
-
-@contextlib.contextmanager
-def site() -> Any:
-    """A site of its own process, so that its work is nobody's."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "bench.support.page_site"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 def report(rounds: list[Round], machine: Machine) -> None:

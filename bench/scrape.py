@@ -9,11 +9,10 @@ own. Politeness would be what is measured, so the site has a policy without paus
 import asyncio
 import contextlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import uvloop
 
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
+from bench.support.site import site
 from bench.support.verdict import Target, conclude, print_table
 from forager.api.serve import serve
 from forager.app import App, open_app
@@ -57,7 +57,7 @@ def main(options: Options) -> None:
     print(f"policy of the site:\n{POLICY}")
     sys.setswitchinterval(SWITCH_INTERVAL)  # as `forager up` does
     machine, rounds = Machine(), []
-    with site() as url:
+    with site("job_site") as url:
         for number in range(1, options.rounds + 1):
             machine.sample()
             measured = uvloop.run(measure(url, tasks, looks))
@@ -164,18 +164,6 @@ def _overrides(home: Path, url: str) -> dict[str, Any]:
         "browser_pool_size": BROWSERS,
         "browser_pool_max": BROWSERS,
     }
-
-
-@contextlib.contextmanager
-def site() -> Iterator[str]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "bench.support.job_site"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 def p95(figures: list[float]) -> float:

@@ -5,32 +5,16 @@ moment is found when the thing is seen again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import orjson
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
+from forager.ledger.known_as import Names
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.tables import RecordTable
 from forager.ledger.text import clean
-
-
-@dataclass(slots=True)
-class Names:
-    """By which names the things of one identity are known."""
-
-    stronger: dict[str, str] = field(default_factory=dict)
-    renamed: set[str] = field(default_factory=set)
-    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
-
-    def of(self, record: Record) -> str:
-        key = clean(record.key())
-        return self.stronger.get(key, key)
-
-
-NO_NAMES = Names()
 
 
 async def learn_aliases(
@@ -47,7 +31,7 @@ async def learn_aliases(
         )
         known: dict[str, str] = pairs(rows)
         says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
-        mine = names[identity] = Names({name: _strongest(name, says) for name in says})
+        mine = names[identity] = Names.said(says)
         strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
         await _learn(db, identity, {alias: key for alias, key in strong.items() if known.get(alias) != key})
         for table in catalog.records.values():
@@ -55,14 +39,6 @@ async def learn_aliases(
                 rename = _rename_per_job if table.per_job else _rename_world
                 mine.renamed |= await rename(db, table, strong, {a: job for a, (_, job) in shown.items()}, changes)
     return names
-
-
-def _strongest(name: str, says: Mapping[str, str]) -> str:
-    passed = {name}
-    while name in says and says[name] not in passed:
-        name = says[name]
-        passed.add(name)
-    return name
 
 
 async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:

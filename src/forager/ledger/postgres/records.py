@@ -14,7 +14,8 @@ from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
-from forager.ledger.postgres.aliases import NO_NAMES, Names, learn_aliases
+from forager.ledger.known_as import NO_NAMES, Names
+from forager.ledger.postgres.aliases import learn_aliases
 from forager.ledger.postgres.connection import Db
 from forager.ledger.tables import RecordTable
 from forager.ledger.text import clean

@@ -3,30 +3,18 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import orjson
 
 from forager.core.record import Record
 from forager.ledger.changelog import NewChange
+from forager.ledger.known_as import NO_NAMES, Names
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
 from forager.ledger.text import clean
 
 Found = tuple[int, Record]
 """(job, record)"""
-
-
-@dataclass(slots=True)
-class Names:
-    """By which names the things of one identity are known."""
-
-    stronger: dict[str, str] = field(default_factory=dict)
-    renamed: set[str] = field(default_factory=set)
-    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
-
-
-NO_NAMES = Names()
 
 
 def learn_aliases(
@@ -60,7 +48,7 @@ def _names(
     )
     known = dict(rows.fetchall())
     says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
-    mine = Names({name: _strongest(name, says) for name in says})
+    mine = Names.said(says)
     for alias, (_, job) in shown.items():
         key = mine.stronger[alias]
         if key not in (alias, known.get(alias)):
@@ -74,14 +62,6 @@ def _names(
 def _shows(kind: Sequence[Found]) -> bool:
     """Whether records of a kind have other names at all: most kinds do not, and every record would be asked."""
     return type(kind[0][1]).other_keys is not Record.other_keys
-
-
-def _strongest(name: str, says: dict[str, str]) -> str:
-    passed = {name}
-    while name in says and says[name] not in passed:
-        name = says[name]
-        passed.add(name)
-    return name
 
 
 def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:

@@ -15,7 +15,8 @@ import orjson
 
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
-from forager.ledger.sqlite.aliases import NO_NAMES, Found, learn_aliases
+from forager.ledger.known_as import NO_NAMES
+from forager.ledger.sqlite.aliases import Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.tables import RecordTable
