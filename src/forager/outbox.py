@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 
-from forager.core.errors import NotFound, StoreError
+from forager.core.errors import StoreError
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.task import Plan
@@ -20,6 +20,7 @@ from forager.sinks.webhook import MOST_RESULTS, Message, WebhookSink
 
 log = structlog.get_logger("forager.outbox")
 
+CALLBACK = "callback_url"
 Results = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
 """What a job of one pipeline found, one entry for each of its tasks."""
 
@@ -29,12 +30,9 @@ def webhook_sink(
 ) -> WebhookSink:
     """`results`: by pipeline; of any other, a task's state and error are told."""
 
-    async def params_of(job: UUID) -> Mapping[str, Any] | None:
-        try:
-            report = await reports.job(job)
-        except NotFound:
-            return None
-        return None if report.pipeline == deliveries.NAME else report.params
+    async def callbacks_of(jobs: Sequence[UUID]) -> Mapping[UUID, Any]:
+        named = await reports.param_of_jobs(jobs, CALLBACK)
+        return {job: own for job, (pipeline, own) in named.items() if pipeline != deliveries.NAME}
 
     async def results_of(job: UUID) -> Sequence[Mapping[str, Any]]:
         own = results.get((await reports.job(job)).pipeline)
@@ -53,7 +51,7 @@ def webhook_sink(
         )
         await ledger.append(deliveries.standing_job(message.receiver), [Plan(task)])
 
-    return WebhookSink(params_of, results_of, submit, has_default=default_url is not None)
+    return WebhookSink(callbacks_of, results_of, submit, has_default=default_url is not None)
 
 
 def _host(url: str) -> str:

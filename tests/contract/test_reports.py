@@ -10,6 +10,7 @@ import pytest
 
 from forager.core.errors import NotFound, Rejected
 from forager.core.ids import claim_text, task_numbers
+from forager.core.ledger import NewJob
 from forager.ledger.database import Row
 from forager.ledger.reports import Page, PagesSeen, PlaceFilter, Reports
 from forager.ledger.reports import page as paging
@@ -73,6 +74,16 @@ async def test_a_job_shows_its_parameters_and_every_counter(rig: PlacesRig) -> N
     assert job.started_at is not None
     assert job.started_at >= job.created_at
     assert job.finished_at is None
+
+
+async def test_one_parameter_of_many_jobs_is_told_as_it_was_given(rig: PlacesRig) -> None:
+    given: list[Any] = ["https://example.com/ü?a=1", 5, ["a", {"b": None}], None]
+    params: list[dict[str, Any]] = [{"told": value, "other": "x" * 1_000} for value in given]
+    params += [{"other": 1}] * 100
+    jobs = [(await rig.ledger.submit(NewJob("places", each), [])).job for each in params]
+    told = await rig.reports.param_of_jobs([*jobs, uuid4()], "told")
+    assert told == {job: ("places", each.get("told")) for job, each in zip(jobs, params, strict=True)}
+    assert await rig.reports.param_of_jobs([], "told") == {}
 
 
 async def test_an_unknown_job_is_named(rig: PlacesRig) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from forager.core.task import Plan
 from forager.engine.deliver import deliver_new
 from forager.ledger.catalog import Catalog
+from forager.ledger.database import Row
 from forager.ledger.reports import Reports
 from forager.outbox import webhook_sink
 from forager.pipelines import deliveries
@@ -264,3 +265,22 @@ async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_p
                 told.append(message(outbox, job)["results"])
     assert [each["status"] for each in told[0]] == ["completed", "completed"]
     assert told[1] == [{"half": "\ud800", "big": 10**40, "when": "2026-01-01 00:00:00+00:00"}]
+
+
+async def test_ends_that_nobody_is_told_of_cost_one_look_for_all_of_them(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path, default=False) as outbox:
+        jobs = [await outbox.end_job() for _ in range(40)]
+        async with outbox.working():
+            await outbox.until(lambda: outbox.ended(*jobs))
+        database, looks = outbox.engine.ledger.database, []
+        fetch = database.fetch
+
+        async def counted(sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+            looks.append(sql)
+            rows: Sequence[Row] = await fetch(sql, values)
+            return rows
+
+        database.fetch = counted
+        await outbox.tell()
+        assert len([sql for sql in looks if "FROM jobs" in sql]) == 1
+        assert outbox.deliveries() == []

@@ -20,7 +20,6 @@ DEFAULT_RECEIVER = "default"
 """Stands for the URL in the settings, which may hold a token and is therefore not written down."""
 MOST_RESULTS = 100
 """Of a job with more tasks only the summary is told."""
-CALLBACK = "callback_url"
 ENDS = frozenset({"ended", "created"})
 """What may be said of a job when it ends: one without tasks is created as ended."""
 COUNTS = ("completed", "failed", "skipped", "cancelled")
@@ -53,8 +52,8 @@ class Message:
     at: int
 
 
-JobParams = Callable[[UUID], Awaitable[Mapping[str, Any] | None]]
-"""The parameters of a job; None: it wants no webhook, whatever they say, or is gone."""
+Callbacks = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Any]]]
+"""The receivers that jobs name themselves, if any. A job that is left out wants no webhook at all, or is gone."""
 JobResults = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
 Submit = Callable[[Message], Awaitable[None]]
 
@@ -63,19 +62,19 @@ class WebhookSink:
     name = "webhook"
     kind = "job"
 
-    def __init__(self, params: JobParams, results: JobResults, submit: Submit, *, has_default: bool) -> None:
-        self._params = params
+    def __init__(self, callbacks: Callbacks, results: JobResults, submit: Submit, *, has_default: bool) -> None:
+        self._callbacks = callbacks
         self._results = results
         self._submit = submit
         self._has_default = has_default
 
     async def write(self, batch: Sequence[Change]) -> None:
-        for change in batch:
-            job = ended_job(change)
-            if job is None:
-                continue
-            params = await self._params(job.id)
-            receiver = None if params is None else receiver_of(params, has_default=self._has_default)
+        ended = [job for change in batch if (job := ended_job(change)) is not None]
+        if not ended:
+            return
+        callbacks = await self._callbacks([job.id for job in ended])  # all at once: most jobs tell nobody
+        for job in ended:
+            receiver = receiver_of(callbacks[job.id], has_default=self._has_default) if job.id in callbacks else None
             if receiver is not None:
                 results = await self._results(job.id) if job.total <= MOST_RESULTS else None
                 await self._submit(message_about(job, receiver, results))
@@ -90,9 +89,8 @@ def ended_job(change: Change) -> EndedJob | None:
     return EndedJob(UUID(change.key), said["state"], change.version, change.at, counts)
 
 
-def receiver_of(params: Mapping[str, Any], *, has_default: bool) -> str | None:
+def receiver_of(own: Any, *, has_default: bool) -> str | None:
     """A job's own receiver counts before the one in the settings."""
-    own = params.get(CALLBACK)
     return own if own and isinstance(own, str) else DEFAULT_RECEIVER if has_default else None
 
 

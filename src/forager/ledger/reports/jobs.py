@@ -1,6 +1,6 @@
 """Jobs and their tasks, one or many, and the dead letters among them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +18,18 @@ from forager.ledger.reports.models import (
 )
 from forager.ledger.reports.page import Page, Walk, walk
 from forager.ledger.reports.rows import evidence_report, job_report, task_body, task_fields
+from forager.ledger.shared import loads
 
 _JOB = """
 SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,
        finished_at, batch_size, concurrency, max_cost, total, queued, running, completed, failed, skipped, cancelled,
        retries, spent, guessed, reserved, records, discoveries, id FROM jobs
+"""
+_FEW = tuple(f"j{number}" for number in range(50))
+# As JSON text, which both databases give alike.
+_PARAM_OF_JOBS = f"""
+SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value FROM jobs
+WHERE public_id IN ({", ".join(f":{name}" for name in _FEW)})
 """
 _TASK = """
 SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error, facts,
@@ -50,6 +57,16 @@ async def one_job(db: Database, job: UUID) -> JobReport:
     if not rows:
         raise _no_job(job)
     return job_report(rows[0])
+
+
+async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[UUID, tuple[str, Any]]:
+    found: dict[UUID, tuple[str, Any]] = {}
+    for first in range(0, len(jobs), len(_FEW)):
+        few = [str(job) for job in jobs[first : first + len(_FEW)]]
+        rest = dict.fromkeys(_FEW[len(few) :], few[0])  # as many values as the statement has
+        rows = await db.fetch(_PARAM_OF_JOBS, {"name": name, **dict(zip(_FEW, few, strict=False)), **rest})
+        found |= {UUID(row["public_id"]): (row["pipeline"], loads(row["value"])) for row in rows}
+    return found
 
 
 async def job_number(db: Database, job: UUID) -> int:

@@ -8,6 +8,7 @@ from uuid import UUID
 from forager.ledger.catalog import Catalog
 from forager.ledger.database import Database
 from forager.ledger.reports import jobs, lanes, places, records, scrape
+from forager.ledger.reports.jobs import param_of_jobs
 from forager.ledger.reports.models import (
     ChangeReport,
     DeadLetter,
@@ -44,6 +45,10 @@ class Reports:
 
     async def job(self, job: UUID) -> JobReport:
         return await jobs.one_job(self._db, job)
+
+    async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> dict[UUID, tuple[str, Any]]:
+        """Of each of these jobs, if there is one: its pipeline, and this one parameter; None where it has none."""
+        return await param_of_jobs(self._db, jobs, name)
 
     async def tasks(
         self, job: UUID, *, state: str | None = None, cursor: str | None = None, limit: int = PAGE
