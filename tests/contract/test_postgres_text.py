@@ -1,5 +1,6 @@
 """What PostgreSQL cannot store as it came: it must harm nobody, least of all what is settled beside it."""
 
+import orjson
 import pytest
 
 from forager.core.errors import StoreError, StoreUnavailable
@@ -36,6 +37,49 @@ async def test_a_number_too_big_for_its_column_is_no_outage(postgres_url: str) -
 
     with pytest.raises(StoreError) as refused:
         await worker.settle(lease, records=[Thing(uid="a", size=2**70)])
+
+    assert not isinstance(refused.value, StoreUnavailable)
+    await rig.ledger.close()
+    rig.tables.close()
+
+
+async def test_a_thing_seen_twice_with_a_nul_is_told_of_once(postgres_url: str) -> None:
+    rig = await postgres_rig(postgres_url)
+    await rig.submit(calls(2))
+    worker = await rig.worker()
+
+    for lease in await worker.lease():
+        await worker.settle(lease, records=[Thing(uid="a", title="one\x00"), Thing(uid="a", size=1)])
+
+    (told,) = [c for c in await rig.ledger.changes(0, 100) if c.kind == "thing"]
+    assert told.body == {"uid": "a", "title": "one\ufffd", "size": 1}
+    await rig.ledger.close()
+    rig.tables.close()
+
+
+async def test_json_is_stored_to_the_letter(postgres_url: str) -> None:
+    rig = await postgres_rig(postgres_url)
+    await rig.submit(calls(1))
+    worker = await rig.worker()
+    (lease,) = await worker.lease()
+
+    tags = ['a"b', "\\u0000", "c,]}", "d\x00", "null", "ü\n"]
+    await worker.settle(lease, records=[Thing(uid="a", tags=tags), Thing(uid="b", tags=[]), Thing(uid="c")])
+
+    rows = rig.rows(Thing)
+    assert {uid: row["tags"] for uid, row in rows.items()} == {"a": orjson.dumps(tags).decode(), "b": "[]", "c": None}
+    await rig.ledger.close()
+    rig.tables.close()
+
+
+async def test_half_a_character_is_refused_and_is_no_outage(postgres_url: str) -> None:
+    rig = await postgres_rig(postgres_url)
+    await rig.submit(calls(1))
+    worker = await rig.worker()
+    (lease,) = await worker.lease()
+
+    with pytest.raises(StoreError) as refused:
+        await worker.settle(lease, records=[Thing.model_construct(uid="a", title="\ud800")])
 
     assert not isinstance(refused.value, StoreUnavailable)
     await rig.ledger.close()

@@ -12,24 +12,29 @@ from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.known_as import Names
+from forager.ledger.postgres.arrays import scalars
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.tables import RecordTable
 from forager.ledger.text import clean
 
+Found = tuple[int, str, Record]
+"""(job, key, record)"""
+
 
 async def learn_aliases(
-    db: Db, catalog: Catalog, found: Sequence[tuple[int, Record]], changes: list[NewChange]
+    db: Db, catalog: Catalog, found: Mapping[str, Sequence[Found]], changes: list[NewChange]
 ) -> dict[str, Names]:
-    """Old and new names, by identity."""
+    """Old and new names, by identity. `found`: by kind."""
     names: dict[str, Names] = {}
-    for identity in sorted({r.identity for _, r in found if r.identity}):
-        own = [(job, r) for job, r in found if r.identity == identity]
-        shown = {clean(other): (clean(r.key()), job) for job, r in own for other in r.other_keys()}
-        asked = sorted({clean(r.key()) for _, r in own} | shown.keys())
-        rows = await db.fetch(
-            "SELECT alias, key FROM aliases WHERE identity = $1 AND alias = ANY($2::text[])", identity, asked
+    tables = [catalog.records[kind] for kind in found]
+    for identity in sorted({table.record.identity for table in tables if table.record.identity}):
+        own = [
+            item for kind, items in found.items() if catalog.records[kind].record.identity == identity for item in items
+        ]
+        shown = {clean(other): (key, job) for job, key, record in own for other in record.other_keys()}
+        known: dict[str, str] = pairs(
+            await db.fetch(_KNOWN, identity, scalars([*{key for _, key, _ in own} | shown.keys()]))
         )
-        known: dict[str, str] = pairs(rows)
         says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
         mine = names[identity] = Names.said(says)
         strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
@@ -121,6 +126,9 @@ async def _merge(db: Db, table: RecordTable, alias: str, key: str) -> None:
     await db.execute(f"DELETE FROM {name} WHERE {field_} = $1", alias)
 
 
+_KNOWN = """
+SELECT alias, key FROM aliases WHERE identity = $1 AND alias = ANY(ARRAY(SELECT json_array_elements_text($2::json)))
+"""
 _TAKE_OVER = """
 UPDATE aliases a SET key = x.key FROM unnest($2::text[], $3::text[]) AS x(alias, key)
 WHERE a.identity = $1 AND a.key = x.alias

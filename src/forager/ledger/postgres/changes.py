@@ -8,15 +8,15 @@ from typing import Any
 
 from forager.core.states import JobState
 from forager.ledger.changelog import NewChange, job_change
+from forager.ledger.postgres.arrays import document, documents, rows_from, scalars
 from forager.ledger.postgres.connection import Db
 
-_WRITE = """
-WITH t AS (UPDATE tail SET change = change + cardinality($1::text[]) WHERE one = 1
-           RETURNING change - cardinality($1::text[]) AS base)
+_COLUMNS = ("kind", "key", "op", "version", "job_id", "body")
+_WRITE = f"""
+WITH t AS (UPDATE tail SET change = change + $7 WHERE one = 1 RETURNING change - $7 AS base)
 INSERT INTO changes (id, kind, key, op, version, job_id, at, body)
-SELECT t.base + x.o, x.kind, x.key, x.op, x.version, x.job_id, $7, x.body::json
-FROM t, unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::text[])
-  WITH ORDINALITY AS x(kind, key, op, version, job_id, body, o)
+SELECT t.base + x.o, x.kind, x.key, x.op, x.version::int, x.job_id::bigint, $8, {document("x.body")}
+FROM t, {rows_from([(name, name == "body") for name in _COLUMNS])} WITH ORDINALITY AS x({", ".join(_COLUMNS)}, o)
 """
 
 
@@ -25,12 +25,13 @@ async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
     if changes:
         await db.execute(
             _WRITE,
-            [c.kind for c in changes],
-            [c.key for c in changes],
-            [c.op for c in changes],
-            [c.version for c in changes],
-            [c.job_id for c in changes],
-            [None if c.body is None else c.body.decode() for c in changes],
+            scalars([c.kind for c in changes]),
+            scalars([c.key for c in changes]),
+            scalars([c.op for c in changes]),
+            scalars([c.version for c in changes]),
+            scalars([c.job_id for c in changes]),
+            documents([None if c.body is None else c.body.decode() for c in changes]),
+            len(changes),
             now,
         )
 

@@ -1,0 +1,106 @@
+"""The statements that store records, made once for each table. What they take and give is `records.py`'s business."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from sqlalchemy.dialects import postgresql
+
+from forager.ledger.postgres.arrays import document, rows_from
+from forager.ledger.tables import RecordTable
+
+JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    types: tuple[str, ...]
+    """Of the record's own columns, as PostgreSQL calls them."""
+    insert: str
+    lock: str
+    update: str
+    seen: str
+    insert_per_job: str
+
+
+@cache
+def statements_for(table: RecordTable) -> Statements:
+    types = tuple(_type(table, index) for index in range(len(table.fields)))
+    return Statements(
+        types,
+        insert=_insert(table, types),
+        lock=_lock(table),
+        update=_update(table, types),
+        seen=_seen(table),
+        insert_per_job=_insert_per_job(table, types) if table.per_job else "",
+    )
+
+
+def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
+    n = len(types)
+    return f"""
+    WITH new AS (
+      INSERT INTO {table.name} ({_columns(table)}, version, first_seen_at, last_seen_at, times_seen)
+      SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1)
+      FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
+      ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
+    SELECT array_agg(key) FROM new"""
+
+
+def _lock(table: RecordTable) -> str:
+    return f"""
+    SELECT version, {_columns(table)} FROM {table.name} WHERE {_key(table)} = ANY($1::text[])
+    ORDER BY {_key(table)} FOR NO KEY UPDATE"""
+
+
+def _update(table: RecordTable, types: tuple[str, ...]) -> str:
+    n = len(types)
+    sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in zip(table.fields, types, strict=True))
+    return f"""
+    UPDATE {table.name} r SET {sets}, version = x.to_version::int, last_seen_at = ${n + 3},
+      times_seen = r.times_seen + x.seen::bigint, gone_at = NULL
+    FROM {_rows(table, types, "to_version", "seen")} WHERE r.{_key(table)} = x.{_key(table)}"""
+
+
+def _seen(table: RecordTable) -> str:
+    return f"""
+    UPDATE {table.name} r SET last_seen_at = $3, times_seen = r.times_seen + x.seen, gone_at = NULL
+    FROM unnest($1::text[], $2::bigint[]) AS x(key, seen) WHERE r.{_key(table)} = x.key"""
+
+
+def _insert_per_job(table: RecordTable, types: tuple[str, ...]) -> str:
+    """`xmax` is 0 in a row that was inserted, and not in one that was there."""
+    n = len(types)
+    return f"""
+    WITH seen AS (
+      INSERT INTO {table.name} AS r (job_id, {_columns(table)}, version, first_seen_at, last_seen_at, times_seen)
+      SELECT x.job::bigint, {_values(table, types)}, 1, ${n + 3}, ${n + 3}, coalesce(x.seen::bigint, 1)
+      FROM {_rows(table, types, "seen", "job")} ORDER BY x.job::bigint, x.{_key(table)}
+      ON CONFLICT (job_id, {_key(table)}) DO UPDATE
+        SET last_seen_at = excluded.last_seen_at, times_seen = r.times_seen + excluded.times_seen
+      RETURNING r.job_id, r.{_key(table)} AS key, r.xmax = 0 AS new)
+    SELECT array_agg(job_id), array_agg(key) FROM seen WHERE new"""
+
+
+def _key(table: RecordTable) -> str:
+    return f'"{table.record.key_field}"'
+
+
+def _columns(table: RecordTable) -> str:
+    return ", ".join(f'"{c}"' for c in table.fields)
+
+
+def _values(table: RecordTable, types: tuple[str, ...]) -> str:
+    return ", ".join(_value(c, t) for c, t in zip(table.fields, types, strict=True))
+
+
+def _value(column: str, kind: str) -> str:
+    return document(f'x."{column}"') if kind == JSON else f'x."{column}"::{kind}'
+
+
+def _rows(table: RecordTable, types: tuple[str, ...], *more: str) -> str:
+    columns = [*((c, t == JSON) for c, t in zip(table.fields, types, strict=True)), *((name, False) for name in more)]
+    return f"{rows_from(columns)} AS x({_columns(table)}, {', '.join(more)})"
+
+
+def _type(table: RecordTable, index: int) -> str:
+    return str(table.types[index].compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
