@@ -22,6 +22,14 @@ async def test_a_job_has_one_task_for_each_key__PL_3(rig: Rig) -> None:
     assert rig.job(submitted.job)["state"] == "queued"
 
 
+async def test_a_job_that_is_made_in_one_piece_names_its_first_task(rig: Rig) -> None:
+    await rig.submit(calls(2))
+    made = await rig.submit(calls(3), key="k")
+    assert made.first == rig.task_id(made.job, "t0")
+    assert (await rig.submit(calls(3), key="k")).first is None
+    assert (await rig.submit([])).first is None
+
+
 async def test_the_same_key_gives_the_same_job_within_a_day__PL_3(rig: Rig) -> None:
     first = await rig.submit(calls(2), key="k")
     rig.pass_time(DAY - 60)

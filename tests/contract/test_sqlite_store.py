@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -113,6 +114,66 @@ async def test_one_bad_command_undoes_itself_and_nothing_else(rig: Rig) -> None:
     assert len(await worker.drain()) == 7
 
 
+class Held:
+    """Holds the writer in the middle of a submission, and counts commits."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.commits = 0
+
+    def at(self, point: str) -> None:
+        if point == "job-written":
+            self.reached.set()
+            self.go_on.wait(30)
+        self.commits += point == "before-commit"
+
+
+async def test_what_arrives_while_others_run_shares_their_commit(path: Path) -> None:
+    held = Held()
+    rig = await sqlite_rig(path, faults=held)
+    before = held.commits
+    submitting = asyncio.create_task(rig.submit(calls(1)))
+    await asyncio.to_thread(held.reached.wait, 30)
+    others = [asyncio.create_task(rig.ledger.sweep()) for _ in range(3)]
+    await asyncio.sleep(0)
+    held.go_on.set()
+    await asyncio.gather(submitting, *others)
+    assert held.commits == before + 1
+    await _close(rig)
+
+
+async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(path: Path) -> None:
+    held = Held()
+    held.go_on.set()
+    rig = await sqlite_rig(path, faults=held)
+    await rig.submit(calls(1))
+    worker = await rig.worker()
+    await worker.drain()
+    await rig.ledger.work_arrived(0)  # the first job's
+    held.reached.clear()
+    held.go_on.clear()
+    before = held.commits
+    waiting = asyncio.create_task(rig.ledger.work_arrived(30))
+    await asyncio.sleep(0)
+    submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
+    await waiting  # heard of, though it is not even written
+    leasing = asyncio.create_task(worker.turn(most=1))
+    await asyncio.to_thread(held.reached.wait, 30)
+    held.go_on.set()
+    assert [lease.key for lease in (await leasing).leases] == ["u0"]
+    assert (await submitting).created
+    assert held.commits == before + 1
+    await _close(rig)
+
+
+async def test_a_commit_does_not_wait_long_for_a_command_that_does_not_follow(rig: Rig) -> None:
+    listening = asyncio.create_task(rig.ledger.work_arrived(30))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert (await rig.submit(calls(1))).created
+        await listening
+
+
 async def test_a_full_disk_loses_nothing_acknowledged_and_heals_by_itself__R10(rig: Rig) -> None:
     ledger = rig.ledger
     assert isinstance(ledger, SqliteLedger)
@@ -208,5 +269,11 @@ async def _rescued_after_a_jump(
 
 async def _die(rig: Rig) -> None:
     """Close without `end`, as a killed process leaves it."""
+    await rig.ledger.close()
+    rig.tables.close()
+
+
+async def _close(rig: Rig) -> None:
+    rig.check()
     await rig.ledger.close()
     rig.tables.close()

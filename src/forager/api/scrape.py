@@ -27,6 +27,7 @@ from forager.api.scrape_seen import (
 from forager.api.waiting import Endings
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, Stopping
+from forager.core.ledger import Submitted
 from forager.ledger.reports import ScrapeTaskReport
 from forager.pipelines import scrape
 
@@ -100,9 +101,9 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
         if endings.closing.is_set():
             return _closing(request)
-        task, created = await _submit_one(app, body, idempotency_key)
-        data = {"task_id": task.id, "job_id": task.job, "status": "queued"}
-        return answer(request, data, status=202, headers=None if created else REPEATED)
+        task, made = await _submit_one(app, body, idempotency_key)
+        data = {"task_id": task, "job_id": made.job, "status": "queued"}
+        return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
     @router.post(
         "/sync",
@@ -117,13 +118,13 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         if endings.closing.is_set():
             return _closing(request)
         before = endings.told
-        task, _ = await _submit_one(app, body, idempotency_key)
-        ended = await endings.wait(task, before, body.timeout_seconds, _is_over)
+        task, made = await _submit_one(app, body, idempotency_key)
+        ended = await endings.wait(task, before if made.created else None, body.timeout_seconds, _is_over)
         if ended is None and endings.closing.is_set():
-            return _closing(request, task_id=task.id)
+            return _closing(request, task_id=task)
         if ended is None:
-            message = f"It has not ended within {body.timeout_seconds} s and goes on: GET /api/v1/scrape/{task.id}"
-            return refusal(request.scope, 504, "still_running", message, task_id=task.id)
+            message = f"It has not ended within {body.timeout_seconds} s and goes on: GET /api/v1/scrape/{task}"
+            return refusal(request.scope, 504, "still_running", message, task_id=task)
         if ended.state != "completed":
             return _not_had(request, ended)
         seen, page = seen_task(ended)
@@ -192,7 +193,7 @@ def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
         return answer(request, await seen_job(app, await job_of(app, job_id)))
 
 
-async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[ScrapeTaskReport, bool]:
+async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
     """The task of a job of one. What is wrong with it is named as its caller named it."""
     try:
         made = await app.submit(scrape.NAME, body.job(), key=checked_key(key))
@@ -201,7 +202,7 @@ async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> 
             raise
         fields = [FieldError(each.field.removeprefix("targets.0."), each.message) for each in wrong.fields]
         raise Rejected("The request is not valid.", fields=fields) from wrong
-    return await app.reports.scrape_task_of(made.job), made.created
+    return made.first or await app.reports.scrape_task_of(made.job), made
 
 
 def _is_over(task: ScrapeTaskReport) -> bool:

@@ -29,25 +29,25 @@ class Endings:
         app.ledger.when_jobs_end(self._jobs_ended)
 
     async def wait(
-        self, seen: ScrapeTaskReport, before: int, timeout: float, is_over: Callable[[ScrapeTaskReport], bool]
+        self, task: UUID, before: int | None, timeout: float, is_over: Callable[[ScrapeTaskReport], bool]
     ) -> ScrapeTaskReport | None:
         """The task as it stands when it is over; None after `timeout` seconds, or when the server shuts down.
 
-        `before` is what `told` was before the task was seen.
+        `before` is what `told` was before the task was made; None: nobody knows how it stands.
         """
         closing = asyncio.create_task(self.closing.wait())
         try:
-            with self._listening(seen.id) as ended:
+            with self._listening(task) as ended:
                 async with asyncio.timeout(timeout):
-                    if before != self.told:
-                        seen = await self._app.reports.scrape_task(seen.id)
-                    while not is_over(seen):
+                    if before == self.told:
                         await _first(ended, closing)
-                        if self.closing.is_set():
-                            return None
+                    while not self.closing.is_set():
                         ended.clear()
-                        seen = await self._app.reports.scrape_task(seen.id)
-                    return seen
+                        seen = await self._app.reports.scrape_task(task)
+                        if is_over(seen):
+                            return seen
+                        await _first(ended, closing)
+                    return None
         except TimeoutError:
             return None
         finally:

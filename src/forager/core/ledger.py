@@ -38,6 +38,8 @@ class Submitted:
     total: int
     created: bool
     """False: the same Idempotency-Key was used before, and this is that job."""
+    first: UUID | None = None
+    """The first task of a job that was made just now, in one piece: nobody need look for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,18 +75,27 @@ class OwnedLanes:
             lane.adopt(self._rules.lane_for(lane.name))
         self._rules_changed = self.look = True
 
-    async def take(self, session: Session) -> None:
+    async def take(self, session: Session) -> bool:
+        """Lanes that have work and no owner; whether there were any. What arrives meanwhile is worth another look."""
+        self.look = False
+        try:
+            return await self._take(session)
+        except BaseException:
+            self.look = True
+            raise
+
+    async def _take(self, session: Session) -> bool:
         if self._rules_changed:  # a lane may sleep until hours that hold no longer
             await self._ledger.wake_lanes()
             self._rules_changed = False
         room = self._most - len(self._lanes)
         taken = await self._ledger.take_lanes(session, room) if room > 0 else ()
-        self.look = False
         for owned in taken:
             if owned.id not in self._lanes:  # else a request has just taken it
                 self._own(owned)
         if len(self._lanes) >= self._most:
             await self.ask_turns()
+        return bool(taken)
 
     async def ask_turns(self) -> None:
         """Not enough for all: learn how urgent each lane is, and whether others wait for a place."""

@@ -163,9 +163,8 @@ class Worker:
             log.warning("the session could not be ended; it ends with its lease", error=error.message)
 
     async def _one_turn(self, session: Session) -> None:
-        """Settle what ended and lease what fits, in one transaction."""
-        if self._lanes.look and not self._stopping:
-            await self._lanes.take(session)
+        """Settle what ended and lease what fits, in one transaction. Only then are more lanes taken: what waits in ours
+        need not wait for them."""
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
         wants = [] if self._stopping or suspects else await self._wants()
         finished, self._finished = self._finished, []
@@ -173,6 +172,8 @@ class Worker:
             turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
             self._start_all(turn.leases)
+        if self._lanes.look and not self._stopping and await self._lanes.take(session):
+            self._wake.set()
         if suspects and not self._running and not self._stopping:
             await self._run_suspects(session)
         if await self._lanes.give_back_idle(session, {s.lease.lane for s in self._finished}):

@@ -8,6 +8,7 @@ import asyncpg
 import orjson
 
 from forager.core.errors import Conflict
+from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
 from forager.ledger.changelog import job_change
@@ -34,10 +35,12 @@ class Repeated(Exception):
 async def submit_whole(db: Db, job: NewJob, plans: Sequence[Encoded], lanes: Mapping[str, int]) -> Submitted:
     await check_room(db, job, len(plans))
     row = await insert_job(db, job)
-    written = await insert_tasks(db, [(row.number, p) for p in plans], lanes, {})
+    numbers: dict[TaskName, int] = {}
+    written = await insert_tasks(db, [(row.number, p) for p in plans], lanes, numbers)
     total = written.count.get(row.number, 0)
     await open_job(db, row, total, ready={lane for lane, _ in written.ready})
-    return Submitted(UUID(row.public_id), total, created=True)
+    first = next(iter(numbers.values()), None)
+    return Submitted(UUID(row.public_id), total, True, None if first is None else task_uuid(row.number, first))
 
 
 async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:

@@ -86,7 +86,7 @@ class Reports:
     async def scrape_task(self, task: UUID) -> ScrapeTaskReport:
         return await scrape.one_task(self._db, task)
 
-    async def scrape_task_of(self, job: UUID) -> ScrapeTaskReport:
+    async def scrape_task_of(self, job: UUID) -> UUID:
         """The first page of a job, which is the only one of a job of one."""
         return await scrape.first_task(self._db, job)
 

@@ -26,8 +26,8 @@ LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key
 WHERE t.kind = 'scrape.page' AND t.id =
 """
 _FIRST = """
-(SELECT f.id FROM tasks f WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scrape.page'
- ORDER BY f.key LIMIT 1)
+SELECT f.id AS task, f.job_id AS job FROM tasks f
+WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scrape.page' ORDER BY f.key LIMIT 1
 """
 
 
@@ -45,11 +45,11 @@ async def one_task(db: Database, task: UUID) -> ScrapeTaskReport:
     return _task(rows[0])
 
 
-async def first_task(db: Database, job: UUID) -> ScrapeTaskReport:
-    rows = await db.fetch(f"{_TASK} {_FIRST}", {"job": str(job)})
+async def first_task(db: Database, job: UUID) -> UUID:
+    rows = await db.fetch(_FIRST, {"job": str(job)})
     if not rows:
         raise NotFound(f"There is no scrape job {job}.")
-    return _task(rows[0])
+    return task_uuid(rows[0]["job"], rows[0]["task"])
 
 
 async def last_moved(db: Database, job: UUID) -> int | None:

@@ -17,6 +17,7 @@ import orjson
 from forager.core.clock import Clock
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
+from forager.core.ids import task_uuid
 from forager.core.ledger import (
     Away,
     Demand,
@@ -71,6 +72,7 @@ class SqliteLedger(SharedVerbs):
         self._lease_seconds = lease_seconds
         self._faults = faults
         self._arrived = asyncio.Event()
+        self._listeners = 0
         self._loop = asyncio.get_running_loop()
         self.lock = StoreLock(path.parent / "lock")
         self.lock.take()
@@ -105,7 +107,7 @@ class SqliteLedger(SharedVerbs):
         first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
         while True:
             if len(first) <= IN_ONE_GO:
-                submitted = await self._run(lambda db: self._submit_whole(db, job, first))
+                submitted = await self._announced(lambda db: self._submit_whole(db, job, first))
             else:
                 submitted = await self._submit_in_chunks(job, first if first is plan else chain(first, plans))
             if submitted is not None:
@@ -206,10 +208,13 @@ class SqliteLedger(SharedVerbs):
         return await self._run(lambda db: held(db, self._memory, session))
 
     async def work_arrived(self, timeout: float) -> None:
+        self._listeners += 1
         try:
             await asyncio.wait_for(self._arrived.wait(), timeout)
         except TimeoutError:
             return
+        finally:
+            self._listeners -= 1
         self._arrived.clear()
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
@@ -262,6 +267,12 @@ class SqliteLedger(SharedVerbs):
     def _now_ms(self) -> int:
         return round(self._clock.now().timestamp() * 1000)
 
+    async def _announced(self, command: Callable[[sqlite3.Connection], T]) -> T:
+        """A command that brings work. Whoever waits for some hears of it at once: its look stands behind the command in
+        the queue, so that it finds the work, and both may share one commit."""
+        self._arrived.set()
+        return await self._writer.run(command, followed=self._listeners > 0)
+
     async def _run(self, command: Callable[[sqlite3.Connection], T]) -> T:
         result = await self._writer.run(command)
         if self._memory.flows.grew:
@@ -291,11 +302,14 @@ class SqliteLedger(SharedVerbs):
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         check_room(db, job, len(plans))
-        number, public_id = insert_job(db, self._memory, job)
-        total, _ = insert_tasks(db, self._memory, number, job.limits.turn, plans, {})
+        memory, told = self._memory, self._memory.flows.grew
+        number, public_id = insert_job(db, memory, job)
+        first = task_uuid(number, memory.next_task) if plans else None
+        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans, {})
         self._faults.at("job-written")
-        open_job(db, self._memory, number, public_id, total)
-        return Submitted(UUID(public_id), total, created=True)
+        open_job(db, memory, number, public_id, total)
+        memory.flows.grew = told  # `_announced` has said so
+        return Submitted(UUID(public_id), total, True, first)
 
     async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:
         def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:

@@ -1,4 +1,5 @@
-"""The one thread that writes. Commands that arrive while it commits are committed together next time.
+"""The one thread that writes. Commands that arrive while others run are committed with them, those that arrive while it
+commits together next time.
 
 Durability costs one `fsync` per group, not per command. A command that fails is undone alone, by its savepoint; the
 others of its group go on.
@@ -9,7 +10,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +19,11 @@ from forager.core.faults import Faults
 
 T = TypeVar("T")
 Command = Callable[[sqlite3.Connection], Any]
+Asked = tuple[Command, asyncio.Future[Any], bool]
 
 MOST_IN_A_GROUP = 256
+FOLLOWED_WITHIN = 0.0005
+"""Seconds for which a commit waits for the command that is likely to follow: less than the `fsync` that it saves."""
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -46,16 +50,19 @@ class Writer:
         self._on_rollback = on_rollback
         self._remembers_wrongly = False
         self._closing = False
-        self._commands: queue.SimpleQueue[tuple[Command, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, command: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a command in the next transaction; returns when that is on the disk."""
+    async def run(self, command: Callable[[sqlite3.Connection], T], *, followed: bool = False) -> T:
+        """Run a command in the next transaction; returns when that is on the disk.
+
+        `followed`: it makes somebody send another one at once, and the commit waits a moment for that.
+        """
         if self._closing or not self._thread.is_alive():
             raise StoreUnavailable("The ledger is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._commands.put((command, future))
+        self._commands.put((command, future, followed))
         return await future
 
     async def close(self) -> None:
@@ -65,38 +72,31 @@ class Writer:
         self.db.close()
 
     def _work(self) -> None:
-        closing = False
-        while not closing:
-            group, closing = self._next_group()
-            if group:
-                done = self._commit(group)
-                self._loop.call_soon_threadsafe(_resolve, done)
+        while (first := self._commands.get()) is not None:
+            done = self._commit([first])
+            self._loop.call_soon_threadsafe(_resolve, done)
 
-    def _next_group(self) -> tuple[list[tuple[Command, asyncio.Future[Any]]], bool]:
-        group: list[tuple[Command, asyncio.Future[Any]]] = []
-        first = self._commands.get()
-        if first is None:
-            return group, True
-        group.append(first)
+    def _growing(self, group: list[Asked]) -> Iterator[Asked]:
+        """Those of the group, and each that has come by the time that those before it are done."""
+        yield from group
         while len(group) < MOST_IN_A_GROUP:
             try:
-                more = self._commands.get_nowait()
+                more = self._commands.get(timeout=FOLLOWED_WITHIN if group[-1][2] else 0)
             except queue.Empty:
-                break
+                return
             if more is None:
-                return group, True
+                self._commands.put(None)  # nothing can come after it: the thread ends when this group is committed
+                return
             group.append(more)
-        return group, False
+            yield more
 
-    def _commit(
-        self, group: list[tuple[Command, asyncio.Future[Any]]]
-    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+    def _commit(self, group: list[Asked]) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
         done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         db = self.db
         try:
             self._remember_rightly()
             db.execute("BEGIN IMMEDIATE")
-            for command, future in group:
+            for command, future, _ in self._growing(group):
                 done.append((future, *self._run_one(command)))
             self._faults.at("before-commit")
             db.execute("COMMIT")
@@ -107,7 +107,7 @@ class Writer:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
             lost = translated(error)
-            return [(future, None, lost) for _, future in group]
+            return [(future, None, lost) for _, future, _ in group]
         return done
 
     def _remember_rightly(self) -> None:
