@@ -1,15 +1,13 @@
 """A row of the change log before it has its number: each ledger numbers it in its own way."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from forager.core.states import JobState
 
 
-@dataclass(frozen=True, slots=True)
-class NewChange:
+class NewChange(NamedTuple):
     kind: str
     key: str
     op: str

@@ -14,36 +14,42 @@ from forager.ledger.changelog import NewChange
 from forager.ledger.known_as import Names
 from forager.ledger.postgres.arrays import scalars
 from forager.ledger.postgres.connection import Db, pairs
+from forager.ledger.postgres.found import Found
 from forager.ledger.tables import RecordTable
 from forager.ledger.text import clean
 
-Found = tuple[int, str, Record]
-"""(job, key, record)"""
-
 
 async def learn_aliases(
-    db: Db, catalog: Catalog, found: Mapping[str, Sequence[Found]], changes: list[NewChange]
+    db: Db, catalog: Catalog, kinds: Mapping[str, Found], changes: list[NewChange]
 ) -> dict[str, Names]:
-    """Old and new names, by identity. `found`: by kind."""
-    names: dict[str, Names] = {}
-    tables = [catalog.records[kind] for kind in found]
-    for identity in sorted({table.record.identity for table in tables if table.record.identity}):
-        own = [
-            item for kind, items in found.items() if catalog.records[kind].record.identity == identity for item in items
-        ]
-        shown = {clean(other): (key, job) for job, key, record in own for other in record.other_keys()}
-        known: dict[str, str] = pairs(
-            await db.fetch(_KNOWN, identity, scalars([*{key for _, key, _ in own} | shown.keys()]))
+    """Old and new names, by identity. `kinds`: what was found, by kind."""
+    identities = {found.table.record.identity for found in kinds.values()}
+    return {
+        identity: await _names(
+            db, catalog, identity, [f for f in kinds.values() if f.table.record.identity == identity], changes
         )
-        says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
-        mine = names[identity] = Names.said(says)
-        strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
-        await _learn(db, identity, {alias: key for alias, key in strong.items() if known.get(alias) != key})
-        for table in catalog.records.values():
-            if table.record.identity == identity:
-                rename = _rename_per_job if table.per_job else _rename_world
-                mine.renamed |= await rename(db, table, strong, {a: job for a, (_, job) in shown.items()}, changes)
-    return names
+        for identity in sorted(identity for identity in identities if identity)
+    }
+
+
+async def _names(db: Db, catalog: Catalog, identity: str, own: Sequence[Found], changes: list[NewChange]) -> Names:
+    shown = {
+        clean(other): (key, job)
+        for found in own
+        if found.table.record.other_keys is not Record.other_keys
+        for key, job, record in zip(found.keys, found.jobs, found.records, strict=True)
+        for other in record.other_keys()
+    }
+    asked = shown.keys() | {key for found in own for key in found.keys}
+    known: dict[str, str] = pairs(await db.fetch(_KNOWN, identity, scalars([*asked])))
+    mine = Names.said({**known, **{alias: key for alias, (key, _) in shown.items()}})
+    strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
+    await _learn(db, identity, {alias: key for alias, key in strong.items() if known.get(alias) != key})
+    for table in catalog.records.values():
+        if table.record.identity == identity:
+            rename = _rename_per_job if table.per_job else _rename_world
+            mine.renamed |= await rename(db, table, strong, {a: job for a, (_, job) in shown.items()}, changes)
+    return mine
 
 
 async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:

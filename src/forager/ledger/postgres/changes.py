@@ -11,7 +11,7 @@ from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.postgres.arrays import document, documents, rows_from, scalars
 from forager.ledger.postgres.connection import Db
 
-_COLUMNS = ("kind", "key", "op", "version", "job_id", "body")
+_COLUMNS = NewChange._fields
 _WRITE = f"""
 WITH t AS (UPDATE tail SET change = change + $7 WHERE one = 1 RETURNING change - $7 AS base)
 INSERT INTO changes (id, kind, key, op, version, job_id, at, body)
@@ -23,17 +23,9 @@ FROM t, {rows_from([(name, name == "body") for name in _COLUMNS])} WITH ORDINALI
 async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
     """The last statement of a transaction, always."""
     if changes:
-        await db.execute(
-            _WRITE,
-            scalars([c.kind for c in changes]),
-            scalars([c.key for c in changes]),
-            scalars([c.op for c in changes]),
-            scalars([c.version for c in changes]),
-            scalars([c.job_id for c in changes]),
-            documents([None if c.body is None else c.body.decode() for c in changes]),
-            len(changes),
-            now,
-        )
+        *columns, bodies = zip(*changes, strict=True)
+        written = [None if body is None else body.decode() for body in bodies]
+        await db.execute(_WRITE, *map(scalars, columns), documents(written), len(changes), now)
 
 
 async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None) -> NewChange:

@@ -4,77 +4,80 @@ A field that is None says nothing, so it never overwrites. A change is written o
 Rows are inserted and locked in the order of their keys, so that two settlements never wait for each other crosswise.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from typing import Any, TypeVar
 
-from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
-from forager.ledger.known_as import NO_NAMES, Names
-from forager.ledger.postgres.aliases import Found, learn_aliases
-from forager.ledger.postgres.arrays import documents, scalars, unless_all
+from forager.ledger.known_as import NO_NAMES
+from forager.ledger.postgres.aliases import learn_aliases
+from forager.ledger.postgres.arrays import documents, scalars
 from forager.ledger.postgres.connection import Db
+from forager.ledger.postgres.found import Finding, Found, by_kind, first_and_again
 from forager.ledger.postgres.record_sql import JSON, statements_for
 from forager.ledger.tables import RecordTable
-from forager.ledger.text import NUL, clean
+from forager.ledger.text import clean
 
+N = TypeVar("N")
 Sighting = tuple[int, list[Any]]
 """(job, values)"""
 _NUL_IN_JSON = "\\u0000"
 
 
 async def store_records(
-    db: Db, catalog: Catalog, found: Sequence[tuple[int, Record]], deltas: Deltas, now: int
+    db: Db, catalog: Catalog, findings: Iterable[Finding], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """Store records in the order of their finding; returns their changes, not yet numbered."""
-    by_kind: defaultdict[str, list[Found]] = defaultdict(list)
-    for job, record in found:
-        key = record.key()
-        by_kind[record.kind].append((job, clean(key) if NUL in key else key, record))
+    kinds = by_kind(catalog, findings)
     changes: list[NewChange] = []
-    names = await learn_aliases(db, catalog, by_kind, changes)
-    for kind in sorted(by_kind):
-        table = catalog.records[kind]
-        known = names.get(table.record.identity or "", NO_NAMES)
-        store = _store_per_job if table.per_job else _store_world
-        changes.extend(await store(db, table, by_kind[kind], known, deltas, now))
+    names = await learn_aliases(db, catalog, kinds, changes)
+    for kind in sorted(kinds):
+        found = kinds[kind]
+        known = names.get(found.table.record.identity or "", NO_NAMES)
+        found.rename(known.stronger)
+        if found.table.per_job:
+            changes += await _store_per_job(db, found, deltas, now)
+        else:
+            changes += await _store_world(db, found, known.renamed, deltas, now)
     return changes
 
 
-async def _store_world(
-    db: Db, table: RecordTable, found: list[Found], names: Names, deltas: Deltas, now: int
-) -> list[NewChange]:
-    sightings: dict[str, list[Sighting]] = {}
-    for job, key, values in _named(table, found, names):
-        sightings.setdefault(key, []).append((job, values))
-    merged = {key: merge_all(seen[0][1], seen[1:]) for key, seen in sightings.items()}
-    new = await _insert_new(db, table, merged, {key: len(seen) for key, seen in sightings.items()}, now)
-    for job, count in Counter([sightings[key][0][0] for key in new]).items():
+async def _store_world(db: Db, found: Found, renamed: set[str], deltas: Deltas, now: int) -> list[NewChange]:
+    table, jobs, rows = found.table, found.jobs, found.rows
+    first, again = first_and_again(found.keys)
+    merged = {key: rows[at] for key, at in first.items()}
+    for key, more in again.items():
+        for at in more:
+            merged[key] = merge(merged[key], rows[at])
+    new = await _insert_new(db, table, merged, again, now)
+    for job, count in Counter([jobs[first[key]] for key in new]).items():
         deltas.add(job, discoveries=count)
-    old = {key: seen for key, seen in sightings.items() if key not in new}
-    changed = await _merge_into(db, table, old, names, now) if old else {}
-    kind = table.record.kind
-    return [
-        *(NewChange(kind, k, "new", 1, sightings[k][0][0], table.body(merged[k])) for k in sightings if k in new),
-        *(NewChange(kind, k, "changed", *changed[k]) for k in sightings if k in changed),
-    ]
+    kind, body = table.record.kind, table.body
+    changes = [NewChange(kind, k, "new", 1, jobs[at], body(merged[k])) for k, at in first.items() if k in new]
+    if len(new) < len(first):
+        old = {
+            key: [(jobs[at], rows[at]) for at in (where, *again.get(key, ()))]
+            for key, where in first.items()
+            if key not in new
+        }
+        changed = await _merge_into(db, table, old, renamed, now)
+        changes += [NewChange(kind, key, "changed", *changed[key]) for key in old if key in changed]
+    return changes
 
 
 async def _insert_new(
-    db: Db, table: RecordTable, rows: Mapping[str, list[Any]], seen: Mapping[str, int], now: int
+    db: Db, table: RecordTable, rows: Mapping[str, list[Any]], again: Mapping[str, Sized], now: int
 ) -> set[str]:
     """Insert what is not there; waits for whoever inserts the same key at this moment."""
     keys = sorted(rows)
     columns = _columns(table, [rows[key] for key in keys])
-    return set(
-        await db.fetchval(statements_for(table).insert, *columns, _seen_column([seen[key] for key in keys]), now) or ()
-    )
+    return set(await db.fetchval(statements_for(table).insert, *columns, _times_seen(keys, again), now) or ())
 
 
 async def _merge_into(
-    db: Db, table: RecordTable, old: Mapping[str, list[Sighting]], names: Names, now: int
+    db: Db, table: RecordTable, old: Mapping[str, list[Sighting]], renamed: set[str], now: int
 ) -> dict[str, tuple[int, int, bytes]]:
     """Merge sightings into rows that are there: (version, job, body) of those that changed."""
     sql = statements_for(table)
@@ -87,7 +90,7 @@ async def _merge_into(
         values, job = before, None
         for of_job, seen in old[key]:
             merged = merge(values, _cleaned(seen))
-            if job is None and (merged != before or key in names.renamed):
+            if job is None and (merged != before or key in renamed):
                 job = of_job
             values = merged
         if job is not None:
@@ -104,47 +107,27 @@ async def _merge_into(
     return changed
 
 
-async def _store_per_job(
-    db: Db, table: RecordTable, found: list[Found], names: Names, deltas: Deltas, now: int
-) -> list[NewChange]:
+async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
-    first: dict[tuple[int, str], list[Any]] = {}
-    seen: defaultdict[tuple[int, str], int] = defaultdict(int)
-    for job, key, values in _named(table, found, names):
-        where = (job, key)
-        seen[where] += 1
-        first.setdefault(where, values)
-    at = sorted(first)
+    table = found.table
+    first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
+    names = sorted(first)
     row = await db.fetchrow(
         statements_for(table).insert_per_job,
-        *_columns(table, [first[where] for where in at]),
-        _seen_column([seen[where] for where in at]),
-        scalars([job for job, _ in at]),
+        *_columns(table, [found.rows[first[name]] for name in names]),
+        _times_seen(names, again),
+        scalars([job for job, _ in names]),
         now,
     )
     new = set(zip(row[0] or (), row[1] or (), strict=True)) if row else set()
     for job, count in Counter([job for job, _ in new]).items():
         deltas.add(job, records=count)
-    return [NewChange(table.record.kind, key, "new", 1, job) for job, key in first if (job, key) in new]
+    kind = table.record.kind
+    return [NewChange(kind, name[1], "new", 1, name[0]) for name in first if name in new]
 
 
 def merge(old: list[Any], new: list[Any]) -> list[Any]:
     return [o if n is None else n for o, n in zip(old, new, strict=True)]
-
-
-def merge_all(values: list[Any], more: Sequence[Sighting]) -> list[Any]:
-    for _, seen in more:
-        values = merge(values, seen)
-    return values
-
-
-def _named(table: RecordTable, found: Iterable[Found], names: Names) -> Iterable[tuple[int, str, list[Any]]]:
-    """(job, key, values): each thing under the name by which it is known."""
-    index, stronger = table.key_index, names.stronger
-    for job, key, record in found:
-        values = table.values(record)
-        key = values[index] = stronger.get(key, key)
-        yield job, key, values
 
 
 def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
@@ -168,6 +151,5 @@ def _cleaned(values: list[Any]) -> list[Any]:
     return [clean(value) if isinstance(value, str) else value for value in values]
 
 
-def _seen_column(counts: list[int]) -> str | None:
-    usual = unless_all(1, counts)
-    return None if usual is None else scalars(usual)
+def _times_seen(names: Sequence[N], again: Mapping[N, Sized]) -> str | None:
+    return scalars([1 + len(again.get(name, ())) for name in names]) if again else None

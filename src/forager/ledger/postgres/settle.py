@@ -79,7 +79,7 @@ async def settle(
     await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
     await _spend(db, live, effect)
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
-    found = [(s.lease.job_id, record) for s in live for record in s.records]
+    found = [(s.lease.job_id, s.records) for s in live if s.records]
     if found:
         effect.changes.extend(await store_records(db, catalog, found, effect.deltas, effect.now))
 
