@@ -154,6 +154,8 @@ class Turn:
     """Of these lanes, those in which a job may have more, but for its batch size, its concurrency or its budget."""
     suspects: bool = False
     """Tasks that were in flight at a crash wait for `lease_suspects`."""
+    lanes_to_take: bool = True
+    """False: no lane that has work is without an owner; `take_lanes` would find none."""
 
 
 @dataclass(frozen=True, slots=True)

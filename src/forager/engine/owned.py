@@ -33,8 +33,10 @@ class OwnedLanes:
     def __init__(
         self, ledger: Ledger, rules: LaneRules, clock: Clock, *, most: int, fail_fast: bool, random: Callable[[], float]
     ) -> None:
-        self.look = True
-        """Whether there may be lanes to take."""
+        self.news = 1
+        """How often there may have come to be lanes to take …"""
+        self._looked_at = 0
+        """… and up to where that was looked at."""
         self._ledger = ledger
         self._rules = rules
         self._clock = clock
@@ -59,10 +61,15 @@ class OwnedLanes:
         """None of them is ours any more."""
         for held in (self._lanes, self._by_name, self._given_back, self._idle_since):
             held.clear()
-        self.look = True
+        self.news += 1
 
     def states(self) -> Mapping[int, Mapping[str, Any]]:
         return {lane.id: lane.state() for lane in self}
+
+    def expect_work(self) -> None:
+        """Some may have come, anywhere."""
+        self.news += 1
+        self.make_hungry()
 
     def make_hungry(self) -> None:
         """Every lane is worth a look again."""
@@ -73,18 +80,22 @@ class OwnedLanes:
         """The rules have changed: every lane follows the new ones."""
         for lane in self:
             lane.adopt(self._rules.lane_for(lane.name))
-        self._rules_changed = self.look = True
+        self._rules_changed = True
+        self.news += 1
+
+    @property
+    def look(self) -> bool:
+        """Whether there may be lanes to take."""
+        return self._looked_at != self.news
+
+    def heard(self, news: int, *, more: bool) -> None:
+        """Whether there may be lanes to take, as the store said when `news` was as given."""
+        if not more and not self._rules_changed:
+            self._looked_at = news
 
     async def take(self, session: Session) -> bool:
         """Lanes that have work and no owner; whether there were any. What arrives meanwhile is worth another look."""
-        self.look = False
-        try:
-            return await self._take(session)
-        except BaseException:
-            self.look = True
-            raise
-
-    async def _take(self, session: Session) -> bool:
+        news = self.news
         if self._rules_changed:  # a lane may sleep until hours that hold no longer
             await self._ledger.wake_lanes()
             self._rules_changed = False
@@ -93,6 +104,7 @@ class OwnedLanes:
         for owned in taken:
             if owned.id not in self._lanes:  # else a request has just taken it
                 self._own(owned)
+        self._looked_at = news
         if len(self._lanes) >= self._most:
             await self.ask_turns()
         return bool(taken)
@@ -149,7 +161,7 @@ class OwnedLanes:
             lane.ours = False
             del self._by_name[lane.name]
             self._idle_since.pop(lane.id, None)
-        self.look = True
+        self.news += 1
         try:
             await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
         except BaseException:

@@ -163,15 +163,15 @@ class Worker:
             log.warning("the session could not be ended; it ends with its lease", error=error.message)
 
     async def _one_turn(self, session: Session) -> None:
-        """Settle what ended and lease what fits, in one transaction. Only then are more lanes taken: what waits in ours
-        need not wait for them."""
+        """Settle what ended and lease what fits, in one transaction. Nothing of that waits for lanes yet to be taken."""
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
         wants = [] if self._stopping or suspects else await self._wants()
-        finished, self._finished = self._finished, []
+        finished, self._finished, news = self._finished, [], self._lanes.news
         if finished or wants:
             turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
             self._start_all(turn.leases)
+            self._lanes.heard(news, more=turn.lanes_to_take)
         if self._lanes.look and not self._stopping and await self._lanes.take(session):
             self._wake.set()
         if suspects and not self._running and not self._stopping:
@@ -311,8 +311,7 @@ class Worker:
                 await self._ledger.work_arrived(POLL)
             except StoreError:
                 await self._clock.sleep(POLL)
-            self._lanes.look = True
-            self._lanes.make_hungry()
+            self._lanes.expect_work()
             self._wake.set()
 
     # ── suspects ──

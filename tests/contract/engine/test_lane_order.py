@@ -1,5 +1,6 @@
 """The engine with fewer places than its lanes want: whose turn it is, who was served longest ago; nobody for ever."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from time import monotonic
@@ -9,6 +10,7 @@ import pytest
 from forager.core.ledger import Demand, Settlement
 from forager.core.pipeline import Lane, Pipeline
 from forager.engine import owned, work
+from forager.engine.rules import DeclaredLanes
 from forager.engine.work import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, acts, many
@@ -127,3 +129,18 @@ async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, mon
         await until(lambda: len(ended) >= 60)
     assert len(asked) > 10
     assert sum(1 for most in asked if most) <= 3
+
+
+async def test_work_that_comes_while_lanes_are_taken_is_worth_another_look(open_rig: OpenRig) -> None:
+    rig = await open_rig(shared())
+    session = await rig.ledger.begin("taker")
+    lanes = owned.OwnedLanes(
+        rig.ledger, DeclaredLanes(rig.pipelines), rig.clock, most=10, fail_fast=False, random=lambda: 0.5
+    )
+    taking = asyncio.create_task(lanes.take(session))
+    await asyncio.sleep(0)
+    lanes.expect_work()
+    assert not await taking
+    assert lanes.look
+    assert not await lanes.take(session)
+    assert not lanes.look

@@ -41,6 +41,10 @@ def take(db: sqlite3.Connection, memory: Memory, session: int, most: int) -> lis
     return [_owned(db, taken[lane], now) for lane in awake if lane in taken]
 
 
+def some_awake(db: sqlite3.Connection, memory: Memory) -> bool:
+    return db.execute(_AWAKE, (memory.now_ms(), 1)).fetchone() is not None
+
+
 def take_one(db: sqlite3.Connection, memory: Memory, session: int, name: str) -> OwnedLane | Away:
     number = memory.lane_id(db, name)
     row = db.execute(_TAKE_ONE, (session, number)).fetchone()

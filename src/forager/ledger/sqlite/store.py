@@ -197,7 +197,8 @@ class SqliteLedger(SharedVerbs):
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
-            return replace(turn, fenced=fenced, suspects=has_suspects(db, session))
+            awake = lanes.some_awake(db, memory)
+            return replace(turn, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=awake)
 
         return await self._run(command)
 
