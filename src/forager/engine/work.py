@@ -163,7 +163,7 @@ class Worker:
             log.warning("the session could not be ended; it ends with its lease", error=error.message)
 
     async def _one_turn(self, session: Session) -> None:
-        """Settle what ended and lease what fits, in one transaction. Nothing of that waits for lanes yet to be taken."""
+        """Settle what ended and lease what fits, in one transaction. It never waits for lanes still to be taken."""
         suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
         wants = [] if self._stopping or suspects else await self._wants()
         finished, self._finished, news = self._finished, [], self._lanes.news
