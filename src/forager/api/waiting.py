@@ -25,6 +25,7 @@ class Endings:
         self._app = app
         self._waiting: dict[int, dict[asyncio.Event, int]] = {}
         """By job: who waits for something of it, and for which task."""
+        self._closer: asyncio.Task[None] | None = None
         app.worker.when_settled(self._settled)
         app.ledger.when_jobs_end(self._jobs_ended)
 
@@ -35,23 +36,22 @@ class Endings:
 
         `before` is what `told` was before the task was made; None: nobody knows how it stands.
         """
-        closing = asyncio.create_task(self.closing.wait())
+        if self._closer is None:
+            self._closer = asyncio.create_task(self._wake_all_at_the_end())
         try:
             with self._listening(task) as ended:
                 async with asyncio.timeout(timeout):
-                    if before == self.told:
-                        await _first(ended, closing)
+                    if before == self.told and not self.closing.is_set():
+                        await _woken(ended)
                     while not self.closing.is_set():
                         ended.clear()
                         seen = await self._app.reports.scrape_task(task)
                         if is_over(seen):
                             return seen
-                        await _first(ended, closing)
+                        await _woken(ended)
                     return None
         except TimeoutError:
             return None
-        finally:
-            closing.cancel()
 
     @contextmanager
     def _listening(self, task: UUID) -> Iterator[asyncio.Event]:
@@ -64,6 +64,12 @@ class Endings:
             del self._waiting[job][ended]
             if not self._waiting[job]:
                 del self._waiting[job]
+
+    async def _wake_all_at_the_end(self) -> None:
+        await self.closing.wait()
+        for waiting in self._waiting.values():
+            for ended in waiting:
+                ended.set()
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
         self.told += 1
@@ -80,9 +86,10 @@ class Endings:
                 ended.set()
 
 
-async def _first(ended: asyncio.Event, closing: "asyncio.Task[bool]") -> None:
-    waiting = asyncio.create_task(ended.wait())
+async def _woken(ended: asyncio.Event) -> None:
+    """By what has ended, by the end of the server, or after a while by nothing."""
+    timer = asyncio.get_running_loop().call_later(LOOK_EVERY, ended.set)
     try:
-        await asyncio.wait((waiting, closing), timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+        await ended.wait()
     finally:
-        waiting.cancel()
+        timer.cancel()
