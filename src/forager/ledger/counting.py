@@ -51,5 +51,10 @@ class Deltas:
         counts = self._jobs.get(job)
         return counts.get(name, 0) if counts else 0
 
+    def columns(self, jobs: Iterable[int]) -> list[list[int]]:
+        """Of these jobs, in the order of `COUNTED`."""
+        counts = [self._jobs[job] for job in jobs]
+        return [[each.get(name, 0) for each in counts] for name in COUNTED]
+
     def jobs(self) -> Iterable[int]:
         return self._jobs.keys()

@@ -58,7 +58,7 @@ async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection
     jobs = sorted(deltas.jobs())
     if not jobs:
         return []
-    columns = [unless_all(0, [deltas.of(job, name) for job in jobs]) for name in COUNTED]
+    columns = [unless_all(0, column) for column in deltas.columns(jobs)]
     rows = await db.fetch(_ADD, jobs, [job in leased for job in jobs], now, *columns)
     done = [r for r in rows if r["open"] == 0 and r["finished_at"] is None and r["state"] != JobState.PLANNING]
     if not done:

@@ -5,7 +5,7 @@ has more. Jobs with a limit are locked before anything of theirs is counted, so 
 together.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,13 +27,13 @@ class Round:
 
     session: Session
     claim: int
-    catalog: Catalog
     effect: Effect
     last: dict[int, int]
     """By lane: the job that was served last. Belongs to whoever owns the lane; lost with it, harmlessly."""
     left: dict[int, int] = field(default_factory=dict)
     """By lane: how many are still wanted."""
-    leases: list[Lease] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+    """What was taken, in `LEASE_COLUMNS`."""
     closed: set[Flow] = field(default_factory=set)
     """Flows that give no more in this turn: exhausted, or at a limit."""
     limited: set[int] = field(default_factory=set)
@@ -48,34 +48,34 @@ class Round:
     """… and what those do that were got."""
 
 
-async def lease(
-    db: Db, round_: Round, wants: Sequence[Want], own: Collection[int]
-) -> tuple[list[Lease], dict[int, int | None]]:
-    """Leases for the wanted lanes, and for each lane that came back short when it has more. `own`: those that the
+async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[int]) -> dict[int, int | None]:
+    """Take tasks in the wanted lanes; for each lane that came back short, when it has more. `own`: those that the
     session owns and that are not paused."""
-    effect = round_.effect
     round_.left = {w.lane: w.most for w in wants if w.lane in own and w.most > 0}
     short: dict[int, int | None] = dict.fromkeys(w.lane for w in wants if w.lane not in own)
-    if round_.left:
-        promoted = await db.fetch(_PROMOTE, sorted(round_.left), effect.now)
-        await add_flows(db, [(row[0], row[1]) for row in promoted])
-        open_lanes = set(round_.left)
-        while open_lanes:
-            open_lanes = await _serve(db, round_, open_lanes)
-    count_leases(effect, round_.leases)
+    open_lanes = set(round_.left)
+    while open_lanes:
+        open_lanes = await _serve(db, round_, open_lanes)
+    count_leases(round_.effect, round_.rows)
     hungry = sorted(lane for lane, left in round_.left.items() if left > 0)
     if hungry:
         short |= dict.fromkeys(hungry)
         short |= pairs(await db.fetch(_NEXT_DUE, hungry))
-    return round_.leases, short
+    return short
 
 
-def count_leases(effect: Effect, leases: Sequence[Lease]) -> None:
+async def promote(db: Db, lanes: Sequence[int], now: int) -> None:
+    """What waited until now is ready."""
+    promoted = await db.fetch(_PROMOTE, sorted(lanes), now)
+    await add_flows(db, [(row[0], row[1]) for row in promoted])
+
+
+def count_leases(effect: Effect, rows: Sequence[Any]) -> None:
     counts: defaultdict[int, int] = defaultdict(int)
     prices: defaultdict[int, int] = defaultdict(int)
-    for lease_ in leases:
-        counts[lease_.job_id] += 1
-        prices[lease_.job_id] += lease_.price
+    for row in rows:
+        counts[row[_JOB]] += 1
+        prices[row[_JOB]] += row[_PRICE]
     for job, count in counts.items():
         effect.deltas.add(job, queued=-count, running=count, reserved=prices[job])
 
@@ -193,15 +193,14 @@ async def _take(db: Db, round_: Round, asks: Mapping[Flow, int]) -> set[Flow]:
         round_.claim,
         round_.effect.now,
     )
-    got: defaultdict[Flow, int] = defaultdict(int)
+    round_.rows += rows
+    got = Counter([(row[_LANE], row[_JOB]) for row in rows])
+    for (lane, _), count in got.items():
+        round_.left[lane] -= count
     paid: defaultdict[int, int] = defaultdict(int)
-    for row in rows:
-        lease_ = decode_lease(round_.catalog, row)
-        round_.leases.append(lease_)
-        round_.left[lease_.lane] -= 1
-        got[lease_.lane, lease_.job_id] += 1
-        if lease_.job_id in round_.limits:
-            paid[lease_.job_id] += lease_.price
+    for row in rows if round_.limits else ():
+        if row[_JOB] in round_.limits:
+            paid[row[_JOB]] += row[_PRICE]
     exhausted = {flow for flow, asked in asks.items() if got[flow] < asked}
     for flow in exhausted:
         round_.taken[flow[1]] -= asks[flow] - got[flow]
@@ -222,6 +221,7 @@ def decode_lease(catalog: Catalog, row: Any) -> Lease:
     return Lease(number, job, lane, claim, attempt, price, kind, key, catalog.decode(kind, body), followed)
 
 
+_JOB, _LANE, _PRICE = 1, 2, 5
 LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body, t.followed"
 # Sessions and claims are numbered from one sequence.
 NEXT_CLAIM = "nextval('sessions_id_seq')"
@@ -264,14 +264,15 @@ SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_
   ORDER BY rank, task_id LIMIT $3) q JOIN tasks t ON t.id = q.task_id ORDER BY q.rank, q.task_id
 """
 # `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that another
-# turn, a skip or a drain holds are passed over: a lease never waits. The update finds them by their key alone, since
-# they are locked: with `state = 0` there too, a planner that believes the queue empty walks all that is ready.
+# turn, a skip or a drain holds are passed over: a lease never waits. The update finds them where they lie, since they
+# are locked; a row that was moved meanwhile is not there any more, and is passed over, too.
 _TAKE = f"""
 WITH pick AS MATERIALIZED (
-  SELECT y.task_id FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)
-  CROSS JOIN LATERAL (SELECT q.task_id FROM queue q WHERE q.lane_id = a.lane_id AND q.job_id = a.job_id AND q.state = 0
+  SELECT y.place FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)
+  CROSS JOIN LATERAL (SELECT q.ctid AS place FROM queue q
+    WHERE q.lane_id = a.lane_id AND q.job_id = a.job_id AND q.state = 0
     ORDER BY q.rank, q.task_id LIMIT a.n FOR UPDATE SKIP LOCKED) y),
 q AS (UPDATE queue q SET state = 3, attempt = q.attempt + 1, session_id = $4, claim = $5, claimed_at = $6
-  WHERE q.task_id = ANY(ARRAY(SELECT task_id FROM pick)) RETURNING q.*)
+  WHERE q.ctid = ANY(ARRAY(SELECT place FROM pick)) RETURNING q.*)
 SELECT {LEASE_COLUMNS} FROM q JOIN tasks t ON t.id = q.task_id ORDER BY q.lane_id, q.rank, q.task_id
 """

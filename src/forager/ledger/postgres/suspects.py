@@ -46,9 +46,8 @@ async def lease_suspects(
     if not chosen:
         return []
     taken = await db.fetch(_TAKE_THESE, chosen, session.id, claim, effect.now)
-    leases = [decode_lease(catalog, row) for row in taken]
-    count_leases(effect, leases)
-    return leases
+    count_leases(effect, taken)
+    return [decode_lease(catalog, row) for row in taken]
 
 
 async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:

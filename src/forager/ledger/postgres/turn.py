@@ -1,7 +1,9 @@
 """One turn of the wheel: settle what ended, lease what fits, count, number the changes. One transaction."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from forager.core.faults import Faults
 from forager.core.ledger import Lease, Session, Settlement, Turn, Want
@@ -10,16 +12,18 @@ from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.control import pause_locked
 from forager.ledger.postgres.counters import lock_jobs, write_counters
-from forager.ledger.postgres.lease import NEXT_CLAIM, Round, lease
+from forager.ledger.postgres.lease import NEXT_CLAIM, Round, decode_lease, lease, promote
 from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
 from forager.ledger.postgres.tasks import Encoded
 
 # The session's row is held to the commit: a rescuer cannot come in between, nor a turn of a session that is ended.
 _BEGIN = f"""
-SELECT {NOW} AS now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
+SELECT n.now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
        {NEXT_CLAIM} AS claim,
-       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner = $1 AND NOT paused) AS own
+       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner = $1 AND NOT paused) AS own,
+       EXISTS (SELECT 1 FROM queue WHERE lane_id = ANY($2::bigint[]) AND state = 1 AND due <= n.now) AS due
+FROM (SELECT {NOW} AS now) n
 """
 
 
@@ -53,21 +57,21 @@ async def turn(
     session = worker.session
     begun = await db.fetchrow(_BEGIN, session.id, [want.lane for want in wants])
     if begun is None:
-        raise AssertionError("a SELECT without FROM has one row")
+        raise AssertionError("a SELECT from one row has one row")
     effect = Effect(begun["now"])
     if settlements:
         await settle(db, catalog, settlements, children, lanes, frozenset(worker.lanes), effect)
     faults.at("settled")
-    leases: list[Lease] = []
+    round_ = Round(session, begun["claim"], effect, worker.last)
     next_due: dict[int, int | None] = {}
-    limited: Collection[int] = ()
     if wants and begun["session"] is not None:
-        round_ = Round(session, begun["claim"], catalog, effect, worker.last)
-        leases, next_due = await lease(db, round_, wants, set(begun["own"]))
-        limited = round_.limited
+        if begun["due"] or any(due <= effect.now for due in effect.due.values()):
+            await promote(db, begun["own"], effect.now)
+        next_due = await lease(db, round_, wants, set(begun["own"]))
     faults.at("leased")
-    await _finish(db, effect, leases)
-    return Turn(leases, effect.fenced, next_due, limited, begun["suspects"]), effect.draining
+    decoding = asyncio.create_task(_decoded(catalog, round_.rows))  # while the server counts
+    await _finish(db, effect, {row["job_id"] for row in round_.rows})
+    return Turn(await decoding, effect.fenced, next_due, round_.limited, begun["suspects"]), effect.draining
 
 
 async def turn_to_suspects(
@@ -78,16 +82,20 @@ async def turn_to_suspects(
         return [], set()
     effect = Effect(begun["now"])
     leases = await lease_suspects(db, catalog, session, begun["claim"], room, effect)
-    await _finish(db, effect, leases)
+    await _finish(db, effect, {lease.job_id for lease in leases})
     return leases, effect.draining
 
 
-async def _finish(db: Db, effect: Effect, leases: Sequence[Lease]) -> None:
-    """The jobs' rows and the change log, in this order, last."""
+async def _decoded(catalog: Catalog, rows: Sequence[Any]) -> list[Lease]:
+    return [decode_lease(catalog, row) for row in rows]
+
+
+async def _finish(db: Db, effect: Effect, leased: Collection[int]) -> None:
+    """The jobs' rows and the change log, in this order, last. `leased`: jobs that have tasks running now."""
     if effect.halted:
         await lock_jobs(db, effect.deltas.jobs())
         for job, reason in sorted(effect.halted.items()):
             if await pause_locked(db, job, reason):
                 effect.changes.append(await job_says(db, job, "paused", {"reason": reason}))
-    ended = await write_counters(db, effect.deltas, effect.now, leased={lease.job_id for lease in leases})
+    ended = await write_counters(db, effect.deltas, effect.now, leased=leased)
     await write_changes(db, [*effect.changes, *ended], effect.now)
