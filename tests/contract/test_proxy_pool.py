@@ -208,6 +208,9 @@ class Flaky:
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self._inner.fetch(sql, values)
 
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         if self.away:
             raise StoreUnavailable("away")

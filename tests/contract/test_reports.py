@@ -410,6 +410,9 @@ class _Explaining:
             self.scans.append(f"{details}: {sql}")
         return await self._database.fetch(sql, values)
 
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         raise AssertionError("a report writes nothing")
 

@@ -114,6 +114,17 @@ async def test_one_bad_command_undoes_itself_and_nothing_else(rig: Rig) -> None:
     assert len(await worker.drain()) == 7
 
 
+async def test_what_was_written_is_read_by_the_loop_at_once_and_through_a_thread_alike(rig: Rig) -> None:
+    database, asked = rig.ledger.database, "SELECT public_id FROM jobs WHERE public_id = :job"
+    for _ in range(3):  # each look sees the newest commit
+        job = {"job": str((await rig.submit(calls(1))).job)}
+        assert await database.fetch_fresh(asked, job) == await database.fetch(asked, job) == [{"public_id": job["job"]}]
+    with pytest.raises(StoreError, match="no such table"):
+        await database.fetch_fresh("SELECT 1 FROM no_such_thing")
+    with pytest.raises(StoreError, match="readonly"):
+        await database.fetch_fresh("DELETE FROM jobs")
+
+
 class Held:
     """Holds the writer in the middle of a submission, and counts commits."""
 

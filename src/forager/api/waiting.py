@@ -41,14 +41,13 @@ class Endings:
         try:
             with self._listening(task) as ended:
                 async with asyncio.timeout(timeout):
-                    if before == self.told and not self.closing.is_set():
-                        await _woken(ended)
+                    unmoved = before == self.told and not self.closing.is_set()
+                    fresh = await _woken(ended) if unmoved else False
                     while not self.closing.is_set():
-                        ended.clear()
-                        seen = await self._app.reports.scrape_task(task)
+                        seen = await self._app.reports.scrape_task(task, fresh=fresh)
                         if is_over(seen):
                             return seen
-                        await _woken(ended)
+                        fresh = await _woken(ended)
                     return None
         except TimeoutError:
             return None
@@ -86,10 +85,12 @@ class Endings:
                 ended.set()
 
 
-async def _woken(ended: asyncio.Event) -> None:
-    """By what has ended, by the end of the server, or after a while by nothing."""
-    timer = asyncio.get_running_loop().call_later(LOOK_EVERY, ended.set)
+async def _woken(ended: asyncio.Event) -> bool:
+    """By what has ended, or by the end of the server; False: after a while, by nothing."""
     try:
-        await ended.wait()
-    finally:
-        timer.cancel()
+        async with asyncio.timeout(LOOK_EVERY):
+            await ended.wait()
+    except TimeoutError:
+        return False
+    ended.clear()
+    return True

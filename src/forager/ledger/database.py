@@ -11,6 +11,10 @@ class Database(Protocol):
         """Read rows, outside the writer's way."""
         ...
 
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Read a few rows by their keys that were written a moment ago: what holds them is in memory still."""
+        ...
+
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run one writing statement in a transaction of its own; returns what it says it RETURNS."""
         ...

@@ -17,6 +17,9 @@ class PostgresDatabase:
         async with translated_errors(), self._connections.reports.acquire() as db:
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         text, ordered = numbered(sql, values)
         rows = await self._connections.run(lambda db: db.fetch(text, *ordered))

@@ -83,8 +83,9 @@ class Reports:
     async def scrape_results(self, job: UUID) -> list[ScrapeResultReport]:
         return await scrape.results_of_job(self._db, job)
 
-    async def scrape_task(self, task: UUID) -> ScrapeTaskReport:
-        return await scrape.one_task(self._db, task)
+    async def scrape_task(self, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:
+        """`fresh`: something was written about it a moment ago."""
+        return await scrape.one_task(self._db, task, fresh=fresh)
 
     async def scrape_task_of(self, job: UUID) -> UUID:
         """The first page of a job, which is the only one of a job of one."""

@@ -37,9 +37,10 @@ async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
     return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
 
 
-async def one_task(db: Database, task: UUID) -> ScrapeTaskReport:
+async def one_task(db: Database, task: UUID, *, fresh: bool) -> ScrapeTaskReport:
     numbers = task_numbers(task)
-    rows = await db.fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
+    fetch = db.fetch_fresh if fresh else db.fetch
+    rows = await fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
     if not rows or numbers is None or rows[0]["job"] != numbers[0]:
         raise NotFound(f"There is no scrape task {task}.")
     return _task(rows[0])

@@ -26,8 +26,8 @@ FOLLOWED_WITHIN = 0.0005
 """Seconds for which a commit waits for the command that is likely to follow: less than the `fsync` that it saves."""
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512, timeout=10)
+def connect(path: Path, *, read_only: bool = False, timeout: float = 10) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512, timeout=timeout)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA foreign_keys=ON")
