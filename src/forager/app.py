@@ -187,7 +187,7 @@ class App:
 
     async def has_told(self) -> bool:
         """Whether every job that has ended was told of, or tried to be."""
-        await deliver_new(self.ledger, self.webhooks)  # now, not at the next look
+        await deliver_new(self.ledger, self.webhooks, self.clock)  # now, not at the next look
         return not await self.ledger.has_ready_work(deliveries.NAME)
 
     # ── inside ──

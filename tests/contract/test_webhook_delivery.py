@@ -10,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from forager.core.ledger import Change, NewJob
 from forager.core.task import Plan
-from forager.engine.deliver import deliver_new
+from forager.engine.deliver import KEEP_WITHIN, Delivery, deliver_new
 from forager.ledger.catalog import Catalog
 from forager.ledger.database import Row
 from forager.ledger.reports import Reports
@@ -19,6 +20,7 @@ from forager.outbox import webhook_sink
 from forager.pipelines import deliveries
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from tests.support.acts import Act, many
+from tests.support.rig import HandClock
 from tests.support.webhooks import SECRET, Outbox, failing, open_outbox
 
 
@@ -81,7 +83,7 @@ async def test_a_crash_between_submitting_and_moving_the_cursor_tells_nobody_twi
         dying: Any = Dies()
         for _ in range(3):
             with pytest.raises(Killed):
-                await deliver_new(dying, outbox.sink)
+                await deliver_new(dying, outbox.sink, outbox.engine.clock)
             await outbox.until(lambda: all(row["state"] == 4 for row in outbox.deliveries()))
         await outbox.tell()
         await outbox.tell()
@@ -260,7 +262,8 @@ async def test_a_job_whose_results_cannot_be_told_holds_up_no_other__SC_13(tmp_p
             for results in (broken, odd):
                 job = await outbox.end_job()
                 await outbox.until(lambda job=job: outbox.ended(job))
-                await deliver_new(ledger, webhook_sink(ledger, reports, outbox.receiver.url(), {"acts": results}))
+                sink = webhook_sink(ledger, reports, outbox.receiver.url(), {"acts": results})
+                await deliver_new(ledger, sink, outbox.engine.clock)
                 await outbox.until(lambda job=job: any(job.hex in key for key in outbox.receiver.taken))
                 told.append(message(outbox, job)["results"])
     assert [each["status"] for each in told[0]] == ["completed", "completed"]
@@ -284,3 +287,43 @@ async def test_ends_that_nobody_is_told_of_cost_one_look_for_all_of_them(tmp_pat
         await outbox.tell()
         assert len([sql for sql in looks if "FROM jobs" in sql]) == 1
         assert outbox.deliveries() == []
+
+
+async def test_a_cursor_for_which_nothing_was_done_is_written_when_the_log_rests_or_late(outbox: Outbox) -> None:
+    ledger, clock, sink = outbox.engine.ledger, HandClock(), Picky()
+    delivery = Delivery(ledger, sink, clock)
+
+    async def is_kept() -> bool:
+        return bool(await ledger.cursor(sink.name) == await ledger.last_change())
+
+    async def hand_over_one(*, wanted: bool) -> None:
+        sink.wants = wanted
+        await ledger.submit(NewJob("acts", {}), [])
+        await delivery.hand_over()
+
+    await hand_over_one(wanted=False)
+    assert not await is_kept()
+    await delivery.hand_over()  # nothing new
+    assert await is_kept()
+    await hand_over_one(wanted=True)
+    assert await is_kept()
+    await hand_over_one(wanted=False)
+    clock.pass_(KEEP_WITHIN)
+    assert not await is_kept()
+    await hand_over_one(wanted=False)
+    assert await is_kept()
+    assert sink.seen == [1, 2, 3, 4], "each of them once"
+
+
+class Picky:
+    """A sink that wants something, or not."""
+
+    name, kind = "picky", "job"
+
+    def __init__(self) -> None:
+        self.wants = False
+        self.seen: list[int] = []
+
+    async def write(self, batch: Sequence[Change]) -> bool:
+        self.seen += [change.id for change in batch]
+        return self.wants

@@ -55,15 +55,16 @@ class DyingSink:
         self._options = options
         self.name, self.kind = self._real.name, self._real.kind
 
-    async def write(self, batch: Sequence[Change]) -> None:
+    async def write(self, batch: Sequence[Change]) -> bool:
         if self._options.broken:
             await self._app.ledger.advance(self.name, batch[-1].id)
         worth_dying_for = any(change.op == "ended" for change in batch)
         if self._options.death == "before the messages are written" and worth_dying_for:
             os.kill(os.getpid(), signal.SIGKILL)
-        await self._real.write(batch)
+        told = await self._real.write(batch)
         if self._options.death == "before the cursor moves" and worth_dying_for:
             os.kill(os.getpid(), signal.SIGKILL)
+        return told
 
 
 async def work(options: Options) -> None:

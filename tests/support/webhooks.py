@@ -46,7 +46,7 @@ class Outbox:
 
     async def tell(self) -> None:
         """The sink reads what is new."""
-        await deliver_new(self.engine.ledger, self.sink)
+        await deliver_new(self.engine.ledger, self.sink, self.engine.clock)
 
     async def until(self, holds: Any, patience: float = PATIENCE) -> None:
         await until(holds, patience)

@@ -17,6 +17,9 @@ class Sink(Protocol):
         """The one kind of change that it wants; None: all."""
         ...
 
-    async def write(self, batch: Sequence[Change]) -> None:
-        """All of them, or raise. The same change may come again: once in effect, by its id."""
+    async def write(self, batch: Sequence[Change]) -> bool:
+        """All of them, or raise. The same change may come again: once in effect, by its id.
+
+        False: none of them is anything to this sink, so that to look at them again would do nothing either.
+        """
         ...

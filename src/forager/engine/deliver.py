@@ -14,14 +14,17 @@ log = structlog.get_logger("forager.engine")
 
 BATCH = 200
 LOOK_EVERY = 0.5
+KEEP_WITHIN = 5.0
+"""A cursor that has only passed over what its sink does not want is written down within so many seconds."""
 BACK_OFF = (1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 async def deliver_forever(ledger: Ledger, sink: Sink, clock: Clock, every: float = LOOK_EVERY) -> None:
     failures = 0
+    delivery = Delivery(ledger, sink, clock)
     while True:
         try:
-            await deliver_new(ledger, sink)
+            await delivery.hand_over()
         except StoreError as error:
             log.warning("changes could not be read for a sink", sink=sink.name, error=error.message)
             failures += 1
@@ -36,13 +39,45 @@ async def deliver_forever(ledger: Ledger, sink: Sink, clock: Clock, every: float
         await clock.sleep(every if not failures else BACK_OFF[min(failures, len(BACK_OFF)) - 1])
 
 
-async def deliver_new(ledger: Ledger, sink: Sink) -> None:
-    """Hand over everything that is new now. Changes of other kinds are passed over where they lie."""
-    last = await ledger.last_change()
-    cursor = await ledger.cursor(sink.name)
-    while cursor < last:
-        batch = await ledger.changes(cursor, BATCH, kind=sink.kind, until=last)
-        if batch:
-            await sink.write(batch)
-        cursor = batch[-1].id if len(batch) == BATCH else last
-        await ledger.advance(sink.name, cursor)
+async def deliver_new(ledger: Ledger, sink: Sink, clock: Clock) -> None:
+    """Hand over everything that is new now, and write down how far that is."""
+    delivery = Delivery(ledger, sink, clock)
+    await delivery.hand_over()
+    await delivery.keep()
+
+
+class Delivery:
+    """How far a sink has come. Whoever delivers to it beside us writes to the same cursor: the furthest counts."""
+
+    def __init__(self, ledger: Ledger, sink: Sink, clock: Clock) -> None:
+        self._ledger = ledger
+        self._sink = sink
+        self._clock = clock
+        self._cursor = 0
+        self._not_kept_since: float | None = None
+
+    async def hand_over(self) -> None:
+        """Everything that is new now. Changes of other kinds are passed over where they lie.
+
+        A cursor that nothing was done for is written down when the log rests, or it has been long enough: a commit for
+        it would stand in the way of those who write the log.
+        """
+        last = await self._ledger.last_change()
+        if last == self._cursor:
+            await self.keep()
+            return
+        self._cursor = max(self._cursor, await self._ledger.cursor(self._sink.name))
+        while self._cursor < last:
+            batch = await self._ledger.changes(self._cursor, BATCH, kind=self._sink.kind, until=last)
+            taken = await self._sink.write(batch) if batch else False
+            self._cursor = batch[-1].id if len(batch) == BATCH else last
+            now = self._clock.monotonic()
+            self._not_kept_since = now if self._not_kept_since is None else self._not_kept_since
+            if taken or now - self._not_kept_since >= KEEP_WITHIN:
+                await self.keep()
+
+    async def keep(self) -> None:
+        """Write down how far it is, unless that is known."""
+        if self._not_kept_since is not None:
+            await self._ledger.advance(self._sink.name, self._cursor)
+            self._not_kept_since = None

@@ -68,16 +68,19 @@ class WebhookSink:
         self._submit = submit
         self._has_default = has_default
 
-    async def write(self, batch: Sequence[Change]) -> None:
+    async def write(self, batch: Sequence[Change]) -> bool:
         ended = [job for change in batch if (job := ended_job(change)) is not None]
         if not ended:
-            return
+            return False
+        told = False
         callbacks = await self._callbacks([job.id for job in ended])  # all at once: most jobs tell nobody
         for job in ended:
             receiver = receiver_of(callbacks[job.id], has_default=self._has_default) if job.id in callbacks else None
             if receiver is not None:
                 results = await self._results(job.id) if job.total <= MOST_RESULTS else None
                 await self._submit(message_about(job, receiver, results))
+                told = True
+        return told
 
 
 def ended_job(change: Change) -> EndedJob | None:

@@ -25,7 +25,7 @@ SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, cr
        finished_at, batch_size, concurrency, max_cost, total, queued, running, completed, failed, skipped, cancelled,
        retries, spent, guessed, reserved, records, discoveries, id FROM jobs
 """
-_FEW = tuple(f"j{number}" for number in range(50))
+_FEW = tuple(f"j{number}" for number in range(100))
 # As JSON text, which both databases give alike.
 _PARAM_OF_JOBS = f"""
 SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value FROM jobs
