@@ -7,6 +7,7 @@ not pass leaves no trace at all. Locks are taken in the order tasks → children
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -124,19 +125,18 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
         return {}
     states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
     errors = [clean_or_none(s.error) if s.state in COUNTER_OF else CANCELLED for s in ends]
-    passed = pairs(
-        await db.fetch(
-            _END,
-            numbers([s.lease.task_id for s in ends]),
-            numbers([s.lease.claim for s in ends]),
-            unless_all(TaskState.COMPLETED, states),
-            unless_all(0, [s.cost for s in ends]),
-            unless_all(0, [s.guessed for s in ends]),
-            unless_all(None, errors),
-            unless_all(None, [_facts(s) for s in ends]),
-            effect.now,
-        )
+    row = await db.fetchrow(
+        _END,
+        numbers([s.lease.task_id for s in ends]),
+        numbers([s.lease.claim for s in ends]),
+        unless_all(TaskState.COMPLETED, states),
+        unless_all(0, [s.cost for s in ends]),
+        unless_all(0, [s.guessed for s in ends]),
+        unless_all(None, errors),
+        unless_all(None, [_facts(s) for s in ends]),
+        effect.now,
     )
+    passed = _passed(row)
     await bury(
         db, [s.lease.task_id for s in ends if s.state is TaskState.FAILED and s.lease.task_id in passed], effect.now
     )
@@ -146,6 +146,11 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
         if s.state not in COUNTER_OF and s.burned:
             effect.deltas.add(s.lease.job_id, retries=1)
     return passed
+
+
+def _passed(row: Any) -> dict[int, bool]:
+    """In two arrays, since a group has hundreds: those that passed, and those of them that are followed."""
+    return {**dict.fromkeys(row[0] or (), False), **dict.fromkeys(row[1] or (), True)}
 
 
 async def bury(db: Db, tasks: Sequence[int], now: int) -> None:
@@ -286,11 +291,12 @@ WITH q AS (
   USING unnest($1::text::bigint[], $2::text::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[],
                $7::text[]) AS x(id, claim, state, cost, guessed, error, facts)
   WHERE q.task_id = x.id AND q.claim = x.claim
-  RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.facts, q.attempt, q.claim, q.claimed_at)
-UPDATE tasks t SET state = coalesce(q.state, 4), cost = t.cost + coalesce(q.cost, 0),
+  RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.facts, q.attempt, q.claim, q.claimed_at),
+t AS (UPDATE tasks t SET state = coalesce(q.state, 4), cost = t.cost + coalesce(q.cost, 0),
   guessed = t.guessed + coalesce(q.guessed, 0), error = q.error, facts = q.facts::json, ended_at = $8,
   attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at, together = NULL
-FROM q WHERE t.id = q.id RETURNING t.id, t.followed
+FROM q WHERE t.id = q.id RETURNING t.id, t.followed)
+SELECT array_agg(id), array_agg(id) FILTER (WHERE followed) FROM t
 """
 _PUT_BACK = """
 WITH q AS (
