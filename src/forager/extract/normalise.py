@@ -5,6 +5,7 @@ An output model names its kinds: `job_title: Line | None`, `contact_phone: Phone
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, StringConstraints, ValidationError
@@ -62,16 +63,20 @@ def normalise(output: type[M], raw: Mapping[str, object]) -> Normalised[M]:
 
 def _cleaned(output: type[BaseModel], name: str, value: object) -> Any:
     if isinstance(value, str):
-        field = output.model_fields[name]
-        clean = _clean_of((*field.metadata, *_metadata(field.annotation)))
-        return clean(value) if clean else (one_line(value) if _takes_text(field.annotation) else value)
-    if isinstance(value, Mapping) and not isinstance(value, BaseModel) and _is_location(output, name):
+        clean = _clean_of(output, name)
+        return clean(value) if clean else value
+    if isinstance(value, Mapping) and not isinstance(value, BaseModel) and _clean_of(output, name) is location_of:
         return location_of_address(value)
     return value
 
 
-def _clean_of(metadata: tuple[Any, ...]) -> Callable[[str], Any] | None:
-    return next((mark.clean for mark in metadata if isinstance(mark, As)), None)
+@lru_cache(maxsize=1_000)
+def _clean_of(output: type[BaseModel], name: str) -> Callable[[str], Any] | None:
+    """How text of a field becomes its value. Looked up once: the annotations of a class stay as they are."""
+    field = output.model_fields[name]
+    marks = (*field.metadata, *_metadata(field.annotation))
+    plain = one_line if _takes_text(field.annotation) else None
+    return next((mark.clean for mark in marks if isinstance(mark, As)), plain)
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
@@ -84,8 +89,3 @@ def _metadata(annotation: Any) -> tuple[Any, ...]:
 
 def _takes_text(annotation: Any) -> bool:
     return annotation is str or str in get_args(annotation)
-
-
-def _is_location(output: type[BaseModel], name: str) -> bool:
-    marks = (*output.model_fields[name].metadata, *_metadata(output.model_fields[name].annotation))
-    return any(isinstance(mark, As) and mark.clean is location_of for mark in marks)
