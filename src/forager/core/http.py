@@ -5,9 +5,10 @@ A request says what to send, never how: guarding, pacing, proxying and secrets a
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 import orjson
@@ -97,6 +98,11 @@ class Request:
     on_hop: Callable[[str], Awaitable[None]] | None = None
     """Awaited with the URL of a redirect's target before it is asked: every hop is charged to its own lane."""
 
+    def telling(self, on_leave: Callable[[], None]) -> "Request":
+        """The same request, told of when it leaves. `dataclasses.replace` takes three times as long."""
+        values: tuple[Any, ...] = (*_BUT_CALLS(self), on_leave, self.on_hop)
+        return Request(*values)
+
     @classmethod
     def post_json(
         cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0, max_redirects: int = 5
@@ -110,6 +116,10 @@ class Request:
             timeout=timeout,
             max_redirects=max_redirects,
         )
+
+
+_BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
+"""All but the last two, `on_leave` and `on_hop`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class LaneFetch:
         """With what the lane says about it."""
         policy = lane.policy
         if not policy.site:
-            return replace(request, on_leave=way.left)
+            return request.telling(way.left)
         return replace(
             request,
             on_leave=way.left,
@@ -167,7 +167,7 @@ class LaneFetch:
         """Until the lane lets a request go; what is waited does not count as the step's time."""
         own, self._start_at = (self._start_at if lane is self.lane else None), None
         at = lane.plan_request() if own is None else own
-        async with standing_still(self.limit if lane.policy.site else None):
+        with standing_still(self.limit if lane.policy.site else None):
             too_long = await lane.wait_to_send(at, longest)
         if too_long:
             raise MustSnooze(too_long)

@@ -149,7 +149,7 @@ class HttpFetcher:
             self._admit(hop.url)
             if request.on_hop:
                 with watch.stopped():  # to wait for a lane is no part of the call
-                    async with standing_still(limit):
+                    with standing_still(limit):
                         await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 

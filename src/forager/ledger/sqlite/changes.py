@@ -16,7 +16,7 @@ def write_changes(db: sqlite3.Connection, changes: Sequence[NewChange], now: int
         db,
         "changes (id, kind, key, op, version, job_id, at, body)",
         [
-            (first + i, c.kind, c.key, c.op, c.version, c.job_id, now, c.body and c.body.decode())
-            for i, c in enumerate(changes)
+            (number, kind, key, op, version, job, now, body and body.decode())
+            for number, (kind, key, op, version, job, body) in enumerate(changes, first)
         ],
     )

@@ -6,7 +6,7 @@ Rows are written in the order of their keys: neighbours in an index together cos
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -24,6 +24,7 @@ from forager.ledger.text import NUL, clean
 
 FoundRow = tuple[int, str, list[Any]]
 """(job, key, columns)"""
+_JOB = itemgetter(0)
 _KEY = itemgetter(1)
 _JOB_AND_KEY = itemgetter(0, 1)
 
@@ -51,13 +52,14 @@ def store_records(
 def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -> list[FoundRow]:
     """Each record's key, as it is known, and its columns: worked out once, since every record passes here."""
     rows: list[FoundRow] = []
-    index = table.key_index
+    index, values_of = table.key_index, table.values
     for job, record in found:
-        values = table.values(record)
+        values = values_of(record)
         key = values[index]
-        if isinstance(key, str) and NUL in key:
-            key = clean(key)
-        key = values[index] = stronger.get(key, key)
+        if NUL in key:
+            key = values[index] = clean(key)
+        if key in stronger:
+            key = values[index] = stronger[key]
         rows.append((job, key, values))
     rows.sort(key=_JOB_AND_KEY if table.per_job else _KEY)
     return rows
@@ -66,22 +68,34 @@ def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -
 def _store_world(
     db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    sights = {key: list(rows) for key, rows in groupby(found, _KEY)}
-    merged = {key: _merge(rows) for key, rows in sights.items()}
-    rows = [(*merged[key], 1, now, now, len(rows)) for key, rows in sights.items()]
-    known = _insert(db, table, rows, list(sights))
-    changes = []
-    discoveries: defaultdict[int, int] = defaultdict(int)
-    for key, values in merged.items():
-        if key not in known:
-            job = sights[key][0][0]
-            discoveries[job] += 1
-            changes.append(NewChange(table.record.kind, key, "new", 1, job, table.body(values)))
-    for job, count in discoveries.items():
+    first, again = _apart(found, _KEY)
+    merged = {key: _change(first[key][2], rows)[1] for key, rows in again.items()}
+    rows = [
+        (*merged.get(key, row[2]), 1, now, now, 1 + len(again.get(key, ()))) if again else (*row[2], 1, now, now, 1)
+        for key, row in first.items()
+    ]
+    known = _insert(db, table, rows, list(first))
+    new = [row for row in first.values() if row[1] not in known]
+    for job, count in Counter(map(_JOB, new)).items():
         deltas.add(job, discoveries=count)
+    kind, body = table.record.kind, table.body
+    changes = [NewChange(kind, key, "new", 1, job, body(merged.get(key, values))) for job, key, values in new]
     if known:
-        changes += _see_again(db, table, {key: sights[key] for key in sights if key in known}, renamed, now)
+        sights = {key: [row, *again.get(key, ())] for key, row in first.items() if key in known}
+        changes += _see_again(db, table, sights, renamed, now)
     return changes
+
+
+def _apart(
+    found: list[FoundRow], name: Callable[[FoundRow], Any]
+) -> tuple[dict[Any, FoundRow], dict[Any, list[FoundRow]]]:
+    """The first row of each name, and the others of the few that have more."""
+    first: dict[Any, FoundRow] = {}
+    again: defaultdict[Any, list[FoundRow]] = defaultdict(list)
+    for row in found:
+        if first.setdefault(name(row), row) is not row:
+            again[name(row)].append(row)
+    return first, again
 
 
 def _see_again(
@@ -118,29 +132,24 @@ def _change(old: list[Any], rows: list[FoundRow]) -> tuple[int | None, list[Any]
     return teller, old
 
 
-def _merge(rows: list[FoundRow]) -> list[Any]:
-    return rows[0][2] if len(rows) == 1 else _change(rows[0][2], rows)[1]
-
-
 def _store_per_job(
     db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
-    first: dict[tuple[int, str], list[Any]] = {}
-    seen: defaultdict[tuple[int, str], int] = defaultdict(int)
-    for job, key, values in found:
-        at = (job, key)
-        seen[at] += 1
-        first.setdefault(at, values)
-    known = _insert(db, table, [(at[0], *values, 1, now, now, seen[at]) for at, values in first.items()], list(first))
+    first, again = _apart(found, _JOB_AND_KEY)
+    rows = [
+        (job, *values, 1, now, now, 1 + len(again.get((job, key), ()))) if again else (job, *values, 1, now, now, 1)
+        for job, key, values in first.values()
+    ]
+    known = _insert(db, table, rows, list(first))
     if known:
         db.executemany(
             f"UPDATE {table.name} SET last_seen_at = ?, times_seen = times_seen + ?"
             f" WHERE job_id = ? AND {table.record.key_field} = ?",
-            [(now, seen[at], *at) for at in known],
+            [(now, 1 + len(again.get(at, ())), *at) for at in known],
         )
-    new = [at for at in first if at not in known] if known else first
-    for job, count in Counter(job for job, _ in new).items():
+    new = [at for at in first if at not in known]
+    for job, count in Counter(map(_JOB, new)).items():
         deltas.add(job, records=count)
     return [NewChange(table.record.kind, key, "new", 1, job) for job, key in new]
 

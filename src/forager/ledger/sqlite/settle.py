@@ -36,7 +36,9 @@ _PUT_BACK = """
 UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, guessed = guessed + ?, error = ?,
   facts = ?, ended_at = ?, together = NULL, session_id = NULL WHERE id = ?
 """
-_RELEASE = 'UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ? RETURNING lane_id'
+_RELEASE = """
+UPDATE tasks SET state = 0 WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?)) RETURNING lane_id, job_id
+"""
 _SKIP = """
 UPDATE tasks SET state = 6, error = ?, ended_at = ?, due = NULL
 WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
@@ -145,6 +147,7 @@ def _settle_neighbours(
     db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int], deltas: Deltas, now: int
 ) -> None:
     """Skip what need not run, release or skip the followers, add the children."""
+    done: list[int] = []
     for s in live:
         lease = s.lease
         job = lease.job_id
@@ -158,9 +161,11 @@ def _settle_neighbours(
         if lease.task_id not in followed:
             continue
         if s.state is TaskState.COMPLETED:
-            _release_followers(db, memory, lease.task_id, job)
+            done.append(lease.task_id)
         elif s.state in COUNTER_OF:
             skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now)
+    if done:
+        _release_followers(db, memory, done)
 
 
 def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas: Deltas, now: int) -> None:
@@ -174,9 +179,10 @@ def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas:
         memory.flows.draining.add(job)
 
 
-def _release_followers(db: sqlite3.Connection, memory: Memory, task: int, job: int) -> None:
-    _, turn = db.execute(_JOB, (job,)).fetchone()
-    for lane in {row[0] for row in db.execute(_RELEASE, (task,)).fetchall()}:
+def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) -> None:
+    """Of all that ended well, at once: most of a group has a follower."""
+    for lane, job in set(db.execute(_RELEASE, (orjson.dumps(done).decode(),)).fetchall()):
+        _, turn = db.execute(_JOB, (job,)).fetchone()
         offer(db, memory, lane, job, turn)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
+from pydantic import BaseModel
 
 from forager.core.errors import Evidence, Permanent
 from forager.core.http import Response
@@ -28,6 +29,11 @@ MOST_ID = 512  # a key is indexed, and PostgreSQL refuses index entries beyond 2
 MOST_INT = 2**31 - 1
 _NUL = b"\\u0000"
 _ALL_FIELDS = {record: set(record.model_fields) for record in (Place, Sighting)}
+# A model lets nobody set its slots by name: these are the slots themselves, which is what unpickling sets too.
+_set_values, _set_given, _set_extra, _set_private = (
+    vars(BaseModel)[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +194,10 @@ def _made(record: type[R], fields: dict[str, Any]) -> R:
     Twenty records per answer are the pipeline's hottest path. A test holds this equal to a validated record.
     """
     made = record.__new__(record)
-    object.__setattr__(made, "__dict__", fields)  # a model lets nobody set its slots, and this is what unpickling does
-    object.__setattr__(made, "__pydantic_fields_set__", _ALL_FIELDS[record])
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
+    _set_values(made, fields)
+    _set_given(made, _ALL_FIELDS[record])
+    _set_extra(made, None)
+    _set_private(made, None)
     return made
 
 
