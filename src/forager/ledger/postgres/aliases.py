@@ -12,7 +12,7 @@ from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.known_as import Names
-from forager.ledger.postgres.arrays import scalars
+from forager.ledger.postgres.arrays import as_json
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.found import Found
 from forager.ledger.tables import RecordTable
@@ -41,7 +41,7 @@ async def _names(db: Db, catalog: Catalog, identity: str, own: Sequence[Found], 
         for other in record.other_keys()
     }
     asked = shown.keys() | {key for found in own for key in found.keys}
-    known: dict[str, str] = pairs(await db.fetch(_KNOWN, identity, scalars([*asked])))
+    known: dict[str, str] = pairs(await db.fetch(_KNOWN, identity, as_json([*asked])))
     mine = Names.said({**known, **{alias: key for alias, (key, _) in shown.items()}})
     strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}
     await _learn(db, identity, {alias: key for alias, key in strong.items() if known.get(alias) != key})

@@ -24,9 +24,9 @@ def unless_all(usual: T, values: Sequence[T]) -> Sequence[T] | None:
     return None if values.count(usual) == len(values) else values
 
 
-def scalars(values: Sequence[Any]) -> str | None:
-    """A column of texts, numbers and truths."""
-    if values.count(None) == len(values):
+def as_json(values: Sequence[Any]) -> str | None:
+    """A column of texts, numbers and truths, or of values that are to be JSON; None if it holds nothing."""
+    if values[0] is None and values.count(None) == len(values):
         return None
     try:
         return orjson.dumps(values).decode()
@@ -36,7 +36,7 @@ def scalars(values: Sequence[Any]) -> str | None:
 
 def documents(values: Sequence[str | None]) -> str | None:
     """A column of JSON, each already written: it is stored to the letter."""
-    if values.count(None) == len(values):
+    if values[0] is None and values.count(None) == len(values):
         return None
     return f"[{','.join(['null' if value is None else value for value in values])}]"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from forager.core.states import JobState
 from forager.ledger.changelog import NewChange, job_change
-from forager.ledger.postgres.arrays import document, documents, rows_from, scalars
+from forager.ledger.postgres.arrays import as_json, document, documents, rows_from
 from forager.ledger.postgres.connection import Db
 
 _COLUMNS = NewChange._fields
@@ -25,7 +25,7 @@ async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
     if changes:
         *columns, bodies = zip(*changes, strict=True)
         written = [None if body is None else body.decode() for body in bodies]
-        await db.execute(_WRITE, *map(scalars, columns), documents(written), len(changes), now)
+        await db.execute(_WRITE, *map(as_json, columns), documents(written), len(changes), now)
 
 
 async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None) -> NewChange:

@@ -1,13 +1,14 @@
-"""What a group of settlements found, kind by kind, as rows. Every record passes here: as little as possible is made."""
+"""What a group of settlements found, kind by kind. Every record passes here: as little as possible is made of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any, TypeVar
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.tables import RecordTable
-from forager.ledger.text import NUL, clean
+from forager.ledger.text import clean
 
 Finding = tuple[int, Sequence[Record]]
 """(job, what one of its tasks found)"""
@@ -19,37 +20,35 @@ class Found:
     """Of one kind, in the order of its finding. The lists are as long as one another."""
 
     table: RecordTable
-    jobs: list[int] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    rows: list[list[Any]] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    jobs: list[int]
+    records: list[Record]
+    keys: list[str]
 
     def rename(self, stronger: Mapping[str, str]) -> None:
         """Call each thing by its strongest name."""
-        index = self.table.key_index
-        for at, key in enumerate(self.keys):
-            if key in stronger:
-                self.keys[at] = self.rows[at][index] = stronger[key]
+        if stronger:
+            self.keys = [stronger.get(key, key) for key in self.keys]
+
+    def rows(self) -> list[list[Any]]:
+        """As they lie in the table, under these names."""
+        values, index = self.table.values, self.table.key_index
+        rows = [values(record) for record in self.records]
+        for row, key in zip(rows, self.keys, strict=True):
+            row[index] = key
+        return rows
 
 
-def by_kind(catalog: Catalog, findings: Iterable[Finding]) -> dict[str, Found]:
-    kinds: dict[str, Found] = {}
-    for job, records in findings:
-        for record in records:
-            kind = record.kind
-            if kind not in kinds:
-                kinds[kind] = Found(catalog.records[kind])
-            found = kinds[kind]
-            found.jobs.append(job)
-            found.records.append(record)
-    for found in kinds.values():
-        values, index = found.table.values, found.table.key_index
-        found.rows = [values(record) for record in found.records]
-        found.keys = [row[index] for row in found.rows]
-        for at, key in enumerate(found.keys):
-            if NUL in key:
-                found.keys[at] = found.rows[at][index] = clean(key)
-    return kinds
+def by_kind(catalog: Catalog, findings: Sequence[Finding]) -> dict[str, Found]:
+    jobs = [job for job, own in findings for _ in own]
+    records = [record for _, own in findings for record in own]
+    kinds = [record.kind for record in records]
+    found = {}
+    for kind in dict.fromkeys(kinds):
+        mine = [each == kind for each in kinds]
+        table, own = catalog.records[kind], list(compress(records, mine))
+        keys = [clean(record.key()) for record in own]
+        found[kind] = Found(table, list(compress(jobs, mine)), own, keys)
+    return found
 
 
 def first_and_again(names: Sequence[N]) -> tuple[dict[N, int], dict[N, list[int]]]:

@@ -5,19 +5,21 @@ Rows are inserted and locked in the order of their keys, so that two settlements
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
+from operator import itemgetter
 from typing import Any, TypeVar
 
+from forager.core.record import Record
 from forager.ledger.catalog import Catalog
 from forager.ledger.changelog import NewChange
 from forager.ledger.counting import Deltas
 from forager.ledger.known_as import NO_NAMES
 from forager.ledger.postgres.aliases import learn_aliases
-from forager.ledger.postgres.arrays import documents, scalars
+from forager.ledger.postgres.arrays import as_json, documents
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.found import Finding, Found, by_kind, first_and_again
 from forager.ledger.postgres.record_sql import JSON, statements_for
-from forager.ledger.tables import RecordTable
+from forager.ledger.tables import Encoder, RecordTable
 from forager.ledger.text import clean
 
 N = TypeVar("N")
@@ -27,7 +29,7 @@ _NUL_IN_JSON = "\\u0000"
 
 
 async def store_records(
-    db: Db, catalog: Catalog, findings: Iterable[Finding], deltas: Deltas, now: int
+    db: Db, catalog: Catalog, findings: Sequence[Finding], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """Store records in the order of their finding; returns their changes, not yet numbered."""
     kinds = by_kind(catalog, findings)
@@ -45,7 +47,7 @@ async def store_records(
 
 
 async def _store_world(db: Db, found: Found, renamed: set[str], deltas: Deltas, now: int) -> list[NewChange]:
-    table, jobs, rows = found.table, found.jobs, found.rows
+    table, jobs, rows = found.table, found.jobs, found.rows()
     first, again = first_and_again(found.keys)
     merged = {key: rows[at] for key, at in first.items()}
     for key, more in again.items():
@@ -101,7 +103,7 @@ async def _merge_into(
     moved = [u for u in updates if u[0][table.key_index] in changed]
     if moved:
         columns = _columns(table, [u[0] for u in moved])
-        await db.execute(sql.update, *columns, scalars([u[1] for u in moved]), scalars([u[2] for u in moved]), now)
+        await db.execute(sql.update, *columns, as_json([u[1] for u in moved]), as_json([u[2] for u in moved]), now)
     if kept:
         await db.execute(sql.seen, [u[0][table.key_index] for u in kept], [u[2] for u in kept], now)
     return changed
@@ -111,12 +113,12 @@ async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list
     """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
     table = found.table
     first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
-    names = sorted(first)
+    names = sorted(first, key=itemgetter(1))  # the statement sorts them, by job too: it is spared most of that
     row = await db.fetchrow(
         statements_for(table).insert_per_job,
-        *_columns(table, [found.rows[first[name]] for name in names]),
+        *_final_columns(table, [found.records[first[name]] for name in names], [key for _, key in names]),
         _times_seen(names, again),
-        scalars([job for job, _ in names]),
+        as_json([job for job, _ in names]),
         now,
     )
     new = set(zip(row[0] or (), row[1] or (), strict=True)) if row else set()
@@ -144,7 +146,24 @@ def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
 
 def _encoded(types: Sequence[str], rows: list[list[Any]]) -> list[str | None]:
     columns = zip(*rows, strict=True)
-    return [documents(c) if kind == JSON else scalars(c) for kind, c in zip(types, columns, strict=True)]
+    return [documents(c) if kind == JSON else as_json(c) for kind, c in zip(types, columns, strict=True)]
+
+
+def _final_columns(table: RecordTable, records: list[Record], keys: list[str]) -> list[str | None]:
+    """Records that nothing is merged into: they need not become rows before they become parameters."""
+    columns = [list(column) for column in zip(*map(table.pick, records), strict=True)]
+    columns[table.key_index] = keys
+    return [
+        as_json(column) if kind == JSON else _final(column, encode)
+        for kind, encode, column in zip(statements_for(table).types, table.encoders, columns, strict=True)
+    ]
+
+
+def _final(column: list[Any], encode: Encoder | None) -> str | None:
+    if encode is not None:
+        column = [None if value is None else encode(value) for value in column]
+    text = as_json(column)
+    return as_json(_cleaned(column)) if text is not None and _NUL_IN_JSON in text else text
 
 
 def _cleaned(values: list[Any]) -> list[Any]:
@@ -152,4 +171,4 @@ def _cleaned(values: list[Any]) -> list[Any]:
 
 
 def _times_seen(names: Sequence[N], again: Mapping[N, Sized]) -> str | None:
-    return scalars([1 + len(again.get(name, ())) for name in names]) if again else None
+    return as_json([1 + len(again.get(name, ())) for name in names]) if again else None
