@@ -430,8 +430,9 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     await reports.task(letter.id)
     await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor(["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    for asked in (PlaceFilter(job=job), PlaceFilter(zip="85001"), PlaceFilter(category="Bar")):
-        await reports.places(asked, cursor=paging.encode_cursor(["place_uid"], ["ChIJ000001"]))
+    for asked in (PlaceFilter(job=job), PlaceFilter(category="Bar")):
+        await reports.places(asked, cursor=paging.encode_cursor(["id"], [1]))
+    await reports.places(PlaceFilter(zip="85001"), cursor=paging.encode_cursor(["place_uid"], ["ChIJ000001"]))
     await reports.history("place", "ChIJ000001", cursor=paging.encode_cursor(["version", "id"], [9, 9]))
     await reports.export_page("place", job=job)
     await reports.export_page("sighting", job=job)

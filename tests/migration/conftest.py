@@ -43,7 +43,7 @@ class NextVersion:
 
     def write(self, last_line: str) -> None:
         """Write the migration anew; `last_line` is what it does at the end."""
-        (self.migrations / "0002_narrow.py").write_text(NARROW.format(last_line=last_line))
+        (self.migrations / "9999_narrow.py").write_text(NARROW.format(last_line=last_line))
 
     @property
     def locations(self) -> list[Path]:
@@ -60,8 +60,8 @@ NARROW = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "places_0002"
-down_revision = "places_0001"
+revision = "places_9999"
+down_revision = "places_0002"
 branch_labels = None
 depends_on = None
 

@@ -41,9 +41,18 @@ def test_an_upgrade_keeps_the_data_and_the_views_trap_11(
     next_version.upgrade(filled)
     assert query("SELECT credits, language FROM sightings") == [(7, None)]
     assert query("SELECT credits FROM serper_places") == [(7,)]
-    next_version.downgrade(filled, "places@places_0001")
+    next_version.downgrade(filled, "places@places_0002")
     upgrade(filled, catalog)  # by the older program, whose views now fit again
     assert query("SELECT credits FROM serper_places") == [(7,)]
+
+
+def test_what_was_found_outlives_every_migration_of_its_table(filled: Store, catalog: Catalog, query: Query) -> None:
+    downgrade(filled, catalog, "places@places_0001")
+    assert query("SELECT place_uid, credits FROM sightings") == [("uid", 7)]
+    upgrade(filled, catalog)
+    assert query("SELECT place_uid, credits FROM serper_places") == [("uid", 7)]
+    with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
+        query(SIGHTING)
 
 
 def test_the_same_change_fails_while_the_view_is_there_trap_11(filled: Store) -> None:
@@ -83,7 +92,7 @@ def test_an_upgrade_that_fails_leaves_everything_as_it_was(
 def test_a_newer_store_is_refused(filled: Store, catalog: Catalog, next_version: NextVersion) -> None:
     next_version.upgrade(filled)
     for ensure in (check, ensure_sqlite if isinstance(filled, Path) else ensure_postgres):
-        with pytest.raises(StoreOutdated, match=r"newer Forager.*places_0002"):
+        with pytest.raises(StoreOutdated, match=r"newer Forager.*places_9999"):
             ensure(filled, catalog)  # type: ignore[arg-type]
 
 

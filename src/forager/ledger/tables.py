@@ -125,7 +125,10 @@ def _declare(metadata: MetaData, table: RecordTable) -> Table:
         Column(name, kind, nullable=name != record.key_field)
         for name, kind in zip(table.fields, table.types, strict=True)
     ]
-    unique = ("job_id", record.key_field) if table.per_job else (record.key_field,)
+    # The key first: who looks for a thing in whatever job finds it by the same index. A job's own records are read in
+    # the order of their finding: there the next one is written beside the last, which costs next to nothing.
+    unique = (record.key_field, "job_id") if table.per_job else (record.key_field,)
+    of_job = [Index(f"ix_{record.table}_job", "job_id", "id")] if table.per_job else []
     return Table(
         record.table,
         metadata,
@@ -138,6 +141,7 @@ def _declare(metadata: MetaData, table: RecordTable) -> Table:
         Column("times_seen", BigInteger, nullable=False),
         Column("gone_at", BigInteger),
         UniqueConstraint(*unique, name=f"uq_{record.table}_key"),
+        *of_job,
         *(Index(f"ix_{record.table}_{'_'.join(i.columns)}", *i.columns) for i in record.indexes),
     )
 

@@ -24,6 +24,7 @@ WINDOW = 5_000
 """Rows that one page looks at, when a filter has no index."""
 _NUMBERS = frozenset({"id", "version", "ended_at"})
 """Of the columns that lists are ordered by; the others are text."""
+_AT = "at_"
 
 
 class Page(BaseModel, Generic[T]):
@@ -65,13 +66,15 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
         where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
     seen = _seen(plan, where)
     only = f" WHERE {' AND '.join(plan.only)}" if plan.only else ""
+    # What is shown may be another table's rows, with columns of the same name: the walk's own are named apart.
+    places = ", ".join(f"w.{column} AS {_AT}{column}" for column in plan.order)
     rows = await database.fetch(
-        f"SELECT {plan.columns} FROM ({seen} LIMIT :most) w {plan.joins}{only}"
+        f"SELECT {plan.columns}, {places} FROM ({seen} LIMIT :most) w {plan.joins}{only}"
         f" ORDER BY {_directed(plan, 'w.')} LIMIT :page",
         {**values, "page": limit + 1},
     )
     if len(rows) > limit:
-        return list(rows[:limit]), _cursor_at(plan, rows[limit - 1])
+        return list(rows[:limit]), _cursor_at(plan, rows[limit - 1], _AT)
     if not plan.only:
         return list(rows), None
     # The window is used up: the next page goes on behind its last row, if it had that many.
@@ -122,5 +125,5 @@ def _directed(plan: Walk, prefix: str = "") -> str:
     return ", ".join(f"{prefix}{column}{' DESC' if plan.descending else ''}" for column in plan.order)
 
 
-def _cursor_at(plan: Walk, row: Row) -> str:
-    return encode_cursor(plan.order, [row[column] for column in plan.order])
+def _cursor_at(plan: Walk, row: Row, prefix: str = "") -> str:
+    return encode_cursor(plan.order, [row[prefix + column] for column in plan.order])

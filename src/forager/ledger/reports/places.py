@@ -41,7 +41,7 @@ class PlaceFilter(BaseModel):
 
 
 async def find_places(db: Database, asked: PlaceFilter, cursor: str | None, limit: int) -> Page[PlaceReport]:
-    """In the order of place_uid."""
+    """In the order of their finding; those of one ZIP in the order of place_uid."""
     plan = await _walk_for(db, asked)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_place(row) for row in rows], next_cursor=following)
@@ -106,7 +106,7 @@ async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
     where: tuple[str, ...] = ()
     if asked.category is not None:
         where, values = ("category = :category",), {**values, "category": asked.category}
-    return Walk("SELECT * FROM places", ("place_uid",), where, only=tuple(only), values=values)
+    return Walk("SELECT * FROM places", ("id",), where, only=tuple(only), values=values)
 
 
 def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
@@ -117,8 +117,8 @@ def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
     if asked.category is not None:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
-        "SELECT place_uid, zip, keyword, state FROM sightings",
-        ("place_uid",),
+        "SELECT id, place_uid, zip, keyword, state FROM sightings",
+        ("id",),
         ("job_id = :job",),
         columns="p.*",
         joins="JOIN places p ON p.place_uid = w.place_uid",

@@ -48,7 +48,7 @@ async def history(
 async def export_page(
     db: Database, catalog: Catalog, kind: str, *, job: UUID | None, cursor: str | None, limit: int
 ) -> Page[dict[str, Any]]:
-    """Records of a kind, all of them in the order of their finding, or those of one job in the order of their keys."""
+    """Records of a kind, in the order of their finding: all of them, or those of one job."""
     table = table_of(catalog, kind)
     plan = _all_of(table) if job is None else _of_job(catalog, table, await job_number(db, job))
     rows, following = await walk(db, plan, cursor, limit)
@@ -88,7 +88,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         columns, joins = "w.*, j.public_id", "JOIN jobs j ON j.id = w.job_id"
         return Walk(
             f"SELECT * FROM {table.name}",
-            (field,),
+            ("id",),
             ("job_id = :job",),
             columns=columns,
             joins=joins,
@@ -106,8 +106,8 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
     # What a job found of the world is what its own records of the same identity point at.
     return Walk(
-        f"SELECT {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
-        (field,),
+        f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
+        ("id",),
         ("job_id = :job",),
         columns="r.*",
         joins=f"JOIN {table.name} r ON r.{field} = w.{field}",

@@ -20,8 +20,8 @@ class Place(Record):
     table: ClassVar[str] = "places"
     key_field: ClassVar[str] = "place_uid"
     identity: ClassVar[str | None] = "place"
-    # Listed in the order of their uid, page by page: an index that ends with it serves a filter and the order at once.
-    indexes: ClassVar[tuple[Index, ...]] = (Index(("category", "place_uid")),)
+    # Listed in the order of their finding: an index that ends with it serves a filter and the order at once.
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("category", "id")),)
 
     place_uid: str
     title: str | None = None
@@ -49,8 +49,8 @@ class Sighting(Record):
     key_field: ClassVar[str] = "place_uid"
     scope: ClassVar[Literal["world", "job"]] = "job"
     identity: ClassVar[str | None] = "place"
-    # Few, since ten sightings are written per query: "where was this place seen" and "what is in this ZIP".
-    indexes: ClassVar[tuple[Index, ...]] = (Index(("place_uid",)), Index(("zip", "place_uid")))
+    # Few, since ten sightings are written per query: "what is in this ZIP". Its key tells where a place was seen.
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("zip", "place_uid")),)
 
     source: str = SOURCE
     source_version: str = SOURCE_VERSION
