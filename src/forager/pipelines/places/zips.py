@@ -4,11 +4,15 @@ Immutable once loaded. It never goes to the network. A ZIP is text everywhere: a
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from sys import intern
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import orjson
 
 from forager.core.errors import Rejected
 
@@ -138,24 +142,37 @@ def _degrees(column: str, text: str, most: float) -> float | None:
     return value
 
 
+# The package keeps 40 MB for good, and needs as much again while it unpacks: a process of its own takes them with it.
+# By prefix, because its list of everything takes 140 MB.
+_READ_PACKAGE = """
+import json, sys, zipcodes
+for prefix in range(100):
+    rows = [[raw[name] for name in sys.argv[1:]] for raw in zipcodes.similar_to(f"{prefix:02}")]
+    print(json.dumps(rows))
+"""
+_COLUMNS = ("zip_code", "state", "city", "county", "lat", "long", "zip_code_type", "active")
+
+
 def _shipped_rows() -> Iterator[Zip]:
-    import zipcodes  # only here: a table from a CSV does not need the package
+    command = [sys.executable, "-P", "-c", _READ_PACKAGE, *_COLUMNS]  # -P: nothing from where we happen to stand
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as reader:  # noqa: S603 - ours
+        for line in reader.stdout or ():
+            for row in orjson.loads(line):
+                yield _from_package(*row)
+    if reader.returncode:
+        raise Rejected("The table of ZIPs that ships with Forager cannot be read: its message is above. Install again.")
 
-    # By prefix, because the package's own list of everything takes 140 MB and keeps them.
-    similar_to: Callable[[str], list[dict[str, Any]]] = zipcodes.similar_to
-    for prefix in range(100):
-        for raw in similar_to(f"{prefix:02}"):
-            yield _from_package(raw)
 
-
-def _from_package(raw: Mapping[str, Any]) -> Zip:
+def _from_package(
+    zip_code: str, state: str, city: str, county: str, lat: str, long: str, type_: str, active: bool
+) -> Zip:
     return Zip(
-        zip=raw["zip_code"],
-        state=intern(raw["state"]),
-        city=raw["city"] or None,
-        county=intern(raw["county"]) or None,
-        lat=float(raw["lat"]) if raw["lat"] else None,
-        long=float(raw["long"]) if raw["long"] else None,
-        type=intern(raw["zip_code_type"]),
-        active=bool(raw["active"]),
+        zip=zip_code,
+        state=intern(state),
+        city=city or None,
+        county=intern(county) or None,
+        lat=float(lat) if lat else None,
+        long=float(long) if long else None,
+        type=intern(type_),
+        active=bool(active),
     )
