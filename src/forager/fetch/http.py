@@ -148,9 +148,8 @@ class HttpFetcher:
             hop = next_hop(hop, answer.status, location)
             self._admit(hop.url)
             if request.on_hop:
-                with watch.stopped():  # to wait for a lane is no part of the call
-                    with standing_still(limit):
-                        await request.on_hop(str(hop.url))
+                with watch.stopped(), standing_still(limit):  # to wait for a lane is no part of the call
+                    await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 
     def _admit(self, url: URL) -> None:
