@@ -21,7 +21,6 @@ from bench.support.upstream import Upstream
 IN_FLIGHT = 64
 NO_DELAY = {"serper_rate": 100_000, "serper_burst": 100_000, "serper_concurrency": IN_FLIGHT}
 POLICY = f"no delay (100,000/s at once), {IN_FLIGHT} in flight"
-PAGES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class EngineRun:
     seconds: float
     cpu: float
     peak_mb: float
-    records: int
+    sightings: int
 
     @property
     def per_s(self) -> float:
@@ -41,9 +40,9 @@ class EngineRun:
         return self.cpu * 1000 / self.tasks
 
 
-async def run(store: Store, serper: Upstream, tasks: int) -> EngineRun:
+async def run(store: Store, serper: Upstream, tasks: int, pages: int) -> EngineRun:
     async with places_app(store, serper, **NO_DELAY) as app:
-        job = {"keyword": "bars", "zips": zip_codes(tasks // PAGES), "pages": PAGES, "batch_size": 10_000}
+        job = {"keyword": "bars", "zips": zip_codes(tasks // pages), "pages": pages, "batch_size": 10_000}
         submitted = await app.submit("places", job)
         async with app.engine():
             started, used = time.perf_counter(), _cpu()
@@ -66,7 +65,7 @@ def _peak_mb() -> float:
 
 def main(request: dict[str, Any]) -> None:
     store = Store(request["kind"], Path(request["home"]), request["url"])
-    answer = uvloop.run(run(store, Upstream(request["upstream"]), request["tasks"]))
+    answer = uvloop.run(run(store, Upstream(request["upstream"]), request["tasks"], request["pages"]))
     print(json.dumps(asdict(answer)), flush=True)
 
 

@@ -31,9 +31,11 @@ class Upstream:
 
 
 @contextlib.contextmanager
-def upstream(*, latency_ms: float) -> Iterator[Upstream]:
-    """Every page full, no fault, and no limit enforced: requests above the limit would be counted, not refused."""
-    command = [sys.executable, "-m", "forager.sandbox", "--full", "--rate-limit", "0", "--latency-ms", str(latency_ms)]
+def upstream(*, latency_ms: float, per_zip: int | None = None) -> Iterator[Upstream]:
+    """No fault, and no limit enforced: requests above the limit would be counted, not refused. Every page is full,
+    unless a ZIP has only so many places."""
+    found = ["--full"] if per_zip is None else ["--config", json.dumps({"density": [[1.0, per_zip, per_zip]]})]
+    command = [sys.executable, "-m", "forager.sandbox", *found, "--rate-limit", "0", "--latency-ms", str(latency_ms)]
     with subprocess.Popen(
         [*command, "--key", KEY, "--until-stdin-closes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
