@@ -6,7 +6,7 @@ import pytest
 from forager.core.errors import StoreError, StoreUnavailable
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from tests.support.rig import Thing, calls, postgres_rig
+from tests.support.rig import Seen, Thing, calls, postgres_rig
 
 
 async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(postgres_url: str) -> None:
@@ -18,12 +18,13 @@ async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(postgres_ur
     record = Thing(uid="a\x00b", title="one\x00two", tags=["x\x00y"], weak="w\x00")
     await worker.turn(
         [
-            Settlement(first, TaskState.COMPLETED, records=[record]),
+            Settlement(first, TaskState.COMPLETED, records=[record, Seen(uid="a\x00b", note="three\x00")]),
             Settlement(second, TaskState.FAILED, error="bad\x00"),
         ]
     )
 
     assert rig.rows(Thing)["a\ufffdb"]["title"] == "one\ufffdtwo"
+    assert rig.rows(Seen)["a\ufffdb"]["note"] == "three\ufffd"
     assert rig.tasks(job.job)["t1"]["error"] == "bad\ufffd"
     await rig.ledger.close()
     rig.tables.close()
