@@ -159,6 +159,11 @@ async def test_a_cursor_of_another_list_is_refused(rig: PlacesRig) -> None:
     assert of_tasks is not None
     with pytest.raises(Rejected, match="cursor"):
         await rig.reports.jobs(cursor=of_tasks)
+    of_job, of_all = [(await rig.reports.places(PlaceFilter(job=each), limit=1)).next_cursor for each in (job, None)]
+    for asked, cursor in ((PlaceFilter(), of_job), (PlaceFilter(job=job), of_all)):
+        assert cursor is not None
+        with pytest.raises(Rejected, match="cursor"):
+            await rig.reports.places(asked, cursor=cursor)
 
 
 # ── tasks ──
@@ -430,8 +435,8 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     await reports.task(letter.id)
     await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor(["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    for asked in (PlaceFilter(job=job), PlaceFilter(category="Bar")):
-        await reports.places(asked, cursor=paging.encode_cursor(["id"], [1]))
+    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor(["sightings.id"], [1]))
+    await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor(["id"], [1]))
     await reports.places(PlaceFilter(zip="85001"), cursor=paging.encode_cursor(["place_uid"], ["ChIJ000001"]))
     await reports.history("place", "ChIJ000001", cursor=paging.encode_cursor(["version", "id"], [9, 9]))
     await reports.export_page("place", job=job)

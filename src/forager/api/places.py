@@ -77,7 +77,8 @@ def places_router(app: App) -> APIRouter:
         responses={200: example([PLACE], next_cursor=None), **failures(404)},
     )
     async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
-        """In the order of `place_uid`. A page may be short, even empty, and still have a next one."""
+        """In the order of their finding (those of one ZIP: of `place_uid`). A page may be short, even empty, and still
+        have a next one."""
         found = await app.reports.places(asked.asked(), cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 

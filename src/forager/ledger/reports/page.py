@@ -52,6 +52,13 @@ class Walk:
     joins: str = ""
     only: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    of: str = ""
+    """Whose order it is, where a list shows other rows than it walks: in a walk along those its cursors say nothing."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of its columns, as its cursors have them."""
+        return [f"{self.of}.{column}" if self.of else column for column in self.order]
 
 
 async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
@@ -60,7 +67,7 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     values: dict[str, Any] = {**plan.values, "most": WINDOW if plan.only else limit + 1}
     where = list(plan.where)
     if cursor is not None:
-        start = decode_cursor(plan.order, cursor)
+        start = decode_cursor(plan.names, cursor)
         values.update({f"start{n}": value for n, value in enumerate(start)})
         marks = ", ".join(f":start{n}" for n in range(len(start)))
         where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
@@ -104,7 +111,9 @@ def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:
     if len(values) != len(order):
         return False
     return all(
-        type(value) is int and abs(value) < 1 << 63 if column in _NUMBERS else type(value) is str and "\0" not in value
+        type(value) is int and abs(value) < 1 << 63
+        if column.rpartition(".")[2] in _NUMBERS
+        else type(value) is str and "\0" not in value
         for column, value in zip(order, values, strict=True)
     )
 
@@ -126,4 +135,4 @@ def _directed(plan: Walk, prefix: str = "") -> str:
 
 
 def _cursor_at(plan: Walk, row: Row, prefix: str = "") -> str:
-    return encode_cursor(plan.order, [row[prefix + column] for column in plan.order])
+    return encode_cursor(plan.names, [row[prefix + column] for column in plan.order])

@@ -124,6 +124,7 @@ def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
         joins="JOIN places p ON p.place_uid = w.place_uid",
         only=(*about_sighting, *about_place),
         values={**values, **more, "job": job},
+        of="sightings",
     )
 
 

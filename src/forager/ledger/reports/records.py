@@ -112,6 +112,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         columns="r.*",
         joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
         values={"job": job},
+        of=seen_by.name,
     )
 
 
