@@ -1,0 +1,39 @@
+""".env.example and the page of settings tell what there is."""
+
+import re
+
+from forager.settings import LATER, declared
+from scripts import settings_doc
+from tests.support.settings import Load
+
+
+def test_dotenv_example_lists_every_setting_with_its_default_and_nothing_else() -> None:
+    listed = dict(re.findall(r"^#(FORAGER_[A-Z0-9_*]+)=(.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE))
+
+    assert listed == {each.name.variable: each.default or "" for each in declared()}
+
+
+def test_dotenv_example_names_every_alias() -> None:
+    text = settings_doc.EXAMPLE.read_text("utf-8")
+
+    assert set(re.findall(r"Also read as (\S+)\.$", text, re.MULTILINE)) == {
+        each.name.seed for each in declared() if each.name.seed
+    }
+
+
+def test_dotenv_example_with_every_line_in_use_gives_the_defaults(load: Load) -> None:
+    lines = re.findall(r"^#(FORAGER_[A-Z0-9_]+=.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE)
+
+    assert load(dotenv="\n".join(lines)) == load(dotenv="")
+
+
+def test_the_later_group_is_last() -> None:
+    groups = list(dict.fromkeys(each.group for each in declared()))
+
+    assert groups[-1] == LATER
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    stale = "is stale: run `make settings`"
+    assert settings_doc.PAGE.read_text("utf-8") == settings_doc.render_page(), f"docs/settings.md {stale}"
+    assert settings_doc.EXAMPLE.read_text("utf-8") == settings_doc.render_example(), f".env.example {stale}"
