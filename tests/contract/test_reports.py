@@ -357,6 +357,21 @@ async def test_an_export_has_every_record_once(rig: PlacesRig) -> None:
     assert row["first_seen_at"].tzinfo is not None
 
 
+async def test_a_list_does_not_end_where_a_name_was_merged_away__PL_13(rig: PlacesRig) -> None:
+    """Seen by its cid and by its placeId before anybody knew that these are one: one sighting leads nowhere now."""
+    by_cid, by_id = {"title": "The Anchor", "cid": "77"}, {"title": "The Anchor", "placeId": "ChIJ-anchor"}
+    job = await rig.submit("bars", zips=("85001", "85003", "85004", "85006"), pages=1)
+    pages = {"85001/1": [by_cid], "85003/1": [by_id], "85004/1": [by_id | by_cid], "85006/1": found(1, 3)}
+    leases = await rig.lease()
+    for key, places in pages.items():
+        await rig.answer(leases[key], places)
+
+    async def keys(limit: int) -> list[str]:
+        return [row["place_uid"] async for page in rig.reports.export("place", job=job, limit=limit) for row in page]
+
+    assert await keys(1) == await keys(100) == ["ChIJ-anchor", *(f"ChIJ{n:06d}" for n in range(1, 4))]
+
+
 async def test_density_tells_full_pages_from_short_ones__PL_5(rig: PlacesRig) -> None:
     await rig.submit("bars", zips=("85001", "85003"), pages=3)
     await rig.run(lambda key: found(1, {"85001/1": 10, "85001/2": 10, "85001/3": 3}.get(key, 4)))

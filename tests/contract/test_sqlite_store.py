@@ -160,7 +160,7 @@ async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(
     await rig.submit(calls(1))
     worker = await rig.worker()
     await worker.drain()
-    await rig.ledger.work_arrived(0)  # the first job's
+    await rig.ledger.work_arrived(30)  # the first job's
     held.reached.clear()
     held.go_on.clear()
     before = held.commits
@@ -175,6 +175,20 @@ async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(
     assert (await submitting).created
     assert held.commits == before + 1
     await _close(rig)
+
+
+async def test_submissions_that_bring_nothing_do_not_wake_those_who_wait_for_work(rig: Rig) -> None:
+    await rig.submit(calls(1), key="same")
+    for _ in range(2):  # the first repeat is still hoped for
+        await rig.ledger.work_arrived(30)
+        assert not (await rig.submit(calls(1), key="same")).created
+    listening = asyncio.create_task(rig.ledger.work_arrived(30))
+    await asyncio.sleep(0)
+    assert not (await rig.submit(calls(1), key="same")).created
+    assert not listening.done()
+    assert (await rig.submit(calls(1))).created
+    async with asyncio.timeout(10):
+        await listening
 
 
 async def test_a_commit_does_not_wait_long_for_a_command_that_does_not_follow(rig: Rig) -> None:

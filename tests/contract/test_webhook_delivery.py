@@ -315,6 +315,22 @@ async def test_a_cursor_for_which_nothing_was_done_is_written_when_the_log_rests
     assert sink.seen == [1, 2, 3, 4], "each of them once"
 
 
+async def test_a_cursor_that_somebody_else_has_moved_is_followed(outbox: Outbox) -> None:
+    """Back, for a replay; or forward, by a process beside us."""
+    ledger, sink = outbox.engine.ledger, Picky()
+    sink.wants = True
+    delivery = Delivery(ledger, sink, HandClock())
+    await ledger.submit(NewJob("acts", {}), [])
+    await delivery.hand_over()
+    await ledger.advance(sink.name, 0)
+    await delivery.hand_over()  # nothing new, and yet
+    assert sink.seen == [1, 1]
+    await ledger.submit(NewJob("acts", {}), [])
+    await ledger.advance(sink.name, await ledger.last_change())
+    await delivery.hand_over()
+    assert sink.seen == [1, 1]
+
+
 class Picky:
     """A sink that wants something, or not."""
 

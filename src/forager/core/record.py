@@ -16,7 +16,8 @@ class Index:
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Neither JSON nor every database knows a number that is infinite, or none.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: ClassVar[str]
     table: ClassVar[str]

@@ -47,13 +47,14 @@ async def deliver_new(ledger: Ledger, sink: Sink, clock: Clock) -> None:
 
 
 class Delivery:
-    """How far a sink has come. Whoever delivers to it beside us writes to the same cursor: the furthest counts."""
+    """How far a sink has come. What the ledger says counts, whoever has moved it: a process beside us, somebody who
+    wants a replay, a database that was restored. We are only ever ahead of it by what the sink had no use for."""
 
     def __init__(self, ledger: Ledger, sink: Sink, clock: Clock) -> None:
         self._ledger = ledger
         self._sink = sink
         self._clock = clock
-        self._cursor = 0
+        self._cursor = self._kept = 0
         self._not_kept_since: float | None = None
 
     async def hand_over(self) -> None:
@@ -63,10 +64,12 @@ class Delivery:
         it would stand in the way of those who write the log.
         """
         last = await self._ledger.last_change()
+        kept = await self._ledger.cursor(self._sink.name)
+        if kept != self._kept or last < self._cursor:
+            self._cursor = self._kept = kept
+            self._not_kept_since = None
         if last == self._cursor:
             await self.keep()
-            return
-        self._cursor = max(self._cursor, await self._ledger.cursor(self._sink.name))
         while self._cursor < last:
             batch = await self._ledger.changes(self._cursor, BATCH, kind=self._sink.kind, until=last)
             taken = await self._sink.write(batch) if batch else False
@@ -80,4 +83,4 @@ class Delivery:
         """Write down how far it is, unless that is known."""
         if self._not_kept_since is not None:
             await self._ledger.advance(self._sink.name, self._cursor)
-            self._not_kept_since = None
+            self._kept, self._not_kept_since = self._cursor, None

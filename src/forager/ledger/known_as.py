@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from forager.core.record import Record
-from forager.ledger.text import clean
-
 
 @dataclass(slots=True)
 class Names:
@@ -19,10 +16,6 @@ class Names:
     def said(cls, says: Mapping[str, str]) -> "Names":
         """`says`: the next stronger name of each; one may lead to another, and that to a third."""
         return cls({name: _strongest(name, says) for name in says})
-
-    def of(self, record: Record) -> str:
-        key = clean(record.key())
-        return self.stronger.get(key, key)
 
 
 NO_NAMES = Names()

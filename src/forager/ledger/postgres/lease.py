@@ -265,7 +265,7 @@ SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_
 """
 # `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that another
 # turn, a skip or a drain holds are passed over: a lease never waits. The update finds them where they lie, since they
-# are locked; a row that was moved meanwhile is not there any more, and is passed over, too.
+# are locked; a row that was moved meanwhile is not there any more: it is passed over, too, and found within a second.
 _TAKE = f"""
 WITH pick AS MATERIALIZED (
   SELECT y.place FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)

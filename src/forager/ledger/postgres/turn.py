@@ -70,7 +70,11 @@ async def turn(
         next_due = await lease(db, round_, wants, set(begun["own"]))
     faults.at("leased")
     decoding = asyncio.create_task(_decoded(catalog, round_.rows))  # while the server counts
-    await _finish(db, effect, {row["job_id"] for row in round_.rows})
+    try:
+        await _finish(db, effect, {row["job_id"] for row in round_.rows})
+    except BaseException:
+        decoding.cancel()
+        raise
     return Turn(await decoding, effect.fenced, next_due, round_.limited, begun["suspects"]), effect.draining
 
 

@@ -64,7 +64,8 @@ class Walk:
 async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
     """Rows of one page, and the cursor of the next."""
     limit = checked_limit(limit)
-    values: dict[str, Any] = {**plan.values, "most": WINDOW if plan.only else limit + 1}
+    most = WINDOW if plan.only else limit + 1
+    values: dict[str, Any] = {**plan.values, "most": most}
     where = list(plan.where)
     if cursor is not None:
         start = decode_cursor(plan.names, cursor)
@@ -82,11 +83,12 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     )
     if len(rows) > limit:
         return list(rows[:limit]), _cursor_at(plan, rows[limit - 1], _AT)
-    if not plan.only:
+    if not plan.only and not plan.joins:
         return list(rows), None
-    # The window is used up: the next page goes on behind its last row, if it had that many.
+    # What was looked at is used up, though a filter or a join dropped some of it: the next page goes on behind its last
+    # row, if it had that many.
     del values["most"]
-    last = await database.fetch(f"{seen} LIMIT 1 OFFSET {WINDOW - 1}", values)
+    last = await database.fetch(f"{seen} LIMIT 1 OFFSET {most - 1}", values)
     return list(rows), _cursor_at(plan, last[0]) if last else None
 
 

@@ -18,7 +18,7 @@ READERS = 2
 
 
 class SqliteDatabase:
-    """Reads on connections of their own, in a few threads; writes through the writer."""
+    """Reads on connections of their own: in a few threads, on the loop what is fresh. Writes through the writer."""
 
     def __init__(self, path: Path, writer: Writer) -> None:
         self._path = path

@@ -1,4 +1,5 @@
-"""What the single process remembers between commands, beside the tables. Only the writer thread touches it."""
+"""What the single process remembers between commands, beside the tables. Only the writer thread touches it, but for
+`flows.grew`, which the loop reads: at worst somebody is woken in vain."""
 
 import sqlite3
 from collections.abc import Callable

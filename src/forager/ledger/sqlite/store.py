@@ -73,6 +73,7 @@ class SqliteLedger(SharedVerbs):
         self._faults = faults
         self._arrived = asyncio.Event()
         self._listeners = 0
+        self._brings_work = True
         self._loop = asyncio.get_running_loop()
         self.lock = StoreLock(path.parent / "lock")
         self.lock.take()
@@ -107,7 +108,7 @@ class SqliteLedger(SharedVerbs):
         first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
         while True:
             if len(first) <= IN_ONE_GO:
-                submitted = await self._announced(lambda db: self._submit_whole(db, job, first))
+                submitted = await self._submit_announced(job, first)
             else:
                 submitted = await self._submit_in_chunks(job, first if first is plan else chain(first, plans))
             if submitted is not None:
@@ -268,14 +269,24 @@ class SqliteLedger(SharedVerbs):
     def _now_ms(self) -> int:
         return round(self._clock.now().timestamp() * 1000)
 
-    async def _announced(self, command: Callable[[sqlite3.Connection], T]) -> T:
-        """A command that brings work. Whoever waits for some hears of it at once: its look stands behind the command in
-        the queue, so that it finds the work, and both may share one commit."""
-        self._arrived.set()
-        return await self._writer.run(command, followed=self._listeners > 0)
+    async def _submit_announced(self, job: NewJob, plans: list[Plan]) -> Submitted | None:
+        """Whoever waits for work hears of it at once: its look stands behind the submission in the queue, so that it
+        finds the work, and both may share one commit. Not where the last submission brought nothing, such as a refusal
+        by a full queue or a repeat: all of those would wake the whole engine for nothing."""
+        told = self._brings_work
+        if told:
+            self._arrived.set()
+        submitted = None
+        try:
+            submitted = await self._run(
+                lambda db: self._submit_whole(db, job, plans, told=told), followed=told and self._listeners > 0
+            )
+        finally:
+            self._brings_work = submitted is not None and submitted.created
+        return submitted
 
-    async def _run(self, command: Callable[[sqlite3.Connection], T]) -> T:
-        result = await self._writer.run(command)
+    async def _run(self, command: Callable[[sqlite3.Connection], T], *, followed: bool = False) -> T:
+        result = await self._writer.run(command, followed=followed)
         if self._memory.flows.grew:
             self._memory.flows.grew = False
             self._arrived.set()
@@ -298,18 +309,19 @@ class SqliteLedger(SharedVerbs):
 
         await self._run(command)
 
-    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan]) -> Submitted | None:
+    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan], *, told: bool) -> Submitted | None:
         repeat = find_repeat(db, job, self._now_ms())
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         check_room(db, job, len(plans))
-        memory, told = self._memory, self._memory.flows.grew
+        memory, grew = self._memory, self._memory.flows.grew
         number, public_id = insert_job(db, memory, job)
         first = task_uuid(number, memory.next_task) if plans else None
         total, _ = insert_tasks(db, memory, number, job.limits.turn, plans, {})
         self._faults.at("job-written")
         open_job(db, memory, number, public_id, total)
-        memory.flows.grew = told  # `_announced` has said so
+        if told:  # once is enough
+            memory.flows.grew = grew
         return Submitted(UUID(public_id), total, True, first)
 
     async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from forager.core.errors import Rejected
+from forager.core.errors import ForagerError, Rejected
 
 STANDARD = "STANDARD"
 _MOST_ERRORS = 5
@@ -155,12 +155,18 @@ _COLUMNS = ("zip_code", "state", "city", "county", "lat", "long", "zip_code_type
 
 def _shipped_rows() -> Iterator[Zip]:
     command = [sys.executable, "-P", "-c", _READ_PACKAGE, *_COLUMNS]  # -P: nothing from where we happen to stand
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as reader:  # noqa: S603 - ours
+    with subprocess.Popen(  # noqa: S603 - ours
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
         for line in reader.stdout or ():
             for row in orjson.loads(line):
                 yield _from_package(*row)
+        said = reader.stderr.read().decode(errors="replace").strip() if reader.stderr else ""
     if reader.returncode:
-        raise Rejected("The table of ZIPs that ships with Forager cannot be read: its message is above. Install again.")
+        last = said.rpartition("\n")[2] or f"it ended with {reader.returncode}"
+        raise ForagerError(
+            f"The table of ZIPs in the package `zipcodes` cannot be read: {last}. Install Forager again."
+        )
 
 
 def _from_package(
