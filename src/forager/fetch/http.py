@@ -18,6 +18,7 @@ from forager.core.errors import ProxyFailed, Refused, Transient, Unconfigured
 from forager.core.http import Request, Response, SecretRef, SignRef
 from forager.core.proxies import ProxyEndpoint
 from forager.core.timing import standing_still
+from forager.fetch.body import Body
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
 from forager.fetch.guard import EgressGuard
@@ -217,11 +218,12 @@ async def _plain(answer: aiohttp.ClientResponse, cap: int) -> bytes:
     first = await content.readany()
     if content.at_eof() and len(first) <= cap:
         return first
-    body = bytearray(first)  # not a list of parts: a drip of tiny ones would cost far more than its bytes
-    while len(body) <= cap:
+    body = Body()
+    body.add(first)
+    while body.size <= cap:
         if not (chunk := await content.readany()):
-            return bytes(body)
-        body += chunk
+            return body.whole()
+        body.add(chunk)
     raise too_big(cap)
 
 
@@ -230,16 +232,16 @@ async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> 
     if not chain:
         return await _plain(answer, cap)
     wire_cap = cap + cap // 100 + 1024  # packing what does not shrink adds a little
-    body, wire, breath = bytearray(), 0, monotonic()  # not the loop's time, which uvloop reads once per round
+    body, wire, breath = Body(), 0, monotonic()  # not the loop's time, which uvloop reads once per round
     while chunk := await answer.content.readany():
         wire += len(chunk)
         if wire > wire_cap:
             raise too_big(cap)
         for piece in through(chain, chunk):
-            body += piece
+            body.add(piece)
             if monotonic() - breath > BREATH:
                 await asyncio.sleep(0)
                 breath = monotonic()
     for stage in chain:
         stage.finish()
-    return bytes(body)
+    return body.whole()
