@@ -1,0 +1,88 @@
+"""The ledger as a whole: health, lanes, sessions; and no report ever scans a table."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.core.errors import NotFound
+from forager.ledger.database import Row
+from forager.ledger.reports import PlaceFilter, Reports
+from forager.ledger.reports import page as paging
+from tests.support.places_rig import PlacesRig, sqlite_places
+from tests.support.reports import mixed_job
+
+
+async def test_health_counts_what_is_open(rig: PlacesRig) -> None:
+    await mixed_job(rig)
+    await rig.ledger.pause(await rig.submit("later", pages=2))
+    await rig.ledger.advance("files", 3)
+    health = await rig.reports.health()
+    assert health.open_jobs == {"running": 1, "paused": 1}
+    assert (health.queued, health.running, health.dead_letters, health.sessions) == (4, 1, 1, 1)
+    assert health.last_change == await rig.reports.last_change() > 3
+    assert [(s.name, s.position, s.behind) for s in health.sinks] == [("files", 3, health.last_change - 3)]
+
+
+async def test_lanes_and_sessions_are_listed(rig: PlacesRig) -> None:
+    await mixed_job(rig)
+    (lane,) = (await rig.reports.lanes()).items
+    assert (lane.name, lane.owner, lane.paused) == ("serper", "by hand", False)
+    await rig.ledger.pause_lane("serper", paused=True)
+    assert (await rig.reports.lanes()).items[0].paused
+    (session,) = await rig.reports.sessions()
+    assert session.name == "by hand"
+    assert session.lease_until > session.started_at
+    (spent,) = await rig.reports.spending("serper")
+    assert spent.spent == 1
+    with pytest.raises(NotFound):
+        await rig.reports.spending("nowhere")
+
+
+class _Explaining:
+    """A database that writes down how SQLite would answer, beside answering."""
+
+    def __init__(self, rig: PlacesRig) -> None:
+        self._database = rig.ledger.database
+        self.scans: list[str] = []
+
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        details = [step["detail"] for step in await self._database.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
+        walked = [d for d in details if re.search(r"SCAN (tasks|jobs|places|sightings|changes)\b(?!.*USING)", d)]
+        # Along the primary key, and only so far, is no scan; to sort what was found, or without an end, is one.
+        if walked and ("LIMIT" not in sql or any("TEMP B-TREE" in d for d in details)):
+            self.scans.append(f"{details}: {sql}")
+        return await self._database.fetch(sql, values)
+
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        raise AssertionError("a report writes nothing")
+
+
+async def test_no_report_scans_a_table(tmp_path: Path) -> None:
+    rig = await sqlite_places(tmp_path)
+    job = await mixed_job(rig)
+    (letter,) = (await rig.reports.dead()).items
+    explaining = _Explaining(rig)
+    reports = Reports(explaining, rig.catalog)
+    for state in ("queued", "running", "paused"):
+        await reports.jobs(state=state, pipeline="places")
+    await reports.job(job)
+    await reports.tasks(job, state="queued", cursor=paging.encode_cursor(["kind", "key"], ["places.query", "85001/1"]))
+    await reports.task(letter.id)
+    await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor(["ended_at", "id"], [2**50, 1]))
+    await reports.dead_letter(letter.id)
+    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor(["sightings.id"], [1]))
+    await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor(["id"], [1]))
+    await reports.places(PlaceFilter(zip="85001"), cursor=paging.encode_cursor(["place_uid"], ["ChIJ000001"]))
+    await reports.history("place", "ChIJ000001", cursor=paging.encode_cursor(["version", "id"], [9, 9]))
+    await reports.export_page("place", job=job)
+    await reports.export_page("sighting", job=job)
+    await reports.density(keyword="bars", state="AZ")
+    await reports.health()
+    assert explaining.scans == []
+    await rig.close()
