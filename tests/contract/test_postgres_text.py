@@ -1,16 +1,25 @@
 """What PostgreSQL cannot store as it came: it must harm nobody, least of all what is settled beside it."""
 
+from collections.abc import AsyncIterator
+
 import orjson
 import pytest
 
 from forager.core.errors import StoreError, StoreUnavailable
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from tests.support.rig import Seen, Thing, calls, postgres_rig
+from tests.support.rig import Rig, Seen, Thing, calls, postgres_rig
 
 
-async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(postgres_url: str) -> None:
+@pytest.fixture
+async def rig(postgres_url: str) -> AsyncIterator[Rig]:
     rig = await postgres_rig(postgres_url)
+    yield rig
+    await rig.ledger.close()
+    rig.tables.close()
+
+
+async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(rig: Rig) -> None:
     job = await rig.submit(calls(2))
     worker = await rig.worker()
     first, second = await worker.lease()
@@ -26,12 +35,9 @@ async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(postgres_ur
     assert rig.rows(Thing)["a\ufffdb"]["title"] == "one\ufffdtwo"
     assert rig.rows(Seen)["a\ufffdb"]["note"] == "three\ufffd"
     assert rig.tasks(job.job)["t1"]["error"] == "bad\ufffd"
-    await rig.ledger.close()
-    rig.tables.close()
 
 
-async def test_a_number_too_big_for_its_column_is_no_outage(postgres_url: str) -> None:
-    rig = await postgres_rig(postgres_url)
+async def test_a_number_too_big_for_its_column_is_no_outage(rig: Rig) -> None:
     await rig.submit(calls(1))
     worker = await rig.worker()
     (lease,) = await worker.lease()
@@ -40,12 +46,9 @@ async def test_a_number_too_big_for_its_column_is_no_outage(postgres_url: str) -
         await worker.settle(lease, records=[Thing(uid="a", size=2**70)])
 
     assert not isinstance(refused.value, StoreUnavailable)
-    await rig.ledger.close()
-    rig.tables.close()
 
 
-async def test_a_thing_seen_twice_with_a_nul_is_told_of_once(postgres_url: str) -> None:
-    rig = await postgres_rig(postgres_url)
+async def test_a_thing_seen_twice_with_a_nul_is_told_of_once(rig: Rig) -> None:
     await rig.submit(calls(2))
     worker = await rig.worker()
 
@@ -54,12 +57,9 @@ async def test_a_thing_seen_twice_with_a_nul_is_told_of_once(postgres_url: str) 
 
     (told,) = [c for c in await rig.ledger.changes(0, 100) if c.kind == "thing"]
     assert told.body == {"uid": "a", "title": "one\ufffd", "size": 1}
-    await rig.ledger.close()
-    rig.tables.close()
 
 
-async def test_json_is_stored_to_the_letter(postgres_url: str) -> None:
-    rig = await postgres_rig(postgres_url)
+async def test_json_is_stored_to_the_letter(rig: Rig) -> None:
     await rig.submit(calls(1))
     worker = await rig.worker()
     (lease,) = await worker.lease()
@@ -69,12 +69,9 @@ async def test_json_is_stored_to_the_letter(postgres_url: str) -> None:
 
     rows = rig.rows(Thing)
     assert {uid: row["tags"] for uid, row in rows.items()} == {"a": orjson.dumps(tags).decode(), "b": "[]", "c": None}
-    await rig.ledger.close()
-    rig.tables.close()
 
 
-async def test_half_a_character_is_refused_and_is_no_outage(postgres_url: str) -> None:
-    rig = await postgres_rig(postgres_url)
+async def test_half_a_character_is_refused_and_is_no_outage(rig: Rig) -> None:
     await rig.submit(calls(1))
     worker = await rig.worker()
     (lease,) = await worker.lease()
@@ -83,5 +80,3 @@ async def test_half_a_character_is_refused_and_is_no_outage(postgres_url: str) -
         await worker.settle(lease, records=[Thing.model_construct(uid="a", title="\ud800")])
 
     assert not isinstance(refused.value, StoreUnavailable)
-    await rig.ledger.close()
-    rig.tables.close()
