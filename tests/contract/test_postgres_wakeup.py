@@ -6,8 +6,8 @@ from typing import Any
 import asyncpg
 
 from forager.core.ledger import GivenLane, NewJob
+from forager.ledger.planned import encode
 from forager.ledger.postgres.submit import submit_whole
-from forager.ledger.postgres.tasks import encode
 from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
 
 

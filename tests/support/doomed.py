@@ -7,8 +7,6 @@ The point `broken` is the negative control. It never uses threads itself, so tha
 """
 
 import asyncio
-import importlib
-import importlib.util
 import os
 import random
 import signal
@@ -25,6 +23,7 @@ from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Lease, Ledger, NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.ledger import planned
 from forager.ledger.sqlite import SqliteLedger, records, settle
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.rig import RECORDS, Call, Seen, Thing, calls, catalog, chain, create_store
@@ -253,11 +252,7 @@ def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Fi
 
 def write_in_chunks() -> None:
     """A job is big here long before 20,000 tasks."""
-    writers = ["forager.ledger.sqlite.store", "forager.ledger.sqlite.submission", "forager.ledger.postgres.submission"]
-    for name in writers:
-        if importlib.util.find_spec(name) is not None:
-            module = vars(importlib.import_module(name))
-            module.update({limit: n for limit, n in (("IN_ONE_GO", 10), ("CHUNK", 4)) if limit in module})
+    vars(planned).update(IN_ONE_GO=10, CHUNK=4)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,6 @@ class Lease:
     kind: str
     key: str
     task: Task | Undecodable
-    followed: bool = False
 
 
 @dataclass(slots=True, eq=False)

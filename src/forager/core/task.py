@@ -24,7 +24,8 @@ class Task(BaseModel):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+# Made for every task of a job: freezing it would cost more than the rest of it.
+@dataclass(slots=True)
 class Plan:
     """A task to be done: its order inside the job, and the task of the same kind that must end well before it."""
 

@@ -1,11 +1,13 @@
 """What the ledger must know of the pipelines: which classes its rows decode to. Given once, by the composition root."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from pydantic import ValidationError
 
 from forager.core.errors import Undecodable
+from forager.core.ledger import Lease
 from forager.core.pipeline import Pipeline
 from forager.core.task import Task
 from forager.ledger.evidence import DAY_MS, DAYS
@@ -35,6 +37,14 @@ class Catalog:
     def name_lanes_by(self, rule: Callable[[str], str]) -> None:
         """From now on. Asked for every task, so answers are remembered: say it again when the rule changes."""
         self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
+
+    def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
+        """Rows in the order of a lease's fields; the last is the body of its task."""
+        decode = self.decode
+        return [
+            Lease(number, job, lane, claim, attempt, price, kind, key, decode(kind, body))
+            for number, job, lane, claim, attempt, price, kind, key, body in rows
+        ]
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:
         """A row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""

@@ -37,15 +37,15 @@ class Deltas:
         for name, amount in amounts.items():
             counts[name] += amount
 
-    def ended(self, job: int, counter: str, price: int, cost: int, guessed: int) -> None:
-        """An attempt is over: every task passes here, so this is `add` by hand."""
+    def ended(self, job: int, counter: str, price: int, cost: int, guessed: int, count: int = 1) -> None:
+        """So many attempts are over, each of which had this price and cost this."""
         counts = self._jobs[job]
-        counts["running"] -= 1
-        counts[counter] += 1
+        counts["running"] -= count
+        counts[counter] += count
         if price or cost:
-            counts["reserved"] -= price
-            counts["spent"] += cost
-            counts["guessed"] += guessed
+            counts["reserved"] -= price * count
+            counts["spent"] += cost * count
+            counts["guessed"] += guessed * count
 
     def of(self, job: int, name: str) -> int:
         counts = self._jobs.get(job)

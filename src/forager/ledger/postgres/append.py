@@ -10,13 +10,14 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS, JobState
 from forager.ledger.counting import Deltas
 from forager.ledger.creation import being_cancelled
+from forager.ledger.planned import Encoded
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.submit import Repeated, submit_whole
-from forager.ledger.postgres.tasks import Encoded, insert_tasks
+from forager.ledger.postgres.tasks import insert_tasks
 
 _STANDING = "SELECT j.id, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
 

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forager.core.ledger import Lease, Session, Want
-from forager.ledger.catalog import Catalog
+from forager.core.ledger import Session, Want
 from forager.ledger.postgres.connection import Db, TryAgain, pairs
 from forager.ledger.postgres.counters import end_for_budget
 from forager.ledger.postgres.flows import Flow, add_flows, remove_exhausted
@@ -216,13 +215,8 @@ def _check_paid(round_: Round, paid: Mapping[int, int]) -> None:
         round_.paid[job] += amount
 
 
-def decode_lease(catalog: Catalog, row: Any) -> Lease:
-    number, job, lane, claim, attempt, price, kind, key, body, followed = row
-    return Lease(number, job, lane, claim, attempt, price, kind, key, catalog.decode(kind, body), followed)
-
-
 _JOB, _LANE, _PRICE = 1, 2, 5
-LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body, t.followed"
+LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body"
 # Sessions and claims are numbered from one sequence.
 NEXT_CLAIM = "nextval('sessions_id_seq')"
 _PROMOTE = """

@@ -27,6 +27,7 @@ from forager.core.ledger import (
 )
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
+from forager.ledger.planned import encode
 from forager.ledger.postgres import control, lanes
 from forager.ledger.postgres.append import append
 from forager.ledger.postgres.connection import NOW, Connections, Db
@@ -40,7 +41,6 @@ from forager.ledger.postgres.submission import Submission
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
-from forager.ledger.postgres.tasks import encode
 from forager.ledger.postgres.turn import Worker, turn, turn_to_suspects
 from forager.ledger.shared import SharedVerbs
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterable
 from uuid import UUID
 
 from forager.core.errors import StoreError
@@ -11,7 +10,8 @@ from forager.core.faults import Faults
 from forager.core.ledger import NewJob, Submitted
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
+from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
+from forager.ledger.planned import SMALL, Encoded, Planned
 from forager.ledger.postgres.connection import Connections, Db
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.lanes import LaneNumbers
@@ -26,10 +26,7 @@ from forager.ledger.postgres.submit import (
     submit_whole,
     write_chunk,
 )
-from forager.ledger.postgres.tasks import Encoded, TaskName, encode
-
-SMALL = 200
-"""Jobs of up to so many tasks share a commit with others."""
+from forager.ledger.postgres.tasks import TaskName
 
 
 class Submission:
@@ -50,8 +47,7 @@ class Submission:
         self._job = job
 
     async def write(self, plan: Iterable[Plan]) -> Submitted:
-        plans = iter(plan)
-        first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        planned = await Planned.read(plan, self._catalog)
         while True:
             repeat = await self._repeat()
             if isinstance(repeat, Submitted):
@@ -59,9 +55,7 @@ class Submission:
             if repeat is None:
                 # The losers of a race for the key look again: they find the winner's job.
                 with contextlib.suppress(Repeated):
-                    if len(first) <= IN_ONE_GO:
-                        return await self._write_whole(first)
-                    return await self._write_in_chunks(first if first is plan else chain(first, plans))
+                    return await (self._write_whole(planned.first) if planned.whole else self._write_in_chunks(planned))
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
 
     async def _repeat(self) -> object:
@@ -69,27 +63,27 @@ class Submission:
             return None
         return await self._connections.run(lambda db: find_repeat(db, self._job))
 
-    async def _write_whole(self, plans: list[Plan]) -> Submitted:
-        encoded = await self._encode(plans)
-        lanes = await self._lanes.learn(plan.lane for plan in encoded)
+    async def _write_whole(self, plans: list[Encoded]) -> Submitted:
+        lanes = await self._lanes.learn(plan.lane for plan in plans)
 
         async def command(db: Db) -> Submitted:
-            submitted = await submit_whole(db, self._job, encoded, lanes)
+            submitted = await submit_whole(db, self._job, plans, lanes)
             self._faults.at("job-written")
             return submitted
 
-        # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
+        # Small jobs share a commit. But a queue's lock is taken first in a transaction, so never behind what another
+        # member of a group has locked.
         alone = len(plans) > SMALL or self._job.limits.most_queued is not None
         return await (self._connections.run if alone else self._group.run)(command)
 
-    async def _write_in_chunks(self, plans: Iterable[Plan]) -> Submitted:
+    async def _write_in_chunks(self, planned: Planned) -> Submitted:
         async def begin(db: Db) -> JobRow:
             await check_room(db, self._job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
             return await insert_job(db, self._job)
 
         row = await self._connections.run(begin)
         try:
-            total = await self._write_chunks(row, iter(plans))
+            total = await self._write_chunks(row, planned)
             await self._connections.run(lambda db: open_job(db, row, total))
         except Exception:
             with contextlib.suppress(StoreError):
@@ -97,19 +91,13 @@ class Submission:
             raise
         return Submitted(UUID(row.public_id), total, created=True)
 
-    async def _write_chunks(self, row: JobRow, plans: Iterator[Plan]) -> int:
+    async def _write_chunks(self, row: JobRow, planned: Planned) -> int:
         known: dict[TaskName, int] = {}
         total = 0
-        while chunk := await asyncio.to_thread(lambda: list(islice(plans, CHUNK))):
-            encoded = await self._encode(chunk)
-            lanes = await self._lanes.learn(plan.lane for plan in encoded)
-            known.clear()  # a predecessor in an earlier chunk is looked up in the table
-            total += await self._connections.run(lambda db, e=encoded, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
-            self._faults.at("chunk-written")
+        async with contextlib.aclosing(planned.chunks()) as chunks:
+            async for chunk in chunks:
+                lanes = await self._lanes.learn(plan.lane for plan in chunk)
+                known.clear()  # a predecessor in an earlier chunk is looked up in the table
+                total += await self._connections.run(lambda db, e=chunk, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
+                self._faults.at("chunk-written")
         return total
-
-    async def _encode(self, plans: list[Plan]) -> list[Encoded]:
-        """A big job in a thread: it must not stop the heart of its process."""
-        if len(plans) <= SMALL:
-            return encode(plans, self._catalog)
-        return await asyncio.to_thread(encode, plans, self._catalog)

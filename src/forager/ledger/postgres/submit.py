@@ -13,11 +13,12 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
 from forager.ledger.changelog import job_change
 from forager.ledger.creation import PLANNING_LEASE_MS, fingerprint, remembered_ms, require_room, require_same
+from forager.ledger.planned import Encoded
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.tasks import Encoded, TaskName, insert_tasks
+from forager.ledger.postgres.tasks import TaskName, insert_tasks
 
 SWEEP_PAGE = 5_000
 

@@ -6,7 +6,7 @@ from forager.core.ledger import Lease, Session
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import end_for_budget, lock_jobs
-from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases, decode_lease
+from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases
 from forager.ledger.postgres.settle import Effect
 from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
@@ -47,8 +47,8 @@ async def lease_suspects(
         return []
     taken = await db.fetch(_TAKE_THESE, chosen, session.id, claim, effect.now)
     count_leases(effect, taken)
-    return [decode_lease(catalog, row) for row in taken]
+    return catalog.leases(taken)
 
 
 async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:
-    return [decode_lease(catalog, row) for row in await db.fetch(_HELD, session.id)]
+    return catalog.leases(await db.fetch(_HELD, session.id))

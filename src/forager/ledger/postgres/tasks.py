@@ -1,37 +1,20 @@
-"""Writing tasks: into `tasks`, which is identity and history, and into `queue`, which is open work only.
-
-Plans are encoded before the transaction begins, so that it holds its locks no longer than the database needs.
-"""
+"""Writing tasks: into `tasks`, which is identity and history, and into `queue`, which is open work only."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
-from forager.core.task import Plan
-from forager.ledger.catalog import Catalog
+from forager.ledger.planned import Encoded
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.flows import Flow
-from forager.ledger.text import clean, clean_or_none
 
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""
 WORTH_A_COPY = 200
 ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
-
-
-class Encoded(NamedTuple):
-    """A plan as it will lie in the table."""
-
-    kind: str
-    key: str
-    lane: str
-    rank: int
-    after: str | None
-    price: int
-    body: bytes
 
 
 @dataclass(slots=True)
@@ -59,19 +42,6 @@ class _New(NamedTuple):
     followed: Sequence[bool]
     price: Sequence[int]
     body: Sequence[bytes]
-
-
-def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
-    """The first plan of each (kind, key)."""
-    found: dict[tuple[str, str], Encoded] = {}
-    for plan in plans:
-        task = plan.task
-        name = kind, key = task.kind, clean(task.key())
-        if name not in found:
-            body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
-            lane, price = clean(catalog.lane_of(task.lane())), catalog.prices.get(kind, 0)
-            found[name] = Encoded(kind, key, lane, plan.rank, clean_or_none(plan.after), price, body)
-    return list(found.values())
 
 
 async def insert_tasks(

@@ -8,14 +8,14 @@ from typing import Any
 from forager.core.faults import Faults
 from forager.core.ledger import Lease, Session, Settlement, Turn, Want
 from forager.ledger.catalog import Catalog
+from forager.ledger.planned import Encoded
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.control import pause_locked
 from forager.ledger.postgres.counters import lock_jobs, write_counters
-from forager.ledger.postgres.lease import NEXT_CLAIM, Round, decode_lease, lease, promote
+from forager.ledger.postgres.lease import NEXT_CLAIM, Round, lease, promote
 from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
-from forager.ledger.postgres.tasks import Encoded
 
 # The session's row is held to the commit: a rescuer cannot come in between, nor a turn of a session that is ended.
 _BEGIN = f"""
@@ -91,7 +91,7 @@ async def turn_to_suspects(
 
 
 async def _decoded(catalog: Catalog, rows: Sequence[Any]) -> list[Lease]:
-    return [decode_lease(catalog, row) for row in rows]
+    return catalog.leases(rows)
 
 
 async def _finish(db: Db, effect: Effect, leased: Collection[int]) -> None:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS
-from forager.core.task import Plan
 from forager.ledger.counting import Deltas
 from forager.ledger.creation import being_cancelled
+from forager.ledger.planned import Encoded
 from forager.ledger.sqlite.counters import say, write_deltas
 from forager.ledger.sqlite.memory import Memory
 from forager.ledger.sqlite.submit import insert_job, insert_tasks, open_job
@@ -18,17 +18,17 @@ SELECT j.id, j.public_id, j.state, j.drain, j.turn FROM idempotency i JOIN jobs 
 """
 
 
-def append(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Plan]) -> Submitted:
+def append(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Encoded]) -> Submitted:
     row = db.execute(_STANDING, (job.idempotency_key,)).fetchone()
     if row is None:
         number, public_id = insert_job(db, memory, job)
-        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans, {})
+        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans)
         open_job(db, memory, number, public_id, total)
         return Submitted(UUID(public_id), total, created=True)
     number, public_id, state, drain, turn = row
     if drain is not None:
         raise being_cancelled(public_id)
-    written, _ = insert_tasks(db, memory, number, turn, plans, {})
+    written, _ = insert_tasks(db, memory, number, turn, plans)
     if written:
         _go_on(db, number, state, written, memory.now_ms())
     return Submitted(UUID(public_id), written, created=False)

@@ -1,7 +1,7 @@
 """Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size."""
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,8 @@ from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.memory import Memory, next_number
 from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
-_COLUMNS = "id, job_id, lane_id, attempt + 1, price, kind, key, body, followed"
+_COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, body"
+_JOB, _PRICE = 1, 5
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _NEXT = f"SELECT {_COLUMNS} FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
 _THESE = f"SELECT {_COLUMNS} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
@@ -29,6 +30,12 @@ SELECT t.id, t.lane_id, t.together, t.price, j.id, j.running, j.concurrency, j.m
 FROM tasks t JOIN jobs j ON j.id = t.job_id JOIN lanes l ON l.id = t.lane_id
 WHERE t.state = 8 AND l.owner = ? AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
 ORDER BY t.together, t.id LIMIT ?
+"""
+_STARTED = """
+UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'
+"""
+_HELD = """
+SELECT id, job_id, lane_id, claim, attempt, price, kind, key, body FROM tasks WHERE state = 3 AND session_id = ?
 """
 _PROMOTE = "UPDATE tasks SET state = 0, due = NULL WHERE state = 1 AND lane_id = ? AND due <= ? RETURNING job_id"
 _JOBS = """
@@ -50,8 +57,10 @@ class _Claim:
     """By job: how many tasks this lease gave out already, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     """… and what they may cost. The jobs' own counters are written once, at the end."""
-    found: list[int] = field(default_factory=list)
-    """Tasks that were given out but not yet taken: they still look ready."""
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    """What was given out, in `_COLUMNS` …"""
+    marked: int = 0
+    """… of which so many are marked as running: the others still look ready."""
     limited: set[int] = field(default_factory=set)
     """Lanes in which a job had more to give than it may."""
     jobs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
@@ -63,16 +72,32 @@ class _Claim:
             self.jobs.update(dict.fromkeys(unknown))
             self.jobs.update((row[0], row) for row in db.execute(_JOBS, (orjson.dumps(unknown).decode(),)))
 
-    def take(self, db: sqlite3.Connection) -> None:
-        if self.found:
-            db.execute(_TAKE, (self.number, self.now, self.session.id, orjson.dumps(self.found).decode()))
-            self.found.clear()
+    def give(self, job: int, rows: list[tuple[Any, ...]]) -> None:
+        self.rows += rows
+        self.taken[job] += len(rows)
+        self.reserved[job] += sum([row[_PRICE] for row in rows])
+
+    def mark(self, db: sqlite3.Connection) -> None:
+        """What was given out looks ready no more."""
+        if self.marked < len(self.rows):
+            numbers = orjson.dumps([row[0] for row in self.rows[self.marked :]]).decode()
+            db.execute(_TAKE, (self.number, self.now, self.session.id, numbers))
+            self.marked = len(self.rows)
+
+    def end(self, db: sqlite3.Connection, memory: Memory) -> list[Lease]:
+        self.mark(db)
+        deltas = Deltas()
+        for job, count in self.taken.items():
+            if count:
+                deltas.add(job, queued=-count, running=count, reserved=self.reserved[job])
+        write_deltas(db, deltas)
+        db.executemany(_STARTED, [(self.now, job) for job in deltas.jobs()])
+        return memory.catalog.leases(self.rows)
 
 
 def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> Turn:
     """Leases for the wanted lanes, and for each lane that came back short when it has more."""
     now = memory.now_ms()
-    leases: list[Lease] = []
     next_due: dict[int, int | None] = {}
     claim: _Claim | None = None
     numbers = orjson.dumps([want.lane for want in wants]).decode()
@@ -84,15 +109,12 @@ def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Seque
         _promote(db, memory, want.lane, now)
         if memory.flows.has_work(want.lane):
             claim = claim or _Claim(session, next_number(db, "claim"), now)
-            got = _lease_lane(db, memory, claim, want)
-            leases.extend(got)
-            if len(got) == want.most:
+            if _lease_lane(db, memory, claim, want) == want.most:
                 continue
         next_due[want.lane] = memory.flows.next_due.get(want.lane)
-    if claim is not None:
-        claim.take(db)
-    _write(db, leases, now)
-    return Turn(leases, next_due=next_due, limited=claim.limited if claim else ())
+    if claim is None:
+        return Turn([], next_due=next_due)
+    return Turn(claim.end(db, memory), next_due=next_due, limited=claim.limited)
 
 
 def lease_suspects(
@@ -105,22 +127,14 @@ def lease_suspects(
         _end_for_budget(db, memory, job)
     if not chosen:
         return []
-    now = memory.now_ms()
-    claim = _Claim(session, next_number(db, "claim"), now, found=chosen)
-    rows = db.execute(_THESE, (orjson.dumps(chosen).decode(),)).fetchall()
-    leases = [_lease(memory, claim.number, row) for row in rows]
-    claim.take(db)
-    _write(db, leases, now)
-    return leases
+    claim = _Claim(session, next_number(db, "claim"), memory.now_ms())
+    for row in db.execute(_THESE, (claim.number, orjson.dumps(chosen).decode())).fetchall():
+        claim.give(row[_JOB], [row])
+    return claim.end(db, memory)
 
 
 def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease]:
-    rows = db.execute(
-        "SELECT id, job_id, lane_id, attempt, price, kind, key, body, followed, claim FROM tasks"
-        " WHERE state = 3 AND session_id = ?",
-        (session.id,),
-    ).fetchall()
-    return [_lease(memory, row[9], row[:9]) for row in rows]
+    return memory.catalog.leases(db.execute(_HELD, (session.id,)).fetchall())
 
 
 def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
@@ -130,31 +144,32 @@ def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
     return db.execute(_SUSPECTS, (session.id, 1)).fetchone() is not None
 
 
-def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Want) -> list[Lease]:
+def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Want) -> int:
     """Equal parts for the jobs whose turn it is, then the rest for whoever has more, until the lane is full."""
-    got: list[Lease] = []
+    left = want.most
     limited: set[int] = set()
-    while len(got) < want.most:
+    while left > 0:
         jobs = memory.flows.next_jobs(want.lane, but=limited)
         if not jobs:
             break
-        claim.take(db)  # a job that is asked again must not give the same
-        part = -(-(want.most - len(got)) // len(jobs))
+        claim.mark(db)  # a job that is asked again must not give the same
+        part = -(-left // len(jobs))
         claim.look_up(db, jobs)
         for job in jobs:
-            asked = min(part, want.most - len(got))
+            asked = min(part, left)
             if asked == 0:
                 break
             most = _allowed(db, memory, want.lane, claim.jobs[job], asked, claim)
-            taken = _next(db, memory, claim, want.lane, job, most)
-            got.extend(taken)
+            rows = db.execute(_NEXT, (claim.number, want.lane, job, most)).fetchall() if most else []
+            claim.give(job, rows)
+            left -= len(rows)
             memory.flows.served(want.lane, job)
             if most < asked:
                 limited.add(job)
                 claim.limited.add(want.lane)
-            elif len(taken) < most:
+            elif len(rows) < most:
                 memory.flows.drop(want.lane, job)
-    return got
+    return want.most - left
 
 
 def _allowed(
@@ -195,22 +210,6 @@ def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     memory.flows.draining.add(job)
 
 
-def _next(db: sqlite3.Connection, memory: Memory, claim: _Claim, lane: int, job: int, most: int) -> list[Lease]:
-    if most <= 0:
-        return []
-    leases = [_lease(memory, claim.number, row) for row in db.execute(_NEXT, (lane, job, most))]
-    claim.found.extend([lease_.task_id for lease_ in leases])
-    claim.taken[job] += len(leases)
-    claim.reserved[job] += sum([lease_.price for lease_ in leases])
-    return leases
-
-
-def _lease(memory: Memory, claim: int, row: tuple[Any, ...]) -> Lease:
-    number, job, lane, attempt, price, kind, key, body, followed = row
-    task = memory.catalog.decode(kind, body)
-    return Lease(number, job, lane, claim, attempt, price, kind, key, task, bool(followed))
-
-
 def _promote(db: sqlite3.Connection, memory: Memory, lane: int, now: int) -> None:
     """Waiting tasks that are due become ready."""
     due = memory.flows.next_due.get(lane)
@@ -225,14 +224,3 @@ def _promote(db: sqlite3.Connection, memory: Memory, lane: int, now: int) -> Non
         memory.flows.next_due.pop(lane, None)
     else:
         memory.flows.next_due[lane] = later
-
-
-def _write(db: sqlite3.Connection, leases: Sequence[Lease], now: int) -> None:
-    deltas = Deltas()
-    for (job, price), count in Counter((lease.job_id, lease.price) for lease in leases).items():
-        deltas.add(job, queued=-count, running=count, reserved=count * price)
-    write_deltas(db, deltas)
-    db.executemany(
-        "UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'",
-        [(now, job) for job in deltas.jobs()],
-    )

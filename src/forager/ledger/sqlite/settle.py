@@ -16,15 +16,16 @@ from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.counting import COUNTER_OF, Deltas
 from forager.ledger.evidence import body_of, screenshot_of
 from forager.ledger.patience import in_vain, wait_or_give_up
+from forager.ledger.planned import encode
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.submit import insert_tasks
 
+_Alike = tuple[int, int, int, int, int, str | None, str | None]
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
-# Most of a group ends in the same way: one statement for all that do costs half of one for each.
 _END = """
 UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
   session_id = NULL WHERE id IN (SELECT value FROM json_each(?))
@@ -76,25 +77,12 @@ def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple
 def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int]) -> None:
     now = memory.now_ms()
     deltas = Deltas()
-    ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     back: list[Settlement] = []
+    ended: list[Settlement] = []
     for s in live:
-        lease, number, counter = s.lease, 4, "completed"
-        if s.state is not TaskState.COMPLETED:  # the common end needs no look-up
-            if s.state not in COUNTER_OF:
-                back.append(s)
-                continue
-            number, counter = int(s.state), COUNTER_OF[s.state]
-        facts = orjson.dumps(s.facts).decode() if s.facts else None
-        ends[number, s.cost, s.guessed, s.error, facts].append(lease.task_id)
-        deltas.ended(lease.job_id, counter, lease.price, s.cost, s.guessed)
-    for s in _give_up(db, back, now):
-        lease = s.lease
-        facts = orjson.dumps(s.facts).decode() if s.facts else None
-        ends[int(s.state), s.cost, s.guessed, s.error, facts].append(lease.task_id)
-        deltas.ended(lease.job_id, COUNTER_OF[s.state], lease.price, s.cost, s.guessed)
-    for how, tasks in ends.items():
-        db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
+        (ended if s.state is TaskState.COMPLETED or s.state in COUNTER_OF else back).append(s)
+    ended += _give_up(db, back, now)
+    _end(db, ended, deltas, now)
     _put_back(db, memory, [s for s in back if s.state not in COUNTER_OF], deltas, now)
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
@@ -104,6 +92,21 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     write_deltas(db, deltas)
     write_changes(db, changes, now)
     finish_jobs(db, memory.flows, deltas.jobs(), now)
+
+
+def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: int) -> None:
+    """Most of a job's tasks end alike: each look and each statement is for all that do."""
+    alike: defaultdict[_Alike, list[int]] = defaultdict(list)
+    for s in ended:
+        lease = s.lease
+        facts = orjson.dumps(s.facts).decode() if s.facts else None
+        alike[lease.job_id, lease.price, int(s.state), s.cost, s.guessed, s.error, facts].append(lease.task_id)
+    ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for (job, price, state, cost, guessed, error, facts), tasks in alike.items():
+        ends[state, cost, guessed, error, facts] += tasks
+        deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
+    for how, tasks in ends.items():
+        db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
@@ -171,7 +174,7 @@ def _settle_neighbours(
 def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas: Deltas, now: int) -> None:
     job = s.lease.job_id
     drain, turn = db.execute(_JOB, (job,)).fetchone()
-    written, dead_ends = insert_tasks(db, memory, job, turn, s.tasks, {})
+    written, dead_ends = insert_tasks(db, memory, job, turn, encode(s.tasks, memory.catalog))
     deltas.add(job, total=written, queued=written)
     for task in dead_ends:
         skip_followers(db, task, job, AFTER_FAILED, deltas, now)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -35,7 +34,8 @@ from forager.core.ledger import (
 from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.creation import BEING_WRITTEN, CHUNK, IN_ONE_GO
+from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
+from forager.ledger.planned import Encoded, Planned, encode
 from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.shared import SharedVerbs
 from forager.ledger.sqlite import control, lanes
@@ -104,19 +104,18 @@ class SqliteLedger(SharedVerbs):
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
-        plans = iter(plan)
-        first = plan if isinstance(plan, list) else await asyncio.to_thread(lambda: list(islice(plans, IN_ONE_GO + 1)))
+        planned = await Planned.read(plan, self._memory.catalog)
         while True:
-            if len(first) <= IN_ONE_GO:
-                submitted = await self._submit_announced(job, first)
+            if planned.whole:
+                submitted = await self._submit_announced(job, planned.first)
             else:
-                submitted = await self._submit_in_chunks(job, first if first is plan else chain(first, plans))
+                submitted = await self._submit_in_chunks(job, planned)
             if submitted is not None:
                 return submitted
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
 
     async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        plans = list(plan)
+        plans = encode(plan, self._memory.catalog)
         return await self._run(lambda db: append(db, self._memory, job, plans))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
@@ -269,7 +268,7 @@ class SqliteLedger(SharedVerbs):
     def _now_ms(self) -> int:
         return round(self._clock.now().timestamp() * 1000)
 
-    async def _submit_announced(self, job: NewJob, plans: list[Plan]) -> Submitted | None:
+    async def _submit_announced(self, job: NewJob, plans: list[Encoded]) -> Submitted | None:
         """Whoever waits for work hears of it at once: its look stands behind the submission in the queue, so that it
         finds the work, and both may share one commit. Not where the last submission brought nothing, such as a refusal
         by a full queue or a repeat: all of those would wake the whole engine for nothing."""
@@ -309,7 +308,9 @@ class SqliteLedger(SharedVerbs):
 
         await self._run(command)
 
-    def _submit_whole(self, db: sqlite3.Connection, job: NewJob, plans: list[Plan], *, told: bool) -> Submitted | None:
+    def _submit_whole(
+        self, db: sqlite3.Connection, job: NewJob, plans: list[Encoded], *, told: bool
+    ) -> Submitted | None:
         repeat = find_repeat(db, job, self._now_ms())
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
@@ -317,14 +318,14 @@ class SqliteLedger(SharedVerbs):
         memory, grew = self._memory, self._memory.flows.grew
         number, public_id = insert_job(db, memory, job)
         first = task_uuid(number, memory.next_task) if plans else None
-        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans, {})
+        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans)
         self._faults.at("job-written")
         open_job(db, memory, number, public_id, total)
         if told:  # once is enough
             memory.flows.grew = grew
         return Submitted(UUID(public_id), total, True, first)
 
-    async def _submit_in_chunks(self, job: NewJob, plans: Iterable[Plan]) -> Submitted | None:
+    async def _submit_in_chunks(self, job: NewJob, planned: Planned) -> Submitted | None:
         def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
             repeat = find_repeat(db, job, self._now_ms())
             if repeat is not None:
@@ -335,12 +336,11 @@ class SqliteLedger(SharedVerbs):
         repeat, number, public_id = await self._run(begin)
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
-        known: dict[tuple[str, str], int] = {}
         total = 0
-        source = iter(plans)
         try:
-            while chunk := await asyncio.to_thread(lambda: list(islice(source, CHUNK))):
-                total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk, known))
+            async with contextlib.aclosing(planned.chunks()) as chunks:
+                async for chunk in chunks:
+                    total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
             await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
         except Exception:
             with contextlib.suppress(StoreError):
@@ -348,12 +348,9 @@ class SqliteLedger(SharedVerbs):
             raise
         return Submitted(UUID(public_id), total, created=True)
 
-    def _write_chunk(
-        self, job: int, turn: int, chunk: list[Plan], known: dict[tuple[str, str], int], db: sqlite3.Connection
-    ) -> int:
-        known.clear()  # a predecessor in an earlier chunk is looked up in the table
+    def _write_chunk(self, job: int, turn: int, chunk: list[Encoded], db: sqlite3.Connection) -> int:
         still_planning(db, self._memory, job)
-        written, _ = insert_tasks(db, self._memory, job, turn, chunk, known)
+        written, _ = insert_tasks(db, self._memory, job, turn, chunk)
         self._faults.at("chunk-written")
         return written
 

@@ -1,7 +1,7 @@
 """A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +10,6 @@ import orjson
 from forager.core.errors import Conflict
 from forager.core.ledger import NewJob
 from forager.core.states import JobState, TaskState
-from forager.core.task import Plan
 from forager.ledger.changelog import job_change
 from forager.ledger.creation import (
     CHUNK,
@@ -20,6 +19,7 @@ from forager.ledger.creation import (
     require_room,
     require_same,
 )
+from forager.ledger.planned import Encoded
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
@@ -84,57 +84,51 @@ def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int
 
 
 def insert_tasks(
-    db: sqlite3.Connection,
-    memory: Memory,
-    job: int,
-    turn: int,
-    plans: Iterable[Plan],
-    known: dict[tuple[str, str], int],
+    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded]
 ) -> tuple[int, set[int]]:
     """Write those tasks that the job does not have yet; returns how many, and which tasks that some of them come
-    after have already ended badly: nobody will release those followers.
-
-    `known` maps (kind, key) to the numbers given so far, so that `after` finds its predecessor; it is extended.
-    """
-    rows: list[tuple[Any, ...]] = []
-    followed: set[int] = set()
-    dead_ends: set[int] = set()
-    ready_lanes: set[int] = set()
-    prices, lane_of = memory.catalog.prices, memory.catalog.lane_of
+    after have already ended badly: nobody will release those followers."""
+    lanes = {name: memory.lane_id(db, name) for name in {plan.lane for plan in plans}}
     first = memory.next_task
-    ready, held = int(TaskState.READY), int(TaskState.HELD)
-    for plan in plans:
-        task = plan.task
-        kind, key = name = task.kind, task.key()
-        if name in known:
-            continue
-        number = known[name] = memory.next_task
-        memory.next_task = number + 1
-        lane = memory.lane_id(db, lane_of(task.lane()))
-        after, state = None, ready
-        if plan.after is not None:
-            after, state = known.get((kind, plan.after)), held
-            if after is None:
-                after, state = _predecessor(db, job, kind, plan.after, dead_ends)
-            followed.add(after)
-        if state == ready:
-            ready_lanes.add(lane)
-        body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
-        rows.append((number, job, lane, kind, key, state, plan.rank, after, prices.get(kind, 0), body))
-    before = db.total_changes
+    memory.next_task = first + len(plans)
+    dead_ends: set[int] = set()
+    before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
+    followed = {number for number, _ in before.values()}
+    alone = (None, int(TaskState.READY))
+    rows = []
+    for number, (kind, key, lane, rank, _, price, body) in enumerate(plans, first):
+        after, state = before.get(number, alone) if before else alone
+        rows.append((number, job, lanes[lane], kind, key, state, rank, after, price, body, number in followed))
+    changed = db.total_changes
     insert_many(
         db,
         'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
-        [(*row, row[0] in followed) for row in rows] if followed else [(*row, 0) for row in rows],
+        rows,
         "ON CONFLICT (job_id, kind, key) DO NOTHING",
     )
-    written = db.total_changes - before
+    written = db.total_changes - changed
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
+    ready_lanes = {row[2] for row in rows if row[5] == TaskState.READY}
     if written < len(rows):
         ready_lanes |= _follow_the_first(db, job, rows, dead_ends)
-    for lane in ready_lanes:
-        offer(db, memory, lane, job, turn)
+    for lane_id in ready_lanes:
+        offer(db, memory, lane_id, job, turn)
     return written, dead_ends
+
+
+def _before(
+    db: sqlite3.Connection, job: int, first: int, plans: Sequence[Encoded], dead_ends: set[int]
+) -> dict[int, tuple[int, int]]:
+    """By the number of a task that comes after one: the number of that, and how it starts itself."""
+    known: dict[tuple[str, str], int] = {}
+    before, held = {}, int(TaskState.HELD)
+    for number, plan in enumerate(plans, first):
+        known[plan.kind, plan.key] = number
+        if plan.after is not None:
+            planned = known.get((plan.kind, plan.after))
+            earlier = _predecessor(db, job, plan.kind, plan.after, dead_ends) if planned is None else (planned, held)
+            before[number] = earlier
+    return before
 
 
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
