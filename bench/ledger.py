@@ -1,6 +1,8 @@
 """No-op tasks through submit → lease → settle in one process, on both stores and through two peers on PostgreSQL.
 
-One lane, 100 jobs, every feature on. The peers do the same on the same server, each with a database of its own.
+One lane, 100 jobs, every feature on. The rate is that of two callers, as in a process that serves an API and works at
+the same time: while one waits for its commit, the other has its turn. That of a single caller is told beside it, and is
+what the peers are compared with, for they do the same on the same server with one producer and one worker.
 """
 
 import statistics
@@ -17,6 +19,7 @@ from bench.support.verdict import Target, conclude, print_table
 
 JOBS = 100
 TASKS_EACH = 1_000
+CALLERS = 2
 PEERS = {
     "pgqueuer": ("pgqueuer", 50_000, ()),
     "pgqueuer_fastest": ("pgqueuer", 50_000, ("500",)),
@@ -42,24 +45,26 @@ def main(options: Options) -> None:
         for number in range(1, options.rounds + 1):
             machine.sample()
             for kind in options.stores:
-                rates[kind].append(ours(stores, kind, tasks_each, number))
+                rates[kind].append(ours(stores, kind, tasks_each, number, CALLERS))
+                rates[f"{kind}_alone"].append(ours(stores, kind, tasks_each, number, 1))
             for name in PEERS if "postgres" in options.stores else ():
                 rates[name].append(theirs(stores, name, number, quick=options.quick))
         machine.sample()
     report(rates, machine)
 
 
-def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int) -> float:
+def ours(stores: Stores, kind: StoreKind, tasks_each: int, number: int, callers: int) -> float:
     store = stores.new(kind)
     stores.settle()
 
     async def run() -> float:
         async with open_ledger(store, noop_catalog()) as ledger:
-            timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each)
+            timing = await push(ledger, jobs=JOBS, tasks_each=tasks_each, callers=callers)
         parts = (
             f"submit {timing.submit:.2f} s, lease + settle {timing.work:.2f} s; our CPU {timing.cpu_us:.1f} µs a task"
         )
-        print(f"  round {number}: {kind:13} {timing.per_s:9,.0f}/s  ({parts})", flush=True)
+        who = kind if callers > 1 else f"{kind}_alone"
+        print(f"  round {number}: {who:16} {timing.per_s:9,.0f}/s  ({parts})", flush=True)
         return timing.per_s
 
     try:
@@ -83,12 +88,10 @@ def report(rates: dict[str, list[float]], machine: Machine) -> None:
     median = {name: statistics.median(values) for name, values in rates.items()}
     spread = [(n, f"{median[n]:,.0f}", f"{min(v):,.0f}", f"{max(v):,.0f}") for n, v in rates.items()]
     print_table(("tasks/s", "median", "least", "most"), spread)
-    figures: dict[str, float] = {
-        f"{kind}_per_s": round(median[kind]) for kind in ("sqlite", "postgres") if kind in median
-    }
+    figures: dict[str, float] = {f"{name}_per_s": round(median[name]) for name in rates if name not in PEERS}
     for peer in PEERS:
         if peer in rates:
-            pairs = zip(rates["postgres"], rates[peer], strict=True)
+            pairs = zip(rates["postgres_alone"], rates[peer], strict=True)
             figures[f"vs_{peer}"] = round(statistics.median(mine / its for mine, its in pairs), 2)
             figures[f"{peer}_per_s"] = round(median[peer])
     conclude("ledger", figures, TARGETS, machine)

@@ -1,9 +1,11 @@
 """Tasks that do nothing, pushed through a ledger: submit → lease → run → settle, with every feature on.
 
-One lane; the jobs share it fairly. The loop settles a group and leases the next in one turn, as the engine does.
+One lane; the jobs share it fairly. Each turn settles a group and leases the next, as the engine's do.
 """
 
+import asyncio
 import gc
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +13,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from forager.cli.process import SWITCH_INTERVAL
 from forager.core.http import Fetch
-from forager.core.ledger import Ledger, NewJob, Settlement, Want
+from forager.core.ledger import Ledger, NewJob, Session, Settlement, Want
 from forager.core.outcome import Done, Outcome
 from forager.core.pipeline import Lane, Pipeline, step
 from forager.core.states import TaskState
@@ -72,36 +75,49 @@ def noop_catalog() -> Catalog:
     return Catalog([PIPELINE])
 
 
-async def push(ledger: Ledger, *, jobs: int, tasks_each: int) -> Timing:
-    """Create the jobs, then do all their tasks in one session."""
+async def push(ledger: Ledger, *, jobs: int, tasks_each: int, callers: int = 1) -> Timing:
+    """Create the jobs, then do all their tasks in one session. `callers`: so many calls are under way at a time."""
     gc.collect()  # and the collector is spared, as the app spares it
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     started, used = time.perf_counter(), time.process_time()
-    for number in range(jobs):
-        job = NoopJob(number=number, tasks=tasks_each)
-        await ledger.submit(NewJob(PIPELINE.name, job.model_dump(mode="json")), plan(job))
+    numbers = iter(range(jobs))
+    await asyncio.gather(*[_create(ledger, numbers, tasks_each) for _ in range(callers)])
     submitted = time.perf_counter()
-    await work_off(ledger, jobs * tasks_each)
+    await _work_off(ledger, jobs * tasks_each, callers)
     ended, used = time.perf_counter(), time.process_time() - used
     return Timing(jobs * tasks_each, submitted - started, ended - submitted, used)
 
 
-async def work_off(ledger: Ledger, tasks: int) -> None:
+async def _create(ledger: Ledger, numbers: Iterator[int], tasks_each: int) -> None:
+    for number in numbers:
+        job = NoopJob(number=number, tasks=tasks_each)
+        await ledger.submit(NewJob(PIPELINE.name, job.model_dump(mode="json")), plan(job))
+
+
+async def _work_off(ledger: Ledger, tasks: int, callers: int) -> None:
     session = await ledger.begin("bench")
     (lane,) = await ledger.take_lanes(session, 10)
-    wants = [Want(lane.id, GROUP)]
+    done = await asyncio.gather(*[_turns(ledger, session, lane.id) for _ in range(callers)])
+    await ledger.end(session)
+    assert sum(done) == tasks, f"{sum(done)} of {tasks} tasks were done"
+    assert not await ledger.has_open_work(), "jobs are left open"
+
+
+async def _turns(ledger: Ledger, session: Session, lane: int) -> int:
+    """Settle a group and lease the next until there is none; returns how many tasks were done."""
+    wants = [Want(lane, GROUP)]
     ended: list[Settlement] = []
     done = 0
-    while done < tasks:
+    while True:
         turn = await ledger.turn(session, ended, wants)
         assert not turn.fenced, "a claim was lost: the run is worth nothing"
         done += len(ended)
-        assert turn.leases or ended, f"{tasks - done} tasks are nowhere to be leased"
+        if not turn.leases:
+            return done
         ended = []
         for lease in turn.leases:
             assert isinstance(lease.task, Noop)
             await do_nothing(lease.task, None)
             ended.append(Settlement(lease, TaskState.COMPLETED))
-    await ledger.end(session)
-    assert not await ledger.has_open_work(), "jobs are left open"
