@@ -61,6 +61,12 @@ async def test_the_first_in_a_job_wins_and_later_ones_count__PL_13(rig: Rig, wor
     assert await _told(rig, "seen") == [("a", "new", 1)]
 
 
+async def test_what_one_answer_says_twice_was_seen_twice(rig: Rig, worker: Worker) -> None:
+    await _find(rig, worker, Seen(uid="a", note="page 0"), Seen(uid="b", note="page 0"), Seen(uid="a", note="page 1"))
+    rows = rig.rows(Seen)
+    assert (rows["a"]["note"], rows["a"]["times_seen"], rows["b"]["times_seen"]) == ("page 0", 2, 1)
+
+
 async def test_each_job_has_its_own_sighting__PL_13(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Seen(uid="a", note="one"))
     await _find(rig, worker, Seen(uid="a", note="two"))

@@ -13,3 +13,10 @@ def test_a_body_is_its_pieces_in_their_order(sizes: tuple[int, ...]) -> None:
         body.add(piece)
     assert body.size == sum(sizes)
     assert body.whole() == b"".join(pieces)
+
+
+def test_no_buffer_grows_with_the_body() -> None:
+    body = Body()
+    for _ in range(64):
+        body.add(bytes(BLOCK // 8))
+    assert max(map(len, body._blocks)) == BLOCK

@@ -5,7 +5,7 @@ it must not stop the heart of its process.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -69,22 +69,13 @@ class Planned:
         planned.whole = count <= IN_ONE_GO
         return planned
 
-    async def chunks(self) -> AsyncGenerator[list[Encoded]]:
-        """All, chunk by chunk, once. While one is being written, the next is read. To be closed (`aclosing`)."""
-        ahead = self._ahead()
-        try:
-            for start in range(0, len(self.first), CHUNK):
-                yield self.first[start : start + CHUNK]
-            self.first = []
-            while (read := await ahead)[0]:
-                ahead = self._ahead()
-                yield read[1]
-        finally:
-            if not ahead.cancel() and not ahead.cancelled():
-                ahead.exception()  # seen: nobody will ask for it any more
-
-    def _ahead(self) -> asyncio.Task[tuple[int, list[Encoded]]]:
-        return asyncio.create_task(asyncio.to_thread(self._next, CHUNK))
+    async def chunks(self) -> AsyncIterator[list[Encoded]]:
+        """All, chunk by chunk, once. None is read while another is written: two threads only hold each other up."""
+        for start in range(0, len(self.first), CHUNK):
+            yield self.first[start : start + CHUNK]
+        self.first = []
+        while (read := await asyncio.to_thread(self._next, CHUNK))[0]:
+            yield read[1]
 
     def _next(self, most: int) -> tuple[int, list[Encoded]]:
         """How many plans came, and the different ones among them."""

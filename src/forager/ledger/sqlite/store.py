@@ -338,9 +338,8 @@ class SqliteLedger(SharedVerbs):
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         total = 0
         try:
-            async with contextlib.aclosing(planned.chunks()) as chunks:
-                async for chunk in chunks:
-                    total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
+            async for chunk in planned.chunks():
+                total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
             await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
         except Exception:
             with contextlib.suppress(StoreError):
