@@ -77,7 +77,7 @@ def noop_catalog() -> Catalog:
 
 async def push(ledger: Ledger, *, jobs: int, tasks_each: int, callers: int = 1) -> Timing:
     """Create the jobs, then do all their tasks in one session. `callers`: so many calls are under way at a time."""
-    gc.collect()  # and the collector is spared, as the app spares it
+    gc.collect()  # and the collector is spared and threads take turns as in the app
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     sys.setswitchinterval(SWITCH_INTERVAL)

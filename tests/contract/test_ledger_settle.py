@@ -221,6 +221,14 @@ async def test_a_short_page_skips_the_rest__PL_10(rig: Rig, worker: Worker) -> N
     assert rig.job(job)["state"] == "completed"
 
 
+async def test_a_key_that_holds_nul_is_followed_and_skipped_by_that_name(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(chain("a\x00", "b\x00", "c\x00"))).job
+    (first,) = await worker.lease()
+    turn = await worker.turn([Settlement(first, TaskState.COMPLETED, skip=[Skip("c\x00", "enough")])], most=10)
+    assert [lease.task for lease in turn.leases] == [Call(name="b\x00")]
+    assert rig.states(job) == {"a\ufffd": "completed", "b\ufffd": "running", "c\ufffd": "skipped"}
+
+
 async def test_what_runs_or_has_ended_is_not_skipped(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(4))).job
     one, two, three = await worker.lease(3)

@@ -25,7 +25,7 @@ class Task(BaseModel):
 
 
 # Made for every task of a job: freezing it would cost more than the rest of it.
-@dataclass(slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Plan:
     """A task to be done: its order inside the job, and the task of the same kind that must end well before it."""
 

@@ -27,7 +27,7 @@ from forager.core.ledger import (
 )
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.planned import encode
+from forager.ledger.planned import encode_all
 from forager.ledger.postgres import control, lanes
 from forager.ledger.postgres.append import append
 from forager.ledger.postgres.connection import NOW, Connections, Db
@@ -81,7 +81,7 @@ class PostgresLedger(SharedVerbs):
         return await submission.write(plan)
 
     async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        encoded = encode(plan, self._catalog)
+        encoded = await encode_all(plan, self._catalog)
         numbers = await self._lanes.learn(each.lane for each in encoded)
         return await self._connections.run(lambda db: append(db, job, encoded, numbers))
 

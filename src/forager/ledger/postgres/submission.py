@@ -11,7 +11,7 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import SMALL, Encoded, Planned
+from forager.ledger.planned import Encoded, Planned
 from forager.ledger.postgres.connection import Connections, Db
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.lanes import LaneNumbers
@@ -27,6 +27,9 @@ from forager.ledger.postgres.submit import (
     write_chunk,
 )
 from forager.ledger.postgres.tasks import TaskName
+
+SHARED = 200
+"""Jobs of up to so many tasks share a commit with others."""
 
 
 class Submission:
@@ -71,9 +74,8 @@ class Submission:
             self._faults.at("job-written")
             return submitted
 
-        # Small jobs share a commit. But a queue's lock is taken first in a transaction, so never behind what another
-        # member of a group has locked.
-        alone = len(plans) > SMALL or self._job.limits.most_queued is not None
+        # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
+        alone = len(plans) > SHARED or self._job.limits.most_queued is not None
         return await (self._connections.run if alone else self._group.run)(command)
 
     async def _write_in_chunks(self, planned: Planned) -> Submitted:

@@ -22,6 +22,7 @@ from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.submit import insert_tasks
+from forager.ledger.text import clean
 
 _Alike = tuple[int, int, int, int, int, str | None, str | None]
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
@@ -155,7 +156,7 @@ def _settle_neighbours(
         lease = s.lease
         job = lease.job_id
         for skip in s.skip:
-            for row in db.execute(_SKIP, (skip.reason, now, job, lease.kind, skip.key)).fetchall():
+            for row in db.execute(_SKIP, (skip.reason, now, job, lease.kind, clean(skip.key))).fetchall():
                 deltas.add(job, queued=-1, skipped=1)
                 if row[1]:
                     skip_followers(db, row[0], job, skip.reason, deltas, now)

@@ -35,7 +35,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import Encoded, Planned, encode
+from forager.ledger.planned import Encoded, Planned, encode_all
 from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.shared import SharedVerbs
 from forager.ledger.sqlite import control, lanes
@@ -68,6 +68,7 @@ class SqliteLedger(SharedVerbs):
     """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.migrate`)."""
 
     def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
+        self._catalog = catalog
         self._clock = clock
         self._lease_seconds = lease_seconds
         self._faults = faults
@@ -104,7 +105,7 @@ class SqliteLedger(SharedVerbs):
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
-        planned = await Planned.read(plan, self._memory.catalog)
+        planned = await Planned.read(plan, self._catalog)
         while True:
             if planned.whole:
                 submitted = await self._submit_announced(job, planned.first)
@@ -115,7 +116,7 @@ class SqliteLedger(SharedVerbs):
             await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
 
     async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        plans = encode(plan, self._memory.catalog)
+        plans = await encode_all(plan, self._catalog)
         return await self._run(lambda db: append(db, self._memory, job, plans))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
@@ -292,7 +293,7 @@ class SqliteLedger(SharedVerbs):
         return result
 
     def _read_memory_again(self, db: sqlite3.Connection) -> None:
-        memory = Memory.read(db, self._memory.catalog, self._now_ms)
+        memory = Memory.read(db, self._catalog, self._now_ms)
         memory.next_task = max(memory.next_task, self._memory.next_task)
         self._memory = memory
 

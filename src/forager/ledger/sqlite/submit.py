@@ -88,7 +88,7 @@ def insert_tasks(
 ) -> tuple[int, set[int]]:
     """Write those tasks that the job does not have yet; returns how many, and which tasks that some of them come
     after have already ended badly: nobody will release those followers."""
-    lanes = {name: memory.lane_id(db, name) for name in {plan.lane for plan in plans}}
+    lanes = {name: memory.lane_id(db, name) for name in dict.fromkeys([plan.lane for plan in plans])}
     first = memory.next_task
     memory.next_task = first + len(plans)
     dead_ends: set[int] = set()

@@ -1,0 +1,65 @@
+"""The plans of a submission are read once, encoded once each, and cut into chunks that are full but for the last."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from forager.core.task import Plan
+from forager.ledger import planned
+from forager.ledger.planned import Planned, encode
+from tests.support.rig import Call, catalog
+
+CHUNK, IN_ONE_GO = 4, 10
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "CHUNK", CHUNK)
+    monkeypatch.setattr(planned, "IN_ONE_GO", IN_ONE_GO)
+
+
+def plans(*names: object) -> Iterator[Plan]:
+    for name in names:
+        yield Plan(Call(name=str(name)))
+
+
+async def chunks(names: range | list[int]) -> list[list[str]]:
+    read = await Planned.read(plans(*names), catalog())
+    assert not read.whole
+    return [[each.key for each in chunk] async for chunk in read.chunks()]
+
+
+async def test_what_one_transaction_can_write_is_whole() -> None:
+    read = await Planned.read(plans(*range(IN_ONE_GO)), catalog())
+    assert read.whole
+    assert [each.key for each in read.first] == [str(n) for n in range(IN_ONE_GO)]
+
+
+@pytest.mark.parametrize("count", [IN_ONE_GO + 1, 12, 13, 16, 17])
+async def test_every_chunk_but_the_last_is_full(count: int) -> None:
+    cut = await chunks(range(count))
+    assert [key for chunk in cut for key in chunk] == [str(n) for n in range(count)]
+    assert [len(chunk) for chunk in cut[:-1]] == [CHUNK] * (len(cut) - 1)
+
+
+async def test_a_repeat_is_left_out_of_its_chunk_however_that_was_read() -> None:
+    """One of an earlier chunk is the table's affair."""
+    cut = await chunks([0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 10, 11])
+    assert cut == [["0", "1", "2", "3"], ["4", "5", "6", "7"], ["8", "9", "10"], ["11"]]
+
+
+async def test_a_plan_that_fails_while_it_is_read_fails_the_submission() -> None:
+    def broken() -> Iterator[Plan]:
+        yield from plans(*range(IN_ONE_GO + 3))
+        raise ValueError("no more")
+
+    read = await Planned.read(broken(), catalog())
+    with pytest.raises(ValueError, match="no more"):
+        [chunk async for chunk in read.chunks()]
+
+
+def test_the_first_plan_of_a_key_counts() -> None:
+    first, second = Plan(Call(name="a"), rank=1), Plan(Call(name="a"), rank=2, after="b")
+    (encoded,) = encode([first, second], catalog())
+    assert (encoded.rank, encoded.after) == (1, None)
+    assert encode([second], catalog(), [encoded]) == [encoded]
