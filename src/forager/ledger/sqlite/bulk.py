@@ -1,4 +1,7 @@
-"""Writing many rows. A statement for each costs more than the rows do: they go together by 64, the rest by halves."""
+"""Writing many rows. A statement for each costs more than the rows do: they go together by 64, the rest by halves.
+
+What is the same in all of them is handed over once per statement: that, too, costs more than the row does.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -11,16 +14,45 @@ TOGETHER = 64
 
 def insert_many(db: sqlite3.Connection, into: str, rows: Sequence[Sequence[Any]], on_conflict: str = "") -> None:
     """Insert rows, in their order. `into` names the table and its columns: "lanes (id, name)"."""
-    first, together = 0, TOGETHER
-    while first < len(rows):
-        while together > len(rows) - first:
+    if rows:
+        insert_columns(db, into, list(zip(*rows, strict=True)), on_conflict)
+
+
+def insert_columns(db: sqlite3.Connection, into: str, columns: Sequence[Sequence[Any]], on_conflict: str = "") -> None:
+    """The same of what lies column by column."""
+    count = len(columns[0])
+    first = count - count % TOGETHER
+    if first:
+        same = tuple([_all_same(column) for column in columns])
+        shared = [column[0] for column, alike in zip(columns, same, strict=True) if alike]
+        differ = [column for column, alike in zip(columns, same, strict=True) if not alike]
+        statement = _statement(into, same, TOGETHER, on_conflict)
+        for start in range(0, first, TOGETHER):
+            block = zip(*[column[start : start + TOGETHER] for column in differ], strict=True)
+            db.execute(statement, [*shared, *chain.from_iterable(block)])
+    together = TOGETHER // 2
+    while first < count:
+        while together > count - first:
             together //= 2
-        statement = _statement(into, len(rows[0]), together, on_conflict)
-        db.execute(statement, list(chain.from_iterable(rows[first : first + together])))
+        block = zip(*[column[first : first + together] for column in columns], strict=True)
+        statement = _statement(into, (False,) * len(columns), together, on_conflict)
+        db.execute(statement, list(chain.from_iterable(block)))
         first += together
 
 
+def _all_same(column: Sequence[Any]) -> bool:
+    return column.count(column[0]) == len(column)
+
+
 @lru_cache(maxsize=256)
-def _statement(into: str, columns: int, rows: int, on_conflict: str) -> str:
-    row = f"({', '.join('?' * columns)})"
-    return f"INSERT INTO {into} VALUES {', '.join([row] * rows)} {on_conflict}".rstrip()
+def _statement(into: str, same: tuple[bool, ...], rows: int, on_conflict: str) -> str:
+    """Parameters: of each column that is the same in all rows its value, then the others, row by row."""
+    shared = [alike and sum(same[: number + 1]) for number, alike in enumerate(same)]
+    values, given = [], sum(same)
+    for _ in range(rows):
+        row = []
+        for number in shared:
+            given += not number
+            row.append(f"?{number or given}")
+        values.append(f"({', '.join(row)})")
+    return f"INSERT INTO {into} VALUES {', '.join(values)} {on_conflict}".rstrip()

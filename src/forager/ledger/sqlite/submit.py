@@ -1,8 +1,7 @@
 """A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole."""
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 import orjson
@@ -20,7 +19,7 @@ from forager.ledger.creation import (
     require_same,
 )
 from forager.ledger.planned import Encoded
-from forager.ledger.sqlite.bulk import insert_many
+from forager.ledger.sqlite.bulk import insert_columns
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
 
@@ -88,31 +87,46 @@ def insert_tasks(
 ) -> tuple[int, set[int]]:
     """Write those tasks that the job does not have yet; returns how many, and which tasks that some of them come
     after have already ended badly: nobody will release those followers."""
-    lanes = {name: memory.lane_id(db, name) for name in dict.fromkeys([plan.lane for plan in plans])}
+    if not plans:
+        return 0, set()
     first = memory.next_task
     memory.next_task = first + len(plans)
+    numbers = range(first, memory.next_task)
+    kinds, keys, names, ranks, afters, prices, bodies = zip(*plans, strict=True)
+    lanes = {name: memory.lane_id(db, name) for name in dict.fromkeys(names)}
+    lane_ids = [lanes[name] for name in names]
     dead_ends: set[int] = set()
-    before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
+    before = _before(db, job, first, plans, dead_ends) if afters.count(None) < len(afters) else {}
     followed = {number for number, _ in before.values()}
     alone = (None, int(TaskState.READY))
-    rows = []
-    for number, (kind, key, lane, rank, _, price, body) in enumerate(plans, first):
-        after, state = before.get(number, alone) if before else alone
-        rows.append((number, job, lanes[lane], kind, key, state, rank, after, price, body, number in followed))
+    earlier, states = zip(*[before.get(number, alone) for number in numbers], strict=True)
     changed = db.total_changes
-    insert_many(
+    insert_columns(
         db,
         'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
-        rows,
+        (
+            numbers,
+            [job] * len(plans),
+            lane_ids,
+            kinds,
+            keys,
+            states,
+            ranks,
+            earlier,
+            prices,
+            bodies,
+            [number in followed for number in numbers],
+        ),
         "ON CONFLICT (job_id, kind, key) DO NOTHING",
     )
     written = db.total_changes - changed
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
-    ready_lanes = {row[2] for row in rows if row[5] == TaskState.READY}
-    if written < len(rows):
-        ready_lanes |= _follow_the_first(db, job, rows, dead_ends)
-    for lane_id in ready_lanes:
-        offer(db, memory, lane_id, job, turn)
+    ready_lanes = {lane for lane, state in set(zip(lane_ids, states, strict=True)) if state == TaskState.READY}
+    if written < len(plans):
+        ready = _follow_the_first(db, job, dict(zip(numbers, plans, strict=True)), before, dead_ends)
+        ready_lanes |= {lanes[name] for name in ready}
+    for lane in ready_lanes:
+        offer(db, memory, lane, job, turn)
     return written, dead_ends
 
 
@@ -173,18 +187,24 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
     return True
 
 
-def _follow_the_first(db: sqlite3.Connection, job: int, rows: list[tuple[Any, ...]], dead_ends: set[int]) -> set[int]:
+def _follow_the_first(
+    db: sqlite3.Connection,
+    job: int,
+    plans: Mapping[int, Encoded],
+    before: Mapping[int, tuple[int, int]],
+    dead_ends: set[int],
+) -> set[str]:
     """Some tasks were there already under other numbers: their new followers come after those. Returns ready lanes."""
-    there = {n for (n,) in db.execute("SELECT id FROM tasks WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0]))}
-    repeated = {row[0]: row[4] for row in rows if row[0] not in there}
+    there = {n for (n,) in db.execute("SELECT id FROM tasks WHERE id BETWEEN ? AND ?", (min(plans), max(plans)))}
     ready = set()
-    for number, _, lane, kind, _, _, _, after, *_ in rows:
-        if number in there and after in repeated:
-            first, state = _predecessor(db, job, kind, repeated[after], dead_ends)
+    for number, (after, _) in before.items():
+        if number in there and after in plans and after not in there:
+            plan = plans[number]
+            first, state = _predecessor(db, job, plan.kind, plans[after].key, dead_ends)
             db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, state, number))
             db.execute("UPDATE tasks SET followed = 1 WHERE id = ?", (first,))
             if state == TaskState.READY:
-                ready.add(lane)
+                ready.add(plan.lane)
     return ready
 
 
