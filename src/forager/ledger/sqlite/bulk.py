@@ -41,6 +41,7 @@ def insert_columns(db: sqlite3.Connection, into: str, columns: Sequence[Sequence
 
 
 def _all_same(column: Sequence[Any]) -> bool:
+    """Equal is the same here: what a column holds has one type by its affinity."""
     return column.count(column[0]) == len(column)
 
 
