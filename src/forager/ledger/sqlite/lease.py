@@ -15,6 +15,7 @@ from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.memory import Memory, next_number
 from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
 
+# In the order of a lease's fields; `?` is its claim.
 _COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, body"
 _JOB, _PRICE = 1, 5
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
