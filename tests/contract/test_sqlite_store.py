@@ -14,9 +14,10 @@ from forager.core.clock import SystemClock
 from forager.core.errors import StoreError, StoreFull, StoreLocked, StoreUnavailable
 from forager.core.ledger import Lease, NewJob, Settlement
 from forager.core.states import TaskState
+from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import SqliteTables
-from tests.support.rig import HandClock, Rig, Seen, Thing, Worker, calls, create_store, open_sqlite, sqlite_rig
+from tests.support.rig import Call, HandClock, Rig, Seen, Thing, Worker, calls, create_store, open_sqlite, sqlite_rig
 
 HOUR = 3600
 
@@ -39,6 +40,13 @@ async def rig(path: Path) -> AsyncIterator[Rig]:
 async def test_the_store_belongs_to_one_process(rig: Rig, path: Path) -> None:
     with pytest.raises(StoreLocked, match="belongs to one process"):
         await open_sqlite(path, HandClock())
+
+
+async def test_lanes_that_wake_together_are_taken_in_the_order_of_the_plan(rig: Rig) -> None:
+    names = [f"lane{n}" for n in (5, 1, 4, 0, 3, 2)]
+    await rig.submit([Plan(Call(name=f"{name}/{n}", where=name)) for n in range(2) for name in names])
+    worker = Worker(rig, await rig.ledger.begin("later"))
+    assert await worker.take_lanes() == names
 
 
 async def test_a_store_without_a_schema_is_refused_and_left_unlocked(tmp_path: Path) -> None:
