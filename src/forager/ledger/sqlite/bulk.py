@@ -14,30 +14,28 @@ TOGETHER = 64
 
 def insert_many(db: sqlite3.Connection, into: str, rows: Sequence[Sequence[Any]], on_conflict: str = "") -> None:
     """Insert rows, in their order. `into` names the table and its columns: "lanes (id, name)"."""
-    if rows:
-        insert_columns(db, into, list(zip(*rows, strict=True)), on_conflict)
-
-
-def insert_columns(db: sqlite3.Connection, into: str, columns: Sequence[Sequence[Any]], on_conflict: str = "") -> None:
-    """The same of what lies column by column."""
-    count = len(columns[0])
-    first = count - count % TOGETHER
+    first = len(rows) - len(rows) % TOGETHER
     if first:
-        same = tuple([_all_same(column) for column in columns])
-        shared = [column[0] for column, alike in zip(columns, same, strict=True) if alike]
-        differ = [column for column, alike in zip(columns, same, strict=True) if not alike]
-        statement = _statement(into, same, TOGETHER, on_conflict)
-        for start in range(0, first, TOGETHER):
-            block = zip(*[column[start : start + TOGETHER] for column in differ], strict=True)
-            db.execute(statement, [*shared, *chain.from_iterable(block)])
+        _insert_blocks(db, into, list(zip(*rows, strict=True)), first, on_conflict)
     together = TOGETHER // 2
-    while first < count:
-        while together > count - first:
+    while first < len(rows):
+        while together > len(rows) - first:
             together //= 2
-        block = zip(*[column[first : first + together] for column in columns], strict=True)
-        statement = _statement(into, (False,) * len(columns), together, on_conflict)
-        db.execute(statement, list(chain.from_iterable(block)))
+        statement = _statement(into, (False,) * len(rows[0]), together, on_conflict)
+        db.execute(statement, list(chain.from_iterable(rows[first : first + together])))
         first += together
+
+
+def _insert_blocks(
+    db: sqlite3.Connection, into: str, columns: Sequence[Sequence[Any]], count: int, on_conflict: str
+) -> None:
+    same = tuple([_all_same(column) for column in columns])
+    shared = [column[0] for column, alike in zip(columns, same, strict=True) if alike]
+    differ = [column for column, alike in zip(columns, same, strict=True) if not alike]
+    statement = _statement(into, same, TOGETHER, on_conflict)
+    for start in range(0, count, TOGETHER):
+        block = zip(*[column[start : start + TOGETHER] for column in differ], strict=True)
+        db.execute(statement, [*shared, *chain.from_iterable(block)])
 
 
 def _all_same(column: Sequence[Any]) -> bool:

@@ -19,7 +19,7 @@ from forager.ledger.creation import (
     require_same,
 )
 from forager.ledger.planned import Encoded
-from forager.ledger.sqlite.bulk import insert_columns
+from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
 
@@ -87,44 +87,33 @@ def insert_tasks(
 ) -> tuple[int, set[int]]:
     """Write those tasks that the job does not have yet; returns how many, and which tasks that some of them come
     after have already ended badly: nobody will release those followers."""
-    if not plans:
-        return 0, set()
     first = memory.next_task
     memory.next_task = first + len(plans)
-    numbers = range(first, memory.next_task)
-    kinds, keys, names, ranks, afters, prices, bodies = zip(*plans, strict=True)
-    lanes = {name: memory.lane_id(db, name) for name in dict.fromkeys(names)}
-    lane_ids = [lanes[name] for name in names]
     dead_ends: set[int] = set()
-    before = _before(db, job, first, plans, dead_ends) if afters.count(None) < len(afters) else {}
+    before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
     followed = {number for number, _ in before.values()}
-    alone = (None, int(TaskState.READY))
-    earlier, states = zip(*[before.get(number, alone) for number in numbers], strict=True)
+    alone, ready = (None, int(TaskState.READY)), int(TaskState.READY)
+    lanes = memory.lanes
+    ready_lanes: set[int] = set()
+    rows = []
+    for number, (kind, key, name, rank, _, price, body) in enumerate(plans, first):
+        lane = lanes.get(name) or memory.lane_id(db, name)
+        after, state = before.get(number, alone) if before else alone
+        if state == ready:
+            ready_lanes.add(lane)
+        rows.append((number, job, lane, kind, key, state, rank, after, price, body, number in followed))
     changed = db.total_changes
-    insert_columns(
+    insert_many(
         db,
         'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
-        (
-            numbers,
-            [job] * len(plans),
-            lane_ids,
-            kinds,
-            keys,
-            states,
-            ranks,
-            earlier,
-            prices,
-            bodies,
-            [number in followed for number in numbers],
-        ),
+        rows,
         "ON CONFLICT (job_id, kind, key) DO NOTHING",
     )
     written = db.total_changes - changed
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
-    ready_lanes = {lane for lane, state in set(zip(lane_ids, states, strict=True)) if state == TaskState.READY}
     if written < len(plans):
-        ready = _follow_the_first(db, job, dict(zip(numbers, plans, strict=True)), before, dead_ends)
-        ready_lanes |= {lanes[name] for name in ready}
+        numbered = dict(enumerate(plans, first))
+        ready_lanes |= {memory.lane_id(db, name) for name in _follow_the_first(db, job, numbered, before, dead_ends)}
     for lane in ready_lanes:
         offer(db, memory, lane, job, turn)
     return written, dead_ends
