@@ -1,3 +1,5 @@
+"""What is read of a store of places, by reports and by the views with the seed's names: on both stores."""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,9 +1,7 @@
 """The views with the seed's names, on both stores: its columns, its words, and figures that add up at every moment."""
 
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +9,7 @@ import orjson
 import pytest
 
 from forager.core.ids import claim_text
-from tests.support.places_rig import PlacesRig, found, postgres_places, sqlite_places
+from tests.support.places_rig import PlacesRig, found
 
 JOB_COLUMNS = [
     "job_id", "keyword", "state", "pages", "batch_size", "dry_run", "concurrency", "status", "created_at", "started_at",
@@ -25,16 +23,6 @@ PLACE_COLUMNS = [
     "ingest_id", "job_id", "source", "source_version", "ingest_ts", "keyword", "state", "zip", "page", "place_uid",
     "payload", "api_status", "api_ms", "results_count", "credits", "error",
 ]  # fmt: skip
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PlacesRig]:
-    if request.param == "sqlite":
-        rig = await sqlite_places(tmp_path)
-    else:
-        rig = await postgres_places(request.getfixturevalue("postgres_url"))
-    yield rig
-    await rig.close()
 
 
 @pytest.fixture
