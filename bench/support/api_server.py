@@ -17,6 +17,7 @@ import uvloop
 from bench.support.places import places_app
 from bench.support.stores import Store
 from forager.api.serve import serve
+from forager.cli.process import SWITCH_INTERVAL
 from forager.core.ledger import NewJob, Submitted
 from forager.core.task import Plan
 
@@ -42,4 +43,5 @@ async def main(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    sys.setswitchinterval(SWITCH_INTERVAL)  # as `forager up` does
     uvloop.run(main(json.loads(sys.argv[1])))

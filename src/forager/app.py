@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -56,6 +56,8 @@ from forager.settings import Settings
 from forager.task_log import log_pages
 
 log = structlog.get_logger("forager.app")
+
+T = TypeVar("T")
 
 FEW = 200
 Estimator = Callable[["App", Any], Awaitable[BaseModel]]
@@ -105,8 +107,14 @@ class App:
         """Check a job, price it if it is a dry run, and create it."""
         if self.is_stopping:
             raise Stopping
-        chosen, job, needs = await self._checked(pipeline, params)
+        chosen, job, needs = await self._valid(pipeline, params)
         dry = chosen.dry_run(job)
+
+        def planned() -> Iterable[Plan]:
+            chosen.check(job, **needs)
+            return () if dry else _few_at_once(chosen.plan(job, **needs))
+
+        plans = await _off_the_loop(needs, planned)
         estimate = (await self.estimate(pipeline, params)).model_dump(mode="json") if dry else None
         new = NewJob(
             pipeline,
@@ -116,12 +124,11 @@ class App:
             estimate=estimate,
             schedule=schedule,
         )
-        plans = () if dry else chosen.plan(job, **needs)
-        return await self.ledger.submit(new, plans if needs else _few_at_once(plans))
+        return await self.ledger.submit(new, plans)
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """What a job would cost. Calls nothing, spends nothing."""
-        _, job, _ = await self._checked(pipeline, params)
+        job = await self._checked(pipeline, params)
         estimator = _ESTIMATORS.get(pipeline)
         if estimator is None:
             raise Rejected(f"The pipeline {pipeline!r} cannot be priced beforehand.")
@@ -205,7 +212,13 @@ class App:
                 gc.freeze()  # a big table that stays, too
             return self._references[name]
 
-    async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
+    async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
+        chosen, job, needs = await self._valid(pipeline, params)
+        await _off_the_loop(needs, partial(chosen.check, job, **needs))
+        return job
+
+    async def _valid(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
+        """The pipeline, the job, and the reference data that is still to be asked about it."""
         chosen = self.pipelines.get(pipeline)
         if chosen is None:
             raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self.pipelines))}.")
@@ -213,15 +226,15 @@ class App:
             job = chosen.params.model_validate(dict(params))
         except ValidationError as error:
             raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
-        needs = {name: await self.reference(name) for name in chosen.needs}
-        if needs:  # a look through a big table; without one, a thread takes longer than the check
-            await asyncio.to_thread(partial(chosen.check, job, **needs))
-        else:
-            chosen.check(job)
-        return chosen, job, needs
+        return chosen, job, {name: await self.reference(name) for name in chosen.needs}
 
     async def _create_scheduled(self, schedule: Schedule, key: str) -> UUID:
         return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
+
+
+async def _off_the_loop(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:
+    """What looks through big tables, in a thread; what needs none is done before a thread would begin."""
+    return await asyncio.to_thread(ask) if needs else ask()
 
 
 def _few_at_once(plans: Iterable[Plan]) -> Iterable[Plan]:

@@ -33,6 +33,13 @@ def test_what_rows_share_and_what_they_do_not(db: sqlite3.Connection, count: int
     assert written(db) == rows
 
 
+@pytest.mark.parametrize("count", [9, 10, 11, 37])
+def test_blocks_of_another_size(db: sqlite3.Connection, count: int) -> None:
+    rows = [(n, "a", n, b"", str(n)) for n in range(count)]
+    insert_many(db, "t (id, a, b, c, d)", rows, together=10)
+    assert written(db) == rows
+
+
 def test_columns_in_another_order_find_their_places(db: sqlite3.Connection) -> None:
     insert_many(db, "t (b, d, id, a)", [(5, str(n), n, "x") for n in range(TOGETHER)])
     assert written(db) == [(n, "x", 5, None, str(n)) for n in range(TOGETHER)]

@@ -5,8 +5,9 @@ it must not stop the heart of its process. Only the few children of a task are e
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from itertools import chain, islice
 from typing import NamedTuple
 
 from forager.core.task import Plan
@@ -35,9 +36,9 @@ async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
     return encode(plans, catalog) if len(plans) <= SMALL else await asyncio.to_thread(encode, plans, catalog)
 
 
-def encode(plans: Iterable[Plan], catalog: Catalog, so_far: Iterable[Encoded] = ()) -> list[Encoded]:
-    """`so_far`, and after that the first plan of each (kind, key) that is not among them."""
-    found = {(each.kind, each.key): each for each in so_far}
+def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
+    """The first plan of each (kind, key)."""
+    found: dict[tuple[str, str], Encoded] = {}
     lanes: dict[str, str] = {}
     prices, lane_of, new = catalog.prices, catalog.lane_of, tuple.__new__  # a quarter of the time of `Encoded(…)`
     for plan in plans:
@@ -68,24 +69,31 @@ class Planned:
     @classmethod
     async def read(cls, plan: Iterable[Plan], catalog: Catalog) -> "Planned":
         planned = cls(plan, catalog)
-        at_once = isinstance(plan, list) and len(plan) <= SMALL
-        most = IN_ONE_GO + 1
-        count, planned.first = planned._next(most) if at_once else await asyncio.to_thread(planned._next, most)
-        planned.whole = count <= IN_ONE_GO
+        if isinstance(plan, list) and len(plan) <= SMALL:
+            planned._begin()
+        else:
+            await asyncio.to_thread(planned._begin)
         return planned
 
-    async def chunks(self) -> AsyncIterator[list[Encoded]]:
-        """All, chunk by chunk, once. None is read while another is written: two threads only hold each other up."""
-        left, self.first = self.first, []
-        while True:
-            if len(left) < CHUNK:
-                _, left = await asyncio.to_thread(self._next, CHUNK - len(left), left)
-            if not left:
-                return
-            yield left[:CHUNK]
-            left = left[CHUNK:]
+    async def chunks(self) -> AsyncGenerator[list[Encoded]]:
+        """All, chunk by chunk, once; another is read while one is written. Close it if you do not take all."""
+        first, self.first = self.first, []
+        ready = deque(first[start : start + CHUNK] for start in range(0, len(first), CHUNK))
+        while ready:
+            ahead = asyncio.create_task(asyncio.to_thread(self._next, CHUNK))
+            try:
+                yield ready.popleft()
+            finally:
+                more = await ahead
+            if more:
+                ready.append(more)
 
-    def _next(self, most: int, so_far: Sequence[Encoded] = ()) -> tuple[int, list[Encoded]]:
-        """How many plans came, and the different ones, with those that there were."""
-        plans = list(islice(self._plans, most))
-        return len(plans), encode(plans, self._catalog, so_far)
+    def _begin(self) -> None:
+        self.first = self._next(IN_ONE_GO)
+        one_more = list(islice(self._plans, 1))
+        self.whole = not one_more
+        self._plans = chain(one_more, self._plans)
+
+    def _next(self, most: int) -> list[Encoded]:
+        """The different ones of so many plans more; none is left when it is empty."""
+        return encode(islice(self._plans, most), self._catalog)

@@ -96,9 +96,10 @@ class Submission:
     async def _write_chunks(self, row: JobRow, planned: Planned) -> int:
         known: dict[TaskName, int] = {}
         total = 0
-        async for chunk in planned.chunks():
-            lanes = await self._lanes.learn(plan.lane for plan in chunk)
-            known.clear()  # a predecessor in an earlier chunk is looked up in the table
-            total += await self._connections.run(lambda db, e=chunk, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
-            self._faults.at("chunk-written")
+        async with contextlib.aclosing(planned.chunks()) as chunks:
+            async for chunk in chunks:
+                lanes = await self._lanes.learn(plan.lane for plan in chunk)
+                known.clear()  # a predecessor in an earlier chunk is looked up in the table
+                total += await self._connections.run(lambda db, e=chunk, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
+                self._faults.at("chunk-written")
         return total

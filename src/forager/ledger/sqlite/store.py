@@ -16,7 +16,6 @@ import orjson
 from forager.core.clock import Clock
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
-from forager.core.ids import task_uuid
 from forager.core.ledger import (
     Away,
     Demand,
@@ -47,12 +46,13 @@ from forager.ledger.sqlite.memory import Memory, next_number, wake
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
+    begin_planning,
     check_room,
+    create_whole,
+    end_planning,
     find_repeat,
     give_up_planning,
-    insert_job,
     insert_tasks,
-    open_job,
     remove_unfinished,
     still_planning,
 )
@@ -317,14 +317,11 @@ class SqliteLedger(SharedVerbs):
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         check_room(db, job, len(plans))
         memory, grew = self._memory, self._memory.flows.grew
-        number, public_id = insert_job(db, memory, job)
-        first = task_uuid(number, memory.next_task) if plans else None
-        total, _ = insert_tasks(db, memory, number, job.limits.turn, plans)
+        submitted = create_whole(db, memory, job, plans)
         self._faults.at("job-written")
-        open_job(db, memory, number, public_id, total)
         if told:  # once is enough
             memory.flows.grew = grew
-        return Submitted(UUID(public_id), total, True, first)
+        return submitted
 
     async def _submit_in_chunks(self, job: NewJob, planned: Planned) -> Submitted | None:
         def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
@@ -332,16 +329,17 @@ class SqliteLedger(SharedVerbs):
             if repeat is not None:
                 return repeat, 0, ""
             check_room(db, job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
-            return None, *insert_job(db, self._memory, job)
+            return None, *begin_planning(db, self._memory, job)
 
         repeat, number, public_id = await self._run(begin)
         if repeat is not None:
             return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
         total = 0
         try:
-            async for chunk in planned.chunks():
-                total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
-            await self._run(lambda db: open_job(db, self._memory, number, public_id, total))
+            async with contextlib.aclosing(planned.chunks()) as chunks:
+                async for chunk in chunks:
+                    total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
+            await self._run(lambda db: end_planning(db, self._memory, number, public_id, total))
         except Exception:
             with contextlib.suppress(StoreError):
                 await self._run(lambda db: give_up_planning(db, number))

@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import orjson
 
 from forager.core.errors import Conflict
-from forager.core.ledger import NewJob
+from forager.core.ids import task_uuid
+from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState, TaskState
 from forager.ledger.changelog import job_change
 from forager.ledger.creation import (
@@ -19,7 +20,7 @@ from forager.ledger.creation import (
     require_same,
 )
 from forager.ledger.planned import Encoded
-from forager.ledger.sqlite.bulk import insert_many
+from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, offer, wake
 
@@ -50,35 +51,59 @@ def check_room(db: sqlite3.Connection, job: NewJob, more: int) -> None:
         require_room(job, waiting, more)
 
 
-def insert_job(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, str]:
-    """The job's row, still `planning`: nothing of it can be leased."""
-    now = memory.now_ms()
-    public_id = str(uuid4())
+def create_whole(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Encoded]) -> Submitted:
+    """A new job with all its tasks (no two alike): it can be leased as soon as this transaction is committed."""
+    number, public_id = _insert_job(db, memory.now_ms(), job, len(plans))
+    first = task_uuid(number, memory.next_task) if plans else None
+    insert_tasks(db, memory, number, job.limits.turn, plans)
+    return Submitted(UUID(public_id), len(plans), created=True, first=first)
+
+
+def begin_planning(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, str]:
+    """A new job whose tasks follow: nothing of it can be leased. Returns its number and its public id."""
+    number, public_id = _insert_job(db, memory.now_ms(), job, None)
+    memory.flows.park(number)
+    return number, public_id
+
+
+def _insert_job(db: sqlite3.Connection, now: int, job: NewJob, total: int | None) -> tuple[int, str]:
+    """`total`: of how many tasks; none (a dry run) ends it here, None says that they are still to be planned."""
+    state = JobState.PLANNING if total is None else JobState.QUEUED if total else JobState.COMPLETED
     limits = job.limits
-    (number,) = db.execute(
-        "INSERT INTO jobs (public_id, pipeline, params, estimate, state, schedule, turn, batch_size, concurrency,"
-        " max_cost, created_at, planning_until) VALUES (?, ?, ?, ?, 'planning', ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        (
-            public_id,
-            job.pipeline,
-            orjson.dumps(job.params, default=str).decode(),
-            None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
-            job.schedule,
-            limits.turn,
-            limits.batch_size,
-            limits.concurrency,
-            limits.max_cost,
-            now,
-            now + PLANNING_LEASE_MS,
-        ),
-    ).fetchone()
+    public_id = str(uuid4())
+    number = (
+        db.execute(
+            "INSERT INTO jobs (public_id, pipeline, params, estimate, state, schedule, turn, batch_size, concurrency,"
+            " max_cost, created_at, finished_at, planning_until, total, queued)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                public_id,
+                job.pipeline,
+                orjson.dumps(job.params, default=str).decode(),
+                None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
+                state.value,
+                job.schedule,
+                limits.turn,
+                limits.batch_size,
+                limits.concurrency,
+                limits.max_cost,
+                now,
+                now if state.is_terminal else None,
+                now + PLANNING_LEASE_MS if total is None else None,
+                total or 0,
+                total or 0,
+            ),
+        ).lastrowid
+        or 0
+    )
     if job.idempotency_key is not None:
         db.execute(
             "INSERT INTO idempotency (key, fingerprint, job_id, expires_at) VALUES (?1, ?2, ?3, ?4)"
             " ON CONFLICT (key) DO UPDATE SET fingerprint = ?2, job_id = ?3, expires_at = ?4",
             (job.idempotency_key, fingerprint(job), number, now + remembered_ms(job)),
         )
-    memory.flows.park(number)
+    if total is not None:
+        write_changes(db, [job_change(number, public_id, "created", state, 1)], now)
     return number, public_id
 
 
@@ -108,6 +133,7 @@ def insert_tasks(
         'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
         rows,
         "ON CONFLICT (job_id, kind, key) DO NOTHING",
+        together=MANY if len(rows) >= CHUNK else TOGETHER,
     )
     written = db.total_changes - changed
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
@@ -137,11 +163,12 @@ def _before(
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     """Keep a submission alive; one that was late is being removed, and must not go on."""
     now = memory.now_ms()
-    alive = db.execute(
-        "UPDATE jobs SET planning_until = ? WHERE id = ? AND planning_until >= ?", (now + PLANNING_LEASE_MS, job, now)
-    ).rowcount
-    if not alive:
-        raise Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+    _require_alive(
+        db.execute(
+            "UPDATE jobs SET planning_until = ? WHERE id = ? AND planning_until >= ?",
+            (now + PLANNING_LEASE_MS, job, now),
+        )
+    )
 
 
 def give_up_planning(db: sqlite3.Connection, job: int) -> None:
@@ -149,18 +176,24 @@ def give_up_planning(db: sqlite3.Connection, job: int) -> None:
     db.execute("UPDATE jobs SET planning_until = 0 WHERE id = ? AND planning_until IS NOT NULL", (job,))
 
 
-def open_job(db: sqlite3.Connection, memory: Memory, job: int, public_id: str, total: int) -> None:
-    """The job is whole: let it be leased. One without tasks (a dry run) ends here."""
-    still_planning(db, memory, job)
+def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: str, total: int) -> None:
+    """The job is whole: let it be leased."""
     now = memory.now_ms()
-    state = JobState.COMPLETED if total == 0 else JobState.QUEUED
-    db.execute(
-        "UPDATE jobs SET state = ?, total = ?, queued = ?, planning_until = NULL, finished_at = ? WHERE id = ?",
-        (state.value, total, total, now if state.is_terminal else None, job),
+    _require_alive(
+        db.execute(
+            "UPDATE jobs SET state = 'queued', total = ?1, queued = ?1, planning_until = NULL"
+            " WHERE id = ?2 AND planning_until >= ?3",
+            (total, job, now),
+        )
     )
-    write_changes(db, [job_change(job, public_id, "created", state, 1)], now)
+    write_changes(db, [job_change(job, public_id, "created", JobState.QUEUED, 1)], now)
     for lane in memory.flows.unpark(job):
         wake(db, lane, now)
+
+
+def _require_alive(updated: sqlite3.Cursor) -> None:
+    if not updated.rowcount:
+        raise Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
 
 
 def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: int = CHUNK) -> bool:
