@@ -110,18 +110,6 @@ async def test_paused_cancelled_and_waiting_work_is_as_it_was_after_a_restart(pa
     await _die(second)
 
 
-async def test_one_bad_command_undoes_itself_and_nothing_else(rig: Rig) -> None:
-    """Commands of one group share a transaction."""
-    plans = [*calls(2), *calls(1, prefix="\ud800")]  # a lone surrogate cannot be stored
-    results = await asyncio.gather(
-        rig.submit(calls(3)), rig.submit(plans), rig.submit(calls(4)), return_exceptions=True
-    )
-    assert isinstance(results[1], Exception)
-    assert [row["total"] for row in rig.tables.read("SELECT total FROM jobs ORDER BY id")] == [3, 4]
-    worker = await rig.worker()
-    assert len(await worker.drain()) == 7
-
-
 async def test_what_was_written_is_read_by_the_loop_at_once_and_through_a_thread_alike(rig: Rig) -> None:
     database, asked = rig.ledger.database, "SELECT public_id FROM jobs WHERE public_id = :job"
     for _ in range(3):  # each look sees the newest commit

@@ -11,7 +11,8 @@ from forager.ledger.creation import being_cancelled
 from forager.ledger.planned import Encoded
 from forager.ledger.sqlite.counters import say, write_deltas
 from forager.ledger.sqlite.memory import Memory
-from forager.ledger.sqlite.submit import create_whole, insert_tasks
+from forager.ledger.sqlite.submit import Whole, create_whole
+from forager.ledger.sqlite.tasks import insert_tasks
 
 _STANDING = """
 SELECT j.id, j.public_id, j.state, j.drain, j.turn FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = ?
@@ -21,7 +22,8 @@ SELECT j.id, j.public_id, j.state, j.drain, j.turn FROM idempotency i JOIN jobs 
 def append(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Encoded]) -> Submitted:
     row = db.execute(_STANDING, (job.idempotency_key,)).fetchone()
     if row is None:
-        return create_whole(db, memory, job, plans)
+        (submitted,) = create_whole(db, memory, [Whole(job, plans)])
+        return submitted
     number, public_id, state, drain, turn = row
     if drain is not None:
         raise being_cancelled(public_id)

@@ -14,6 +14,7 @@ class Memory:
     catalog: Catalog
     now_ms: Callable[[], int]
     flows: Flows
+    next_job: int
     next_task: int
     lanes: dict[str, int] = field(default_factory=dict)
     aliased: set[str] = field(default_factory=set)
@@ -21,11 +22,12 @@ class Memory:
 
     @classmethod
     def read(cls, db: sqlite3.Connection, catalog: Catalog, now_ms: Callable[[], int]) -> "Memory":
-        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM tasks").fetchone()
+        (job,) = db.execute("SELECT coalesce(max(id), 0) + 1 FROM jobs").fetchone()
+        (task,) = db.execute("SELECT coalesce(max(id), 0) + 1 FROM tasks").fetchone()
         identities = {table.record.identity for table in catalog.records.values() if table.record.identity}
         named = "SELECT 1 FROM aliases WHERE identity = ? LIMIT 1"
         aliased = {identity for identity in identities if db.execute(named, (identity,)).fetchone()}
-        return cls(catalog, now_ms, Flows.read(db), last + 1, aliased=aliased)
+        return cls(catalog, now_ms, Flows.read(db), job, task, aliased=aliased)
 
     def lane_id(self, db: sqlite3.Connection, name: str) -> int:
         """The number of a lane, made on first mention. Checked again after a rollback could have undone it."""

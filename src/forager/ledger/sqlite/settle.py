@@ -21,7 +21,7 @@ from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
-from forager.ledger.sqlite.submit import insert_tasks
+from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.text import clean
 
 _Alike = tuple[int, int, int, int, int, str | None, str | None]

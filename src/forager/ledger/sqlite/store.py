@@ -34,7 +34,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import Encoded, Planned, encode_all
+from forager.ledger.planned import SMALL, Encoded, Planned, encode_all
 from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.shared import SharedVerbs
 from forager.ledger.sqlite import control, lanes
@@ -46,16 +46,18 @@ from forager.ledger.sqlite.memory import Memory, next_number, wake
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
+    Repeat,
+    Whole,
     begin_planning,
     check_room,
-    create_whole,
     end_planning,
     find_repeat,
     give_up_planning,
-    insert_tasks,
     remove_unfinished,
     still_planning,
+    submit_together,
 )
+from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.writer import Writer, connect, translated
 
 T = TypeVar("T")
@@ -108,7 +110,7 @@ class SqliteLedger(SharedVerbs):
         planned = await Planned.read(plan, self._catalog)
         while True:
             if planned.whole:
-                submitted = await self._submit_announced(job, planned.first)
+                submitted = await self._submit_announced(Whole(job, planned.first))
             else:
                 submitted = await self._submit_in_chunks(job, planned)
             if submitted is not None:
@@ -269,31 +271,39 @@ class SqliteLedger(SharedVerbs):
     def _now_ms(self) -> int:
         return round(self._clock.now().timestamp() * 1000)
 
-    async def _submit_announced(self, job: NewJob, plans: list[Encoded]) -> Submitted | None:
+    async def _submit_announced(self, whole: Whole) -> Submitted | None:
         """Whoever waits for work hears of it at once: its look stands behind the submission in the queue, so that it
         finds the work, and both may share one commit. Not where the last submission brought nothing, such as a refusal
         by a full queue or a repeat: all of those would wake the whole engine for nothing."""
         told = self._brings_work
         if told:
             self._arrived.set()
+        command = self._submit_told if told else self._submit_untold
+        followed = told and self._listeners > 0
         submitted = None
         try:
-            submitted = await self._run(
-                lambda db: self._submit_whole(db, job, plans, told=told), followed=told and self._listeners > 0
-            )
+            if len(whole.plans) <= SMALL:
+                submitted = await self._writer.run_together(command, whole, followed=followed)
+            else:  # many of these at once would be too many rows in memory
+                (submitted,) = await self._writer.run(lambda db: command(db, [whole]), followed=followed)
         finally:
             self._brings_work = submitted is not None and submitted.created
+        self._tell_of_work()
         return submitted
 
-    async def _run(self, command: Callable[[sqlite3.Connection], T], *, followed: bool = False) -> T:
-        result = await self._writer.run(command, followed=followed)
+    async def _run(self, command: Callable[[sqlite3.Connection], T]) -> T:
+        result = await self._writer.run(command)
+        self._tell_of_work()
+        return result
+
+    def _tell_of_work(self) -> None:
         if self._memory.flows.grew:
             self._memory.flows.grew = False
             self._arrived.set()
-        return result
 
     def _read_memory_again(self, db: sqlite3.Connection) -> None:
         memory = Memory.read(db, self._catalog, self._now_ms)
+        memory.next_job = max(memory.next_job, self._memory.next_job)
         memory.next_task = max(memory.next_task, self._memory.next_task)
         self._memory = memory
 
@@ -309,31 +319,29 @@ class SqliteLedger(SharedVerbs):
 
         await self._run(command)
 
-    def _submit_whole(
-        self, db: sqlite3.Connection, job: NewJob, plans: list[Encoded], *, told: bool
-    ) -> Submitted | None:
-        repeat = find_repeat(db, job, self._now_ms())
-        if repeat is not None:
-            return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
-        check_room(db, job, len(plans))
-        memory, grew = self._memory, self._memory.flows.grew
-        submitted = create_whole(db, memory, job, plans)
+    def _submit_untold(self, db: sqlite3.Connection, asked: Sequence[Whole]) -> Sequence[Submitted | None]:
+        submitted = submit_together(db, self._memory, asked)
         self._faults.at("job-written")
-        if told:  # once is enough
-            memory.flows.grew = grew
+        return submitted
+
+    def _submit_told(self, db: sqlite3.Connection, asked: Sequence[Whole]) -> Sequence[Submitted | None]:
+        grew = self._memory.flows.grew
+        submitted = self._submit_untold(db, asked)
+        self._memory.flows.grew = grew  # once is enough
         return submitted
 
     async def _submit_in_chunks(self, job: NewJob, planned: Planned) -> Submitted | None:
-        def begin(db: sqlite3.Connection) -> tuple[tuple[str, int, bool] | None, int, str]:
+        def begin(db: sqlite3.Connection) -> Repeat | tuple[int, UUID]:
             repeat = find_repeat(db, job, self._now_ms())
             if repeat is not None:
-                return repeat, 0, ""
+                return repeat
             check_room(db, job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
-            return None, *begin_planning(db, self._memory, job)
+            return begin_planning(db, self._memory, job)
 
-        repeat, number, public_id = await self._run(begin)
-        if repeat is not None:
-            return None if repeat[2] else Submitted(UUID(repeat[0]), repeat[1], created=False)
+        begun = await self._run(begin)
+        if isinstance(begun, Repeat):
+            return begun.told()
+        number, public_id = begun
         total = 0
         try:
             async with contextlib.aclosing(planned.chunks()) as chunks:
@@ -344,7 +352,7 @@ class SqliteLedger(SharedVerbs):
             with contextlib.suppress(StoreError):
                 await self._run(lambda db: give_up_planning(db, number))
             raise
-        return Submitted(UUID(public_id), total, created=True)
+        return Submitted(public_id, total, created=True)
 
     def _write_chunk(self, job: int, turn: int, chunk: list[Encoded], db: sqlite3.Connection) -> int:
         still_planning(db, self._memory, job)

@@ -2,7 +2,7 @@
 commits together next time.
 
 Durability costs one `fsync` per group, not per command. A command that fails is undone alone, by its savepoint; the
-others of its group go on.
+others of its group go on. Commands that do the same for different items may be done by one call, for all that wait.
 """
 
 import asyncio
@@ -10,20 +10,33 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.faults import Faults
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 Command = Callable[[sqlite3.Connection], Any]
-Asked = tuple[Command, asyncio.Future[Any], bool]
+Done = tuple[asyncio.Future[Any], Any, BaseException | None]
 
 MOST_IN_A_GROUP = 256
 FOLLOWED_WITHIN = 0.0005
 """Seconds for which a commit waits for the command that is likely to follow: less than the `fsync` that it saves."""
+
+
+class Asked(NamedTuple):
+    command: Callable[..., Any]
+    items: tuple[Any, ...]
+    """What it is called with beside the database: nothing, or one item of those that it can do together."""
+    future: asyncio.Future[Any]
+    followed: bool
+
+    def goes_with(self, other: "Asked") -> bool:
+        return bool(self.items) and self.command == other.command
 
 
 def connect(path: Path, *, read_only: bool = False, timeout: float = 10) -> sqlite3.Connection:
@@ -59,11 +72,25 @@ class Writer:
 
         `followed`: it makes somebody send another one at once, and the commit waits a moment for that.
         """
+        result: T = await self._ask(command, (), followed)
+        return result
+
+    async def run_together(
+        self, command: Callable[[sqlite3.Connection, Sequence[Item]], Sequence[T]], item: Item, *, followed: bool
+    ) -> T:
+        """Like `run`, but one call does all items that wait for this command side by side, and tells of each.
+
+        If it fails it is undone, and called for each item alone.
+        """
+        result: T = await self._ask(command, (item,), followed)
+        return result
+
+    def _ask(self, command: Callable[..., Any], items: tuple[Any, ...], followed: bool) -> asyncio.Future[Any]:
         if self._closing or not self._thread.is_alive():
             raise StoreUnavailable("The ledger is closed.")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._commands.put((command, future, followed))
-        return await future
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._commands.put(Asked(command, items, future, followed))
+        return future
 
     async def close(self) -> None:
         self._closing = True
@@ -76,28 +103,38 @@ class Writer:
             done = self._commit([first])
             self._loop.call_soon_threadsafe(_resolve, done)
 
-    def _growing(self, group: list[Asked]) -> Iterator[Asked]:
-        """Those of the group, and each that has come by the time that those before it are done."""
-        yield from group
+    def _steps(self, group: list[Asked]) -> Iterator[list[Asked]]:
+        """What to do next, of the group and of all that has come by the time that those before it are done."""
+        begun = 0
+        while True:
+            self._let_grow(group, patient=begun == len(group) and group[-1].followed)
+            if begun == len(group):
+                return
+            step = list(takewhile(group[begun].goes_with, group[begun:])) or [group[begun]]
+            begun += len(step)
+            yield step
+
+    def _let_grow(self, group: list[Asked], *, patient: bool) -> None:
+        wait = FOLLOWED_WITHIN if patient else 0
         while len(group) < MOST_IN_A_GROUP:
             try:
-                more = self._commands.get(timeout=FOLLOWED_WITHIN if group[-1][2] else 0)
+                more = self._commands.get(timeout=wait)
             except queue.Empty:
                 return
             if more is None:
                 self._commands.put(None)  # nothing can come after it: the thread ends when this group is committed
                 return
             group.append(more)
-            yield more
+            wait = 0
 
-    def _commit(self, group: list[Asked]) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
-        done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+    def _commit(self, group: list[Asked]) -> list[Done]:
+        done: list[Done] = []
         db = self.db
         try:
             self._remember_rightly()
             db.execute("BEGIN IMMEDIATE")
-            for command, future, _ in self._growing(group):
-                done.append((future, *self._run_one(command)))
+            for step in self._steps(group):
+                done += self._run_step(step)
             self._faults.at("before-commit")
             db.execute("COMMIT")
             self._faults.at("after-commit")
@@ -107,7 +144,7 @@ class Writer:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
             lost = translated(error)
-            return [(future, None, lost) for _, future, _ in group]
+            return [(asked.future, None, lost) for asked in group]
         return done
 
     def _remember_rightly(self) -> None:
@@ -118,24 +155,30 @@ class Writer:
             self._on_rollback(self.db)
             self._remembers_wrongly = False
 
-    def _run_one(self, command: Command) -> tuple[Any, BaseException | None]:
-        self.db.execute("SAVEPOINT command")
-        before = self.db.total_changes
+    def _run_step(self, step: list[Asked]) -> list[Done]:
+        db, first = self.db, step[0]
+        db.execute("SAVEPOINT command")
+        before = db.total_changes
         try:
-            result = command(self.db)
+            if first.items:
+                results = first.command(db, [item for asked in step for item in asked.items])
+            else:
+                results = [first.command(db)]
         except BaseException as error:  # handed to whoever waits for the command
-            if not self.db.in_transaction:
+            if not db.in_transaction:
                 raise  # SQLite undid the whole group by itself (disk full): nobody's work is in
-            self.db.execute("ROLLBACK TO command")
-            self.db.execute("RELEASE command")
-            if self.db.total_changes != before:
-                self._on_rollback(self.db)
-            return None, translated(error)
-        self.db.execute("RELEASE command")
-        return result, None
+            db.execute("ROLLBACK TO command")
+            db.execute("RELEASE command")
+            if db.total_changes != before:
+                self._on_rollback(db)
+            if len(step) > 1:
+                return [done for asked in step for done in self._run_step([asked])]
+            return [(first.future, None, translated(error))]
+        db.execute("RELEASE command")
+        return [(asked.future, result, None) for asked, result in zip(step, results, strict=True)]
 
 
-def _resolve(done: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+def _resolve(done: list[Done]) -> None:
     for future, result, error in done:
         if future.done():
             continue

@@ -1,0 +1,124 @@
+"""Writing tasks: those of new jobs, further ones of a big job, and what a task or an appeal adds to one that runs."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from forager.core.errors import Conflict
+from forager.core.states import TaskState
+from forager.ledger.creation import CHUNK
+from forager.ledger.planned import Encoded
+from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
+from forager.ledger.sqlite.memory import Memory, offer
+
+
+class TaskRows(NamedTuple):
+    """Tasks on their way into the table."""
+
+    first: int
+    """The number of the first of them."""
+    rows: list[tuple[Any, ...]]
+    ready: set[int]
+    """The lanes of those that can run at once."""
+    before: dict[int, tuple[int, int]]
+    """By the number of one that comes after another: the number of that, and how it starts itself."""
+    followed: set[int]
+    dead_ends: set[int]
+    """Tasks that some come after, and that have already ended badly: nobody will release those followers."""
+
+
+def insert_tasks(
+    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded]
+) -> tuple[int, set[int]]:
+    """Write those tasks that the job does not have yet; returns how many, and the dead ends among those before them."""
+    first, rows, ready, before, followed, dead_ends = task_rows(db, memory, job, plans)
+    changed = db.total_changes
+    write_rows(db, rows)
+    written = db.total_changes - changed
+    db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
+    if written < len(plans):
+        numbered = dict(enumerate(plans, first))
+        ready |= {memory.lane_id(db, name) for name in _follow_the_first(db, job, numbered, before, dead_ends)}
+    for lane in ready:
+        offer(db, memory, lane, job, turn)
+    return written, dead_ends
+
+
+def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[Encoded]) -> TaskRows:
+    """Give tasks their numbers, and what follows from their plans. Writes nothing but lanes never heard of."""
+    first = memory.next_task
+    memory.next_task = first + len(plans)
+    dead_ends: set[int] = set()
+    before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
+    followed = {number for number, _ in before.values()}
+    alone, ready = (None, int(TaskState.READY)), int(TaskState.READY)
+    lanes = memory.lanes
+    ready_lanes: set[int] = set()
+    rows = []
+    for number, (kind, key, name, rank, _, price, body) in enumerate(plans, first):
+        lane = lanes.get(name) or memory.lane_id(db, name)
+        after, state = before.get(number, alone) if before else alone
+        if state == ready:
+            ready_lanes.add(lane)
+        rows.append((number, job, lane, kind, key, state, rank, after, price, body, number in followed))
+    return TaskRows(first, rows, ready_lanes, before, followed, dead_ends)
+
+
+def write_rows(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    insert_many(
+        db,
+        'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
+        rows,
+        "ON CONFLICT (job_id, kind, key) DO NOTHING",
+        together=MANY if len(rows) >= CHUNK else TOGETHER,
+    )
+
+
+def _before(
+    db: sqlite3.Connection, job: int, first: int, plans: Sequence[Encoded], dead_ends: set[int]
+) -> dict[int, tuple[int, int]]:
+    known: dict[tuple[str, str], int] = {}
+    before, held = {}, int(TaskState.HELD)
+    for number, plan in enumerate(plans, first):
+        known[plan.kind, plan.key] = number
+        if plan.after is not None:
+            planned = known.get((plan.kind, plan.after))
+            earlier = _predecessor(db, job, plan.kind, plan.after, dead_ends) if planned is None else (planned, held)
+            before[number] = earlier
+    return before
+
+
+def _follow_the_first(
+    db: sqlite3.Connection,
+    job: int,
+    plans: Mapping[int, Encoded],
+    before: Mapping[int, tuple[int, int]],
+    dead_ends: set[int],
+) -> set[str]:
+    """Some tasks were there already under other numbers: their new followers come after those. Returns ready lanes."""
+    there = {n for (n,) in db.execute("SELECT id FROM tasks WHERE id BETWEEN ? AND ?", (min(plans), max(plans)))}
+    ready = set()
+    for number, (after, _) in before.items():
+        if number in there and after in plans and after not in there:
+            plan = plans[number]
+            first, state = _predecessor(db, job, plan.kind, plans[after].key, dead_ends)
+            db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, state, number))
+            db.execute("UPDATE tasks SET followed = 1 WHERE id = ?", (first,))
+            if state == TaskState.READY:
+                ready.add(plan.lane)
+    return ready
+
+
+def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, int]:
+    """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
+    row = db.execute(
+        "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)
+    ).fetchone()
+    if row is None:
+        raise Conflict(
+            f"A task of kind {kind!r} comes after {key!r}, which its job does not have. Plan that one first."
+        )
+    number, state = row
+    if state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
+        dead_ends.add(number)
+    return number, int(TaskState.READY if state == TaskState.COMPLETED else TaskState.HELD)
