@@ -1,11 +1,14 @@
 """What both ledgers agree on when a job is created: how it is cut, how long a key is remembered, what is the same."""
 
 import hashlib
+from collections.abc import Iterable
+from typing import Any
 
 import orjson
 
 from forager.core.errors import Busy, Conflict
 from forager.core.ledger import NewJob
+from forager.core.states import JobState
 
 CHUNK = 5_000
 """Tasks per transaction of a big job: short enough that leases and settlements pass between two of them."""
@@ -15,6 +18,39 @@ IDEMPOTENT_MS = 24 * 3600 * 1000
 FOR_EVER_MS = 1000 * 365 * 24 * 3600 * 1000
 BEING_WRITTEN = 0.05
 """Seconds between two looks at the same job while another caller writes it."""
+
+
+JOB_VALUES = "pipeline, params, estimate, schedule, turn, batch_size, concurrency, max_cost"
+
+
+def job_values(job: NewJob) -> tuple[Any, ...]:
+    """What a job's row takes from its order: the columns `JOB_VALUES`."""
+    limits = job.limits
+    return (
+        job.pipeline,
+        orjson.dumps(job.params, default=str).decode(),
+        None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
+        job.schedule,
+        limits.turn,
+        limits.batch_size,
+        limits.concurrency,
+        limits.max_cost,
+    )
+
+
+def first_state(total: int | None) -> JobState:
+    """Of a job of so many tasks: none (a dry run) ends it here, None says that they are still to be planned."""
+    return JobState.PLANNING if total is None else JobState.QUEUED if total else JobState.COMPLETED
+
+
+class NotTogether(Exception):
+    """One of these jobs may be the repeat of another, so one must be written before the other is looked at."""
+
+
+def require_different_keys(jobs: Iterable[NewJob]) -> None:
+    keys = [job.idempotency_key for job in jobs if job.idempotency_key is not None]
+    if len(set(keys)) < len(keys):
+        raise NotTogether
 
 
 def fingerprint(job: NewJob) -> str:

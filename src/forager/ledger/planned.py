@@ -6,10 +6,11 @@ it must not stop the heart of its process. Only the few children of a task are e
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
+from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import CHUNK, IN_ONE_GO
@@ -29,6 +30,14 @@ class Encoded(NamedTuple):
     after: str | None
     price: int
     body: bytes
+
+
+class Whole(NamedTuple):
+    """A job that one transaction can write."""
+
+    job: NewJob
+    plans: Sequence[Encoded]
+    """No two alike."""
 
 
 async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:

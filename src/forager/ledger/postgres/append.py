@@ -10,13 +10,13 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS, JobState
 from forager.ledger.counting import Deltas
 from forager.ledger.creation import being_cancelled
-from forager.ledger.planned import Encoded
+from forager.ledger.planned import Encoded, Whole
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.submit import Repeated, submit_whole
+from forager.ledger.postgres.submit import Repeated, create_whole
 from forager.ledger.postgres.tasks import insert_tasks
 
 _STANDING = "SELECT j.id, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
@@ -27,9 +27,10 @@ async def append(db: Db, job: NewJob, plans: Sequence[Encoded], lanes: Mapping[s
     if row is not None:
         return Submitted(UUID(row["public_id"]), await _add(db, row["id"], plans, lanes), created=False)
     try:
-        return await submit_whole(db, job, plans, lanes)
+        (submitted,) = await create_whole(db, [Whole(job, plans)], lanes)
     except Repeated:
         raise TryAgain("another process made the same standing job") from None
+    return submitted
 
 
 async def _add(db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str, int]) -> int:

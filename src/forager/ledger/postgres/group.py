@@ -1,19 +1,20 @@
 """Group commit for small transactions: those that come while one is being committed are committed together next.
 
 Every job that is created writes a change, and change numbers are given under one row's lock until the commit: alone,
-each would wait for the disk of the one before. A member that fails is undone by its own savepoint; the others go on.
+each would wait for the disk of the one before. What fails is undone by its own savepoint; the others go on.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from forager.core.errors import StoreFull, StoreUnavailable
 from forager.ledger.postgres.connection import COLLISIONS, Connections, Db, translated_errors
+from forager.ledger.together import Asked, next_step
 
 T = TypeVar("T")
-Command = Callable[[Db], Awaitable[Any]]
+Item = TypeVar("Item")
 
 MOST_IN_A_GROUP = 64
 
@@ -21,13 +22,17 @@ MOST_IN_A_GROUP = 64
 class CommitGroup:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._waiting: deque[tuple[Command, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[Asked] = deque()
         self._leader: asyncio.Task[None] | None = None
 
-    async def run(self, command: Callable[[Db], Awaitable[T]]) -> T:
-        """Run a command in the next group; returns when that is on the server's disk."""
+    async def run_together(self, command: Callable[[Db, Sequence[Item]], Awaitable[Sequence[T]]], item: Item) -> T:
+        """Run a command in the next group; returns when that is on the server's disk.
+
+        One call does all items that wait for this command side by side, and tells of each. If it fails it is undone,
+        and called for each item alone.
+        """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((command, done))
+        self._waiting.append(Asked(command, (item,), done))
         if self._leader is None:
             self._leader = asyncio.create_task(self._lead())
         return await done
@@ -40,30 +45,41 @@ class CommitGroup:
         finally:
             self._leader = None
 
-    async def _commit(self, group: list[tuple[Command, asyncio.Future[Any]]]) -> None:
+    async def _commit(self, group: list[Asked]) -> None:
         try:
-            ends = await self._connections.run(lambda db: _each(db, [command for command, _ in group]))
+            ends = await self._connections.run(lambda db: _each(db, group))
         except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
             ends = [error] * len(group)
-        for (_, done), end in zip(group, ends, strict=True):
-            if done.done():
+        for asked, end in zip(group, ends, strict=True):
+            if asked.future.done():
                 continue  # whoever wanted it has gone
             if isinstance(end, Exception):
-                done.set_exception(end)
+                asked.future.set_exception(end)
             else:
-                done.set_result(end)
+                asked.future.set_result(end)
 
 
-async def _each(db: Db, commands: list[Command]) -> list[Any]:
-    if len(commands) == 1:
-        return [await commands[0](db)]
+async def _each(db: Db, group: Sequence[Asked]) -> list[Any]:
+    if len(group) == 1:
+        return list(await _call(db, group))
     ends: list[Any] = []
-    for command in commands:
-        try:
-            async with translated_errors(), db.transaction():
-                ends.append(await command(db))
-        except (*COLLISIONS, StoreUnavailable, StoreFull):
-            raise  # not this member's doing: the group is tried again, or lost, as a whole
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
-            ends.append(error)
+    while len(ends) < len(group):
+        ends += await _end_of(db, next_step(group, len(ends)))
+    return ends
+
+
+async def _end_of(db: Db, step: Sequence[Asked]) -> list[Any]:
+    try:
+        async with translated_errors(), db.transaction():
+            return list(await _call(db, step))
+    except (*COLLISIONS, StoreUnavailable, StoreFull):
+        raise  # not these members' doing: the group is tried again, or lost, as a whole
+    except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
+        if len(step) == 1:
+            return [error]
+    return [end for asked in step for end in await _end_of(db, [asked])]
+
+
+async def _call(db: Db, step: Sequence[Asked]) -> Sequence[Any]:
+    ends: Sequence[Any] = await step[0].command(db, [item for asked in step for item in asked.items])
     return ends

@@ -161,13 +161,14 @@ class LaneNumbers:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._known: dict[str, int] = {}
+        self.known: dict[str, int] = {}
+        """Of those that were asked for."""
 
     async def learn(self, names: Iterable[str]) -> Mapping[str, int]:
-        unknown = sorted({name for name in names if name not in self._known})
+        unknown = sorted({name for name in names if name not in self.known})
         if unknown:
-            self._known.update(await self._connections.run(lambda db: self._make(db, unknown)))
-        return self._known
+            self.known.update(await self._connections.run(lambda db: self._make(db, unknown)))
+        return self.known
 
     @staticmethod
     async def _make(db: Db, names: Sequence[str]) -> dict[str, int]:

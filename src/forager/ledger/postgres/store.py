@@ -37,7 +37,7 @@ from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
-from forager.ledger.postgres.submission import Submission
+from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
@@ -55,8 +55,8 @@ class PostgresLedger(SharedVerbs):
         self._catalog = catalog
         self._lease_seconds = lease_seconds
         self._faults = faults
-        self._group = CommitGroup(connections)
         self._lanes = lanes.LaneNumbers(connections)
+        self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
         self._listener = Listener(url)
         self._drain = Drain(connections)
         self._workers: dict[int, Worker] = {}
@@ -77,8 +77,7 @@ class PostgresLedger(SharedVerbs):
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
-        submission = Submission(self._connections, self._group, self._catalog, self._lanes, self._faults, job)
-        return await submission.write(plan)
+        return await self._submissions.write(job, plan)
 
     async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         encoded = await encode_all(plan, self._catalog)

@@ -1,19 +1,31 @@
-"""A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole."""
+"""A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole.
+
+Small ones that wait side by side are written together: most of what one costs is the statements, not the rows.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import asyncpg
-import orjson
 
 from forager.core.errors import Conflict
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
 from forager.ledger.changelog import job_change
-from forager.ledger.creation import PLANNING_LEASE_MS, fingerprint, remembered_ms, require_room, require_same
-from forager.ledger.planned import Encoded
+from forager.ledger.creation import (
+    JOB_VALUES,
+    PLANNING_LEASE_MS,
+    fingerprint,
+    first_state,
+    job_values,
+    remembered_ms,
+    require_different_keys,
+    require_room,
+    require_same,
+)
+from forager.ledger.planned import Encoded, Whole
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows, pause_flows
@@ -33,15 +45,31 @@ class Repeated(Exception):
     """Somebody else was first with this Idempotency-Key."""
 
 
-async def submit_whole(db: Db, job: NewJob, plans: Sequence[Encoded], lanes: Mapping[str, int]) -> Submitted:
-    await check_room(db, job, len(plans))
-    row = await insert_job(db, job)
+async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int]) -> list[Submitted]:
+    """New jobs with all their tasks: they can be leased as soon as this transaction is committed.
+
+    With an Idempotency-Key, the key's row decides who is first: whoever comes second waits here for the first one's
+    commit, then raises `Repeated`.
+    """
+    require_different_keys(job for job, _ in new)
+    now, rows = await _insert_jobs(db, [(job, len(plans)) for job, plans in new])
     numbers: dict[TaskName, int] = {}
-    written = await insert_tasks(db, [(row.number, p) for p in plans], lanes, numbers)
-    total = written.count.get(row.number, 0)
-    await open_job(db, row, total, ready={lane for lane, _ in written.ready})
-    first = next(iter(numbers.values()), None)
-    return Submitted(UUID(row.public_id), total, True, None if first is None else task_uuid(row.number, first))
+    planned = [(row.number, plan) for row, (_, plans) in zip(rows, new, strict=True) for plan in plans]
+    written = await insert_tasks(db, planned, lanes, numbers)
+    await add_flows(db, written.ready)
+    await wake(db, {lane: now for lane, _ in written.ready})
+    created = [
+        job_change(row.number, row.public_id, "created", first_state(len(plans)), 1)
+        for row, (_, plans) in zip(rows, new, strict=True)
+    ]
+    await write_changes(db, created, now)
+    first: dict[int, UUID] = {}
+    for (job, _, _), number in numbers.items():
+        first.setdefault(job, task_uuid(job, number))
+    return [
+        Submitted(UUID(row.public_id), len(plans), created=True, first=first.get(row.number))
+        for row, (_, plans) in zip(rows, new, strict=True)
+    ]
 
 
 async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
@@ -73,32 +101,36 @@ async def check_room(db: Db, job: NewJob, more: int) -> None:
         require_room(job, int(await db.fetchval(_WAITING, job.pipeline)), more)
 
 
-async def insert_job(db: Db, job: NewJob) -> JobRow:
-    """The job's row, still `planning`: nothing of it can be leased.
+async def begin_planning(db: Db, job: NewJob) -> JobRow:
+    """A new job whose tasks follow: nothing of it can be leased. Raises `Repeated`, as `create_whole` does."""
+    _, (row,) = await _insert_jobs(db, [(job, None)])
+    return row
 
-    With an Idempotency-Key, the key's row decides who is first: whoever comes second waits here for the first one's
-    commit, then raises `Repeated`.
-    """
-    limits = job.limits
-    public_id = str(uuid4())
-    number = await db.fetchval(
-        _INSERT_JOB,
-        public_id,
-        job.pipeline,
-        orjson.dumps(job.params, default=str).decode(),
-        None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
-        job.schedule,
-        limits.turn,
-        limits.batch_size,
-        limits.concurrency,
-        limits.max_cost,
+
+async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tuple[int, list[JobRow]]:
+    """The time, and the rows of new jobs of so many tasks each (None: not known yet)."""
+    ((numbers, now),) = await db.fetch(_JOB_NUMBERS, len(jobs))
+    rows = [JobRow(number, str(uuid4())) for number in numbers]
+    columns = zip(*[job_values(job) for job, _ in jobs], strict=True)
+    await db.execute(
+        _INSERT_JOBS,
+        numbers,
+        [row.public_id for row in rows],
+        [first_state(total).value for _, total in jobs],
+        [total or 0 for _, total in jobs],
+        now,
         PLANNING_LEASE_MS,
+        *columns,
     )
-    if job.idempotency_key is not None:
-        mine = await db.fetchval(_INSERT_KEY, job.idempotency_key, fingerprint(job), number, remembered_ms(job))
-        if mine is None:
+    keyed = sorted((job.idempotency_key, n) for n, (job, _) in enumerate(jobs) if job.idempotency_key is not None)
+    for (
+        key,
+        n,
+    ) in keyed:  # in the order of keys: two processes with the same ones must not wait for each other crosswise
+        job = jobs[n][0]
+        if await db.fetchval(_INSERT_KEY, key, fingerprint(job), numbers[n], remembered_ms(job)) is None:
             raise Repeated
-    return JobRow(number, public_id)
+    return now, rows
 
 
 async def write_chunk(
@@ -132,27 +164,17 @@ async def give_up_planning(db: Db, job: int) -> None:
     await db.execute("UPDATE jobs SET planning_until = 0 WHERE id = $1 AND planning_until IS NOT NULL", job)
 
 
-async def open_job(db: Db, job: JobRow, total: int, *, ready: set[int] | None = None) -> None:
-    """The job is whole: let it be leased. One without tasks (a dry run) ends here.
-
-    `ready`: the lanes with ready work, if no flows were written yet.
-    """
+async def end_planning(db: Db, job: JobRow, total: int) -> None:
+    """The job is whole: let it be leased."""
     await still_planning(db, job.number)
-    state = JobState.COMPLETED if total == 0 else JobState.QUEUED
     now = await db.fetchval(
-        f"UPDATE jobs SET state = $2, total = $3, queued = $3, planning_until = NULL,"
-        f" finished_at = CASE WHEN $4 THEN {NOW} END WHERE id = $1 RETURNING {NOW}",
+        "UPDATE jobs SET state = 'queued', total = $2, queued = $2, planning_until = NULL"
+        f" WHERE id = $1 RETURNING {NOW}",
         job.number,
-        state.value,
         total,
-        state.is_terminal,
     )
-    if ready is None:
-        ready = set(await pause_flows(db, [job.number], paused=False))
-    else:
-        await add_flows(db, [(lane, job.number) for lane in ready])
-    await wake(db, dict.fromkeys(ready, now))
-    await write_changes(db, [job_change(job.number, job.public_id, "created", state, 1)], now)
+    await wake(db, dict.fromkeys(await pause_flows(db, [job.number], paused=False), now))
+    await write_changes(db, [job_change(job.number, job.public_id, "created", JobState.QUEUED, 1)], now)
 
 
 async def remove_unfinished(db: Db) -> bool | None:
@@ -171,10 +193,15 @@ async def remove_unfinished(db: Db) -> bool | None:
     return True
 
 
-_INSERT_JOB = f"""
-INSERT INTO jobs (public_id, pipeline, params, estimate, state, schedule, turn, batch_size, concurrency, max_cost,
-                  created_at, planning_until)
-VALUES ($1, $2, $3, $4, 'planning', $5, $6, $7, $8, $9, {NOW}, {NOW} + $10) RETURNING id
+_JOB_NUMBERS = f"SELECT array(SELECT nextval('jobs_id_seq') FROM generate_series(1, $1::int)), {NOW}"
+_INSERT_JOBS = f"""
+INSERT INTO jobs (id, public_id, state, total, queued, created_at, finished_at, planning_until, {JOB_VALUES})
+SELECT id, public_id, state, total, total, $5::bigint, CASE WHEN state = 'completed' THEN $5::bigint END,
+  CASE WHEN state = 'planning' THEN $5::bigint + $6::bigint END,
+  pipeline, params::json, estimate::json, schedule, turn, batch_size, concurrency, max_cost
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
+            $11::smallint[], $12::int[], $13::int[], $14::bigint[])
+  AS x(id, public_id, state, total, {JOB_VALUES})
 """
 _WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = $1"
 _INSERT_KEY = f"""

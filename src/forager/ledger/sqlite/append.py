@@ -8,10 +8,10 @@ from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS
 from forager.ledger.counting import Deltas
 from forager.ledger.creation import being_cancelled
-from forager.ledger.planned import Encoded
+from forager.ledger.planned import Encoded, Whole
 from forager.ledger.sqlite.counters import say, write_deltas
 from forager.ledger.sqlite.memory import Memory
-from forager.ledger.sqlite.submit import Whole, create_whole
+from forager.ledger.sqlite.submit import create_whole
 from forager.ledger.sqlite.tasks import insert_tasks
 
 _STANDING = """

@@ -34,7 +34,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import SMALL, Encoded, Planned, encode_all
+from forager.ledger.planned import SMALL, Encoded, Planned, Whole, encode_all
 from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.shared import SharedVerbs
 from forager.ledger.sqlite import control, lanes
@@ -47,7 +47,6 @@ from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
     Repeat,
-    Whole,
     begin_planning,
     check_room,
     end_planning,

@@ -6,10 +6,8 @@ Small ones that wait side by side are written together: most of what one costs i
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid4
-
-import orjson
 
 from forager.core.errors import Conflict
 from forager.core.ids import task_uuid
@@ -18,25 +16,21 @@ from forager.core.states import JobState
 from forager.ledger.changelog import job_change
 from forager.ledger.creation import (
     CHUNK,
+    JOB_VALUES,
     PLANNING_LEASE_MS,
     fingerprint,
+    first_state,
+    job_values,
     remembered_ms,
+    require_different_keys,
     require_room,
     require_same,
 )
-from forager.ledger.planned import Encoded
+from forager.ledger.planned import Whole
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.tasks import task_rows, write_rows
-
-
-class Whole(NamedTuple):
-    """A job that one transaction can write."""
-
-    job: NewJob
-    plans: Sequence[Encoded]
-    """No two alike."""
 
 
 class Repeat(NamedTuple):
@@ -49,10 +43,6 @@ class Repeat(NamedTuple):
     def told(self) -> Submitted | None:
         """None: how big it is will be known soon."""
         return None if self.being_written else Submitted(UUID(self.public_id), self.total, created=False)
-
-
-class NotTogether(Exception):
-    """One of these may be the repeat of another, so one must be written before the other is looked at."""
 
 
 def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
@@ -83,9 +73,7 @@ def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whol
 
     What can be refused is refused before anything is written: nothing has to be undone, and remembered anew, for it.
     """
-    keys = [job.idempotency_key for job, _ in asked if job.idempotency_key is not None]
-    if len(set(keys)) < len(keys):
-        raise NotTogether
+    require_different_keys(job for job, _ in asked)
     now = memory.now_ms()
     repeats = [find_repeat(db, job, now) for job, _ in asked]
     new = [whole for whole, repeat in zip(asked, repeats, strict=True) if repeat is None]
@@ -130,43 +118,23 @@ def _next_jobs(memory: Memory, count: int) -> range:
 
 
 def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int | None]], now: int) -> list[UUID]:
-    """The rows of new jobs, by number; returns their public ids. Each has so many tasks: none (a dry run) ends it here,
-    None says that they are still to be planned."""
+    """The rows of new jobs, by number, of so many tasks each (None: not known yet). Returns their public ids."""
     rows, keys, changes, public_ids = [], [], [], []
     for number, job, total in jobs:
-        state = JobState.PLANNING if total is None else JobState.QUEUED if total else JobState.COMPLETED
+        state = first_state(total)
+        ended = now if state.is_terminal else None
+        planning_until = now + PLANNING_LEASE_MS if total is None else None
         public_ids.append(public_id := uuid4())
-        rows.append(_job_row(number, public_id, job, state, total or 0, now))
+        name, count = str(public_id), total or 0
+        rows.append((number, name, state.value, now, ended, planning_until, count, count, *job_values(job)))
         if job.idempotency_key is not None:
             keys.append((job.idempotency_key, fingerprint(job), number, now + remembered_ms(job)))
-        if state is not JobState.PLANNING:
-            changes.append(job_change(number, str(public_id), "created", state, 1))
+        if total is not None:
+            changes.append(job_change(number, name, "created", state, 1))
     insert_many(db, _JOBS, rows)
     insert_many(db, "idempotency (key, fingerprint, job_id, expires_at)", keys, _INSTEAD)
     write_changes(db, changes, now)
     return public_ids
-
-
-def _job_row(number: int, public_id: UUID, job: NewJob, state: JobState, total: int, now: int) -> tuple[Any, ...]:
-    limits = job.limits
-    return (
-        number,
-        str(public_id),
-        job.pipeline,
-        orjson.dumps(job.params, default=str).decode(),
-        None if job.estimate is None else orjson.dumps(job.estimate, default=str).decode(),
-        state.value,
-        job.schedule,
-        limits.turn,
-        limits.batch_size,
-        limits.concurrency,
-        limits.max_cost,
-        now,
-        now if state.is_terminal else None,
-        now + PLANNING_LEASE_MS if state is JobState.PLANNING else None,
-        total,
-        total,
-    )
 
 
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
@@ -219,10 +187,7 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
 
 
 _WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ?"
-_JOBS = (
-    "jobs (id, public_id, pipeline, params, estimate, state, schedule, turn, batch_size, concurrency, max_cost,"
-    " created_at, finished_at, planning_until, total, queued)"
-)
+_JOBS = f"jobs (id, public_id, state, created_at, finished_at, planning_until, total, queued, {JOB_VALUES})"
 _INSTEAD = (
     "ON CONFLICT (key) DO UPDATE"
     " SET fingerprint = excluded.fingerprint, job_id = excluded.job_id, expires_at = excluded.expires_at"

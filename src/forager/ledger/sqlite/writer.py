@@ -11,12 +11,12 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.faults import Faults
+from forager.ledger.together import Asked, next_step
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -26,17 +26,6 @@ Done = tuple[asyncio.Future[Any], Any, BaseException | None]
 MOST_IN_A_GROUP = 256
 FOLLOWED_WITHIN = 0.0005
 """Seconds for which a commit waits for the command that is likely to follow: less than the `fsync` that it saves."""
-
-
-class Asked(NamedTuple):
-    command: Callable[..., Any]
-    items: tuple[Any, ...]
-    """What it is called with beside the database: nothing, or one item of those that it can do together."""
-    future: asyncio.Future[Any]
-    followed: bool
-
-    def goes_with(self, other: "Asked") -> bool:
-        return bool(self.items) and self.command == other.command
 
 
 def connect(path: Path, *, read_only: bool = False, timeout: float = 10) -> sqlite3.Connection:
@@ -110,7 +99,7 @@ class Writer:
             self._let_grow(group, patient=begun == len(group) and group[-1].followed)
             if begun == len(group):
                 return
-            step = list(takewhile(group[begun].goes_with, group[begun:])) or [group[begun]]
+            step = next_step(group, begun)
             begun += len(step)
             yield step
 
