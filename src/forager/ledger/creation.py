@@ -67,6 +67,10 @@ def being_cancelled(job: str) -> Conflict:
     return Conflict(f"Job {job} is being cancelled. What is to be added to it can be added in a moment.")
 
 
+def stood_still() -> Conflict:
+    return Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+
+
 def require_same(job: NewJob, used_for: str) -> None:
     if used_for != fingerprint(job):
         raise Conflict(

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from forager.core.errors import Conflict
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
@@ -24,6 +23,7 @@ from forager.ledger.creation import (
     require_different_keys,
     require_room,
     require_same,
+    stood_still,
 )
 from forager.ledger.planned import Encoded, Whole
 from forager.ledger.postgres.changes import write_changes
@@ -122,13 +122,10 @@ async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tup
         PLANNING_LEASE_MS,
         *columns,
     )
-    keyed = sorted((job.idempotency_key, n) for n, (job, _) in enumerate(jobs) if job.idempotency_key is not None)
-    for (
-        key,
-        n,
-    ) in keyed:  # in the order of keys: two processes with the same ones must not wait for each other crosswise
-        job = jobs[n][0]
-        if await db.fetchval(_INSERT_KEY, key, fingerprint(job), numbers[n], remembered_ms(job)) is None:
+    numbered = zip(numbers, (job for job, _ in jobs), strict=True)
+    keyed = {job.idempotency_key: (number, job) for number, job in numbered if job.idempotency_key is not None}
+    for key, (number, job) in sorted(keyed.items()):  # two processes must not wait for each other crosswise
+        if await db.fetchval(_INSERT_KEY, key, fingerprint(job), number, remembered_ms(job)) is None:
             raise Repeated
     return now, rows
 
@@ -156,7 +153,7 @@ async def still_planning(db: Db, job: int) -> None:
         PLANNING_LEASE_MS,
     )
     if alive is None:
-        raise Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+        raise stood_still()
 
 
 async def give_up_planning(db: Db, job: int) -> None:
@@ -166,13 +163,14 @@ async def give_up_planning(db: Db, job: int) -> None:
 
 async def end_planning(db: Db, job: JobRow, total: int) -> None:
     """The job is whole: let it be leased."""
-    await still_planning(db, job.number)
     now = await db.fetchval(
         "UPDATE jobs SET state = 'queued', total = $2, queued = $2, planning_until = NULL"
-        f" WHERE id = $1 RETURNING {NOW}",
+        f" WHERE id = $1 AND planning_until >= {NOW} RETURNING {NOW}",
         job.number,
         total,
     )
+    if now is None:
+        raise stood_still()
     await wake(db, dict.fromkeys(await pause_flows(db, [job.number], paused=False), now))
     await write_changes(db, [job_change(job.number, job.public_id, "created", JobState.QUEUED, 1)], now)
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from forager.core.errors import Conflict
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
@@ -25,6 +24,7 @@ from forager.ledger.creation import (
     require_different_keys,
     require_room,
     require_same,
+    stood_still,
 )
 from forager.ledger.planned import Whole
 from forager.ledger.sqlite.bulk import insert_many
@@ -170,7 +170,7 @@ def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: UU
 
 def _require_alive(updated: sqlite3.Cursor) -> None:
     if not updated.rowcount:
-        raise Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+        raise stood_still()
 
 
 def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: int = CHUNK) -> bool:
