@@ -112,9 +112,9 @@ class App:
 
         def planned() -> Iterable[Plan]:
             chosen.check(job, **needs)
-            return () if dry else _few_at_once(chosen.plan(job, **needs))
+            return [] if dry else _few_at_once(chosen.plan(job, **needs))
 
-        plans = await _off_the_loop(needs, planned)
+        plans = await _look_up(needs, planned)
         estimate = (await self.estimate(pipeline, params)).model_dump(mode="json") if dry else None
         new = NewJob(
             pipeline,
@@ -214,11 +214,11 @@ class App:
 
     async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
         chosen, job, needs = await self._valid(pipeline, params)
-        await _off_the_loop(needs, partial(chosen.check, job, **needs))
+        await _look_up(needs, partial(chosen.check, job, **needs))
         return job
 
     async def _valid(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
-        """The pipeline, the job, and the reference data that is still to be asked about it."""
+        """The pipeline, the job, and the reference data that its check and its plan look into."""
         chosen = self.pipelines.get(pipeline)
         if chosen is None:
             raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self.pipelines))}.")
@@ -232,8 +232,8 @@ class App:
         return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
 
 
-async def _off_the_loop(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:
-    """What looks through big tables, in a thread; what needs none is done before a thread would begin."""
+async def _look_up(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:
+    """In a thread, if big tables are looked through; what needs none is done before a thread would begin."""
     return await asyncio.to_thread(ask) if needs else ask()
 
 

@@ -48,18 +48,37 @@ async def test_only_small_jobs_are_written_together(rig: Rig) -> None:
     assert writes.calls == 3
 
 
-async def test_a_full_disk_refuses_all_of_them_and_keeps_none__R10(rig: Rig) -> None:
-    def limit(db: sqlite3.Connection, more: int) -> None:
-        (pages,) = db.execute("PRAGMA page_count").fetchone()
-        db.execute(f"PRAGMA max_page_count = {pages + more}")
+def _let_grow(db: sqlite3.Connection, pages: int) -> None:
+    (there,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {there + pages}")
 
-    await writer_of(rig.ledger).run(lambda db: limit(db, 4))
-    fat = [calls(300, prefix="x" * 200) for _ in range(3)]
+
+async def test_a_full_disk_refuses_all_of_them_and_keeps_none__R10(rig: Rig) -> None:
+    writer = writer_of(rig.ledger)
+    await writer.run(lambda db: _let_grow(db, 4))
+    fat = [calls(200, prefix="x" * 400) for _ in range(3)]
     told = await side_by_side(rig, *[rig.submit(plans) for plans in fat])
     assert all(isinstance(each, StoreFull) for each in told)
     assert totals(rig) == []
-    await writer_of(rig.ledger).run(lambda db: limit(db, 10_000))
-    assert [each.total for each in await side_by_side(rig, *[rig.submit(plans) for plans in fat])] == [300] * 3
+    await writer.run(lambda db: _let_grow(db, 10_000))
+    assert [each.total for each in await side_by_side(rig, *[rig.submit(plans) for plans in fat])] == [200] * 3
+
+
+async def test_what_waits_behind_a_command_that_fills_the_disk_is_done__R10(rig: Rig) -> None:
+    """Those whose work was undone with it are told so; those that had not begun are not refused with them."""
+    writer = writer_of(rig.ledger)
+    await writer.run(lambda db: db.execute("CREATE TABLE fat (body)"))
+    await rig.submit(calls(1))
+    await writer.run(lambda db: _let_grow(db, 8))
+
+    def fill(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO fat VALUES (zeroblob(2000000))")  # so much that SQLite undoes the whole transaction
+
+    told = await side_by_side(
+        rig, rig.submit(calls(2)), writer.run(fill), rig.submit(calls(3)), rig.ledger.sweep(), rig.submit(calls(4))
+    )
+    assert [isinstance(each, StoreFull) for each in told] == [True, True, False, False, False]
+    assert totals(rig) == [1, 3, 4]
 
 
 async def test_numbers_of_jobs_that_were_undone_are_not_given_again(rig: Rig) -> None:

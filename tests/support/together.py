@@ -4,9 +4,10 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from forager.core.errors import StoreError
 from forager.core.ledger import Ledger
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres.group import CommitGroup
@@ -76,4 +77,5 @@ async def _busy(ledger: Ledger) -> AsyncIterator[None]:
         yield
     finally:
         go_on.set()
-        await holding
+        with suppress(StoreError):  # lost with what shares its transaction
+            await holding

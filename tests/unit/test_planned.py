@@ -99,6 +99,21 @@ async def test_a_plan_that_fails_while_it_is_read_fails_the_submission() -> None
         [chunk async for chunk in read.chunks()]
 
 
+async def test_why_no_more_were_taken_is_told_rather_than_what_became_of_the_rest() -> None:
+    def broken() -> Iterator[Plan]:
+        yield from plans(*range(IN_ONE_GO + 1))
+        raise ValueError("no more")
+
+    async def write() -> None:
+        async with aclosing(read.chunks()) as cut:
+            async for _ in cut:
+                raise OSError("full")
+
+    read = await Planned.read(broken(), catalog())
+    with pytest.raises(OSError, match="full"):
+        await write()
+
+
 def test_the_first_plan_of_a_key_counts() -> None:
     first, second = Plan(Call(name="a"), rank=1), Plan(Call(name="a"), rank=2, after="b")
     (encoded,) = encode([first, second], catalog())

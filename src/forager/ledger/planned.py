@@ -7,6 +7,7 @@ it must not stop the heart of its process. Only the few children of a task are e
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -85,16 +86,19 @@ class Planned:
         return planned
 
     async def chunks(self) -> AsyncGenerator[list[Encoded]]:
-        """All, chunk by chunk, once; another is read while one is written. Close it if you do not take all."""
+        """All, chunk by chunk, once; another is read while one is written. Close it if you do not take all: that waits
+        for what is being read, since a thread cannot be stopped."""
         first, self.first = self.first, []
         ready = deque(first[start : start + CHUNK] for start in range(0, len(first), CHUNK))
         while ready:
             ahead = asyncio.create_task(asyncio.to_thread(self._next, CHUNK))
             try:
                 yield ready.popleft()
-            finally:
-                more = await ahead
-            if more:
+            except GeneratorExit:
+                with suppress(Exception):  # why it was closed says more
+                    await ahead
+                raise
+            if more := await ahead:
                 ready.append(more)
 
     def _begin(self) -> None:

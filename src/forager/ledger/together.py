@@ -5,8 +5,8 @@ share their statements, too: that saves the database's. Each is told its own end
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from itertools import takewhile
+from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -19,9 +19,12 @@ class Asked(NamedTuple):
     """It makes somebody send another one at once."""
 
     def goes_with(self, other: "Asked") -> bool:
-        return bool(self.items) and self.command == other.command
+        return bool(self.items and other.items) and self.command == other.command
 
 
-def next_step(group: Sequence[Asked], begun: int) -> list[Asked]:
-    """Those of the group, from `begun` on, that one call does: all neighbours of a kind, or a single one."""
-    return list(takewhile(group[begun].goes_with, group[begun:])) or [group[begun]]
+def take_step(waiting: deque[Asked], most: int) -> list[Asked]:
+    """Take from the front what one call does: a single command, or up to so many neighbours of a kind."""
+    step = [waiting.popleft()]
+    while waiting and len(step) < most and waiting[0].goes_with(step[0]):
+        step.append(waiting.popleft())
+    return step

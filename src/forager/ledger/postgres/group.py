@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from forager.core.errors import StoreFull, StoreUnavailable
 from forager.ledger.postgres.connection import COLLISIONS, Connections, Db, translated_errors
-from forager.ledger.together import Asked, next_step
+from forager.ledger.together import Asked, take_step
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -63,8 +63,9 @@ async def _each(db: Db, group: Sequence[Asked]) -> list[Any]:
     if len(group) == 1:
         return list(await _call(db, group))
     ends: list[Any] = []
-    while len(ends) < len(group):
-        ends += await _end_of(db, next_step(group, len(ends)))
+    waiting = deque(group)
+    while waiting:
+        ends += await _end_of(db, take_step(waiting, MOST_IN_A_GROUP))
     return ends
 
 

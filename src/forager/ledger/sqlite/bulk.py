@@ -13,7 +13,7 @@ from typing import Any
 TOGETHER = 64
 MANY = 500
 """For thousands of rows that are written beside another busy thread: each statement has to get the interpreter back
-from it. Preparing so big a one takes 12 ms and half a megabyte, once."""
+from it. Preparing so big a one takes 12 ms and half a megabyte, once for each pattern of what the rows share."""
 
 
 def insert_many(

@@ -185,7 +185,7 @@ def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas:
 
 def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) -> None:
     """Of all that ended well, at once: most of a group has a follower."""
-    for lane, job in set(db.execute(_RELEASE, (orjson.dumps(done).decode(),)).fetchall()):
+    for lane, job in dict.fromkeys(db.execute(_RELEASE, (orjson.dumps(done).decode(),)).fetchall()):
         _, turn = db.execute(_JOB, (job,)).fetchone()
         offer(db, memory, lane, job, turn)
 

@@ -334,7 +334,7 @@ class SqliteLedger(SharedVerbs):
             repeat = find_repeat(db, job, self._now_ms())
             if repeat is not None:
                 return repeat
-            check_room(db, job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
+            check_room(db, [(job, IN_ONE_GO + 1)])  # how many it has is not known yet: at least so many
             return begin_planning(db, self._memory, job)
 
         begun = await self._run(begin)

@@ -5,7 +5,7 @@ Small ones that wait side by side are written together: most of what one costs i
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -61,11 +61,17 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
     return Repeat(row[1], row[2], bool(row[3]))
 
 
-def check_room(db: sqlite3.Connection, job: NewJob, more: int, *, beside: int = 0) -> None:
-    """Raise `Busy` if so many tasks more would be too many for the pipeline's queue. `beside`: not yet in the table."""
-    if job.limits.most_queued is not None:
-        (waiting,) = db.execute(_WAITING, (job.pipeline,)).fetchone()
-        require_room(job, waiting + beside, more)
+def check_room(db: sqlite3.Connection, jobs: Iterable[tuple[NewJob, int]]) -> None:
+    """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue."""
+    waiting: dict[str, int] = {}
+    beside: Counter[str] = Counter()
+    for job, more in jobs:
+        pipeline = job.pipeline
+        if job.limits.most_queued is not None:
+            if pipeline not in waiting:
+                (waiting[pipeline],) = db.execute(_WAITING, (pipeline,)).fetchone()
+            require_room(job, waiting[pipeline] + beside[pipeline], more)
+        beside[pipeline] += more
 
 
 def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whole]) -> list[Submitted | None]:
@@ -77,10 +83,7 @@ def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whol
     now = memory.now_ms()
     repeats = [find_repeat(db, job, now) for job, _ in asked]
     new = [whole for whole, repeat in zip(asked, repeats, strict=True) if repeat is None]
-    beside: Counter[str] = Counter()
-    for job, plans in new:
-        check_room(db, job, len(plans), beside=beside[job.pipeline])
-        beside[job.pipeline] += len(plans)
+    check_room(db, [(job, len(plans)) for job, plans in new])
     created = iter(create_whole(db, memory, new))
     return [next(created) if repeat is None else repeat.told() for repeat in repeats]
 

@@ -10,13 +10,14 @@ import contextlib
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.faults import Faults
-from forager.ledger.together import Asked, next_step
+from forager.ledger.together import Asked, take_step
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -53,6 +54,8 @@ class Writer:
         self._remembers_wrongly = False
         self._closing = False
         self._commands: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
+        self._waiting: deque[Asked] = deque()
+        """Taken from the queue by the thread, and not begun."""
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -88,41 +91,41 @@ class Writer:
         self.db.close()
 
     def _work(self) -> None:
-        while (first := self._commands.get()) is not None:
-            done = self._commit([first])
+        while self._waiting or self._take():
+            done = self._commit()
             self._loop.call_soon_threadsafe(_resolve, done)
 
-    def _steps(self, group: list[Asked]) -> Iterator[list[Asked]]:
-        """What to do next, of the group and of all that has come by the time that those before it are done."""
-        begun = 0
+    def _take(self, timeout: float | None = None) -> bool:
+        """Take all that has come, and wait for one if nothing has. False: none came in time, or none will any more."""
         while True:
-            self._let_grow(group, patient=begun == len(group) and group[-1].followed)
-            if begun == len(group):
-                return
-            step = next_step(group, begun)
-            begun += len(step)
+            try:
+                asked = self._commands.get(timeout=0 if self._waiting else timeout)
+            except queue.Empty:
+                break
+            if asked is None:
+                self._commands.put(None)  # nothing can come after it: the thread ends when all before it is committed
+                break
+            self._waiting.append(asked)
+        return bool(self._waiting)
+
+    def _steps(self, begun: list[Asked]) -> Iterator[list[Asked]]:
+        """What to do next, of all that has come by the time that those before it are done."""
+        while (room := MOST_IN_A_GROUP - len(begun)) and self._take(
+            FOLLOWED_WITHIN if begun and begun[-1].followed else 0
+        ):
+            step = take_step(self._waiting, room)
+            begun += step
             yield step
 
-    def _let_grow(self, group: list[Asked], *, patient: bool) -> None:
-        wait = FOLLOWED_WITHIN if patient else 0
-        while len(group) < MOST_IN_A_GROUP:
-            try:
-                more = self._commands.get(timeout=wait)
-            except queue.Empty:
-                return
-            if more is None:
-                self._commands.put(None)  # nothing can come after it: the thread ends when this group is committed
-                return
-            group.append(more)
-            wait = 0
-
-    def _commit(self, group: list[Asked]) -> list[Done]:
+    def _commit(self) -> list[Done]:
+        """Do a group of those that wait, and what comes meanwhile. If it is lost, those not begun still wait."""
+        begun: list[Asked] = []
         done: list[Done] = []
         db = self.db
         try:
             self._remember_rightly()
             db.execute("BEGIN IMMEDIATE")
-            for step in self._steps(group):
+            for step in self._steps(begun):
                 done += self._run_step(step)
             self._faults.at("before-commit")
             db.execute("COMMIT")
@@ -133,7 +136,7 @@ class Writer:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
             lost = translated(error)
-            return [(asked.future, None, lost) for asked in group]
+            return [(asked.future, None, lost) for asked in begun or [self._waiting.popleft()]]
         return done
 
     def _remember_rightly(self) -> None:
