@@ -9,7 +9,9 @@ from forager.core.errors import Busy, Conflict, NotFound
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import JobLimits
 from forager.core.task import Plan
+from forager.ledger import planned
 from tests.support.rig import Call, Rig, Worker, calls, chain
+from tests.support.together import place_faults
 
 BIG = 20_500
 DAY = 24 * 3600
@@ -192,3 +194,34 @@ async def test_twenty_submissions_at_once_do_not_overfill_a_queue__SC_1(rig: Rig
     assert sum(isinstance(end, Submitted) for end in ends) == 3
     assert sum(isinstance(end, Busy) for end in ends) == 17
     assert sum(row["queued"] for row in rig.tables.read("SELECT queued FROM jobs")) == 9
+
+
+class LateAfter:
+    """Lets a minute pass after so many chunks."""
+
+    def __init__(self, rig: Rig, chunks: int) -> None:
+        self._rig = rig
+        self._left = chunks
+        place_faults(rig, self)
+
+    def at(self, point: str) -> None:
+        self._left -= point == "chunk-written"
+        if point == "chunk-written" and self._left == 0:
+            self._rig.pass_time(61)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+async def test_a_submission_that_stood_still_is_given_up(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, chunks: int
+) -> None:
+    """In the middle, or when only its opening was left: the sweep may be removing it already."""
+    monkeypatch.setattr(planned, "CHUNK", 4)
+    monkeypatch.setattr(planned, "IN_ONE_GO", 8)
+    LateAfter(rig, chunks)
+    with pytest.raises(Conflict, match="stood still"):
+        await rig.ledger.submit(NewJob("rig", {"name": "big"}), calls(12))
+    while (await rig.ledger.sweep()).more:
+        pass
+    assert rig.tables.read("SELECT id FROM jobs") == []
+    assert rig.tables.read("SELECT id FROM tasks") == []
+    assert (await rig.submit(calls(12))).total == 12

@@ -15,7 +15,7 @@ from forager.core.errors import StoreError, StoreFull, StoreLocked, StoreUnavail
 from forager.core.ledger import Lease, NewJob, Settlement
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.sqlite import SqliteLedger, writer
 from tests.support.auditor import SqliteTables
 from tests.support.rig import Call, HandClock, Rig, Seen, Thing, Worker, calls, create_store, open_sqlite, sqlite_rig
 
@@ -168,6 +168,30 @@ async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(
     await asyncio.to_thread(held.reached.wait, 30)
     held.go_on.set()
     assert [lease.key for lease in (await leasing).leases] == ["u0"]
+    assert (await submitting).created
+    assert held.commits == before + 1
+    await _close(rig)
+
+
+async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    held.go_on.set()
+    rig = await sqlite_rig(path, faults=held)
+    await rig.submit(calls(1))
+    worker = await rig.worker()
+    await worker.drain()
+    await rig.ledger.work_arrived(30)
+    monkeypatch.setattr(writer, "FOLLOWED_WITHIN", 30)
+    waiting = asyncio.create_task(rig.ledger.work_arrived(30))
+    await asyncio.sleep(0)
+    before = held.commits
+    submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
+    await waiting
+    await asyncio.sleep(0.1)  # by now it is written
+    assert held.commits == before
+    assert [lease.key for lease in (await worker.turn(most=1)).leases] == ["u0"]
     assert (await submitting).created
     assert held.commits == before + 1
     await _close(rig)

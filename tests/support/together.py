@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from forager.core.errors import StoreError
+from forager.core.faults import Faults
 from forager.core.ledger import Ledger
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres.group import CommitGroup
@@ -17,16 +18,21 @@ from tests.support.engine import until
 from tests.support.rig import Rig
 
 
+def place_faults(rig: Rig, faults: Faults) -> None:
+    """From now on these are reached by what is submitted."""
+    if isinstance(rig.ledger, SqliteLedger):
+        rig.ledger._faults = faults
+    else:
+        assert isinstance(rig.ledger, PostgresLedger)
+        rig.ledger._submissions._faults = faults
+
+
 class Writes:
     """Counts the calls that wrote submissions, from now on."""
 
     def __init__(self, rig: Rig) -> None:
         self.calls = 0
-        if isinstance(rig.ledger, SqliteLedger):
-            rig.ledger._faults = self
-        else:
-            assert isinstance(rig.ledger, PostgresLedger)
-            rig.ledger._submissions._faults = self
+        place_faults(rig, self)
 
     def at(self, point: str) -> None:
         self.calls += point == "job-written"
