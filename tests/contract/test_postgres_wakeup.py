@@ -6,8 +6,8 @@ from typing import Any
 import asyncpg
 
 from forager.core.ledger import GivenLane, NewJob
-from forager.ledger.planned import encode
-from forager.ledger.postgres.submit import submit_whole
+from forager.ledger.planned import Whole, encode
+from forager.ledger.postgres.submit import create_whole
 from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
 
 
@@ -35,7 +35,7 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     transaction = submitter.transaction()
     await transaction.start()
     plans = encode(calls(1, prefix="second"), catalog())
-    await submit_whole(submitter, NewJob("rig", {"name": "second"}), plans, owner.lanes)
+    await create_whole(submitter, [Whole(NewJob("rig", {"name": "second"}), plans)], owner.lanes)
 
     giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: GivenLane()}))
     while not await watcher.fetchval(
