@@ -149,14 +149,20 @@ async def test_what_arrives_while_others_run_shares_their_commit(path: Path) -> 
     await _close(rig)
 
 
-async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(path: Path) -> None:
-    held = Held()
+async def _idle(path: Path, held: Held) -> tuple[Rig, Worker]:
+    """A worker whose lane has had work, and has none now."""
     held.go_on.set()
     rig = await sqlite_rig(path, faults=held)
     await rig.submit(calls(1))
     worker = await rig.worker()
     await worker.drain()
-    await rig.ledger.work_arrived(30)  # the first job's
+    await rig.ledger.work_arrived(30)  # that job's
+    return rig, worker
+
+
+async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(path: Path) -> None:
+    held = Held()
+    rig, worker = await _idle(path, held)
     held.reached.clear()
     held.go_on.clear()
     before = held.commits
@@ -177,12 +183,7 @@ async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held()
-    held.go_on.set()
-    rig = await sqlite_rig(path, faults=held)
-    await rig.submit(calls(1))
-    worker = await rig.worker()
-    await worker.drain()
-    await rig.ledger.work_arrived(30)
+    rig, worker = await _idle(path, held)
     monkeypatch.setattr(writer, "FOLLOWED_WITHIN", 30)
     waiting = asyncio.create_task(rig.ledger.work_arrived(30))
     await asyncio.sleep(0)

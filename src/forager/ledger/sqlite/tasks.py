@@ -1,4 +1,4 @@
-"""Writing tasks: those of new jobs, further ones of a big job, and what a task or an appeal adds to one that runs."""
+"""Writing tasks: those of new jobs, further ones of a big job, and what a task or an append adds to one that runs."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
