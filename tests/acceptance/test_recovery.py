@@ -15,7 +15,7 @@ import pytest
 
 from forager.core.states import TaskState
 from forager.sandbox import SerperConfig, SerperSandbox
-from tests.support.chaos import DENSITY, gone, judge, requests, running, submit, tables_of
+from tests.support.chaos import DENSITY, gone, in_state, judge, requests, submit, tables_of
 from tests.support.engine import until
 from tests.support.engine_process import ROOT, Options, start, started
 
@@ -84,7 +84,7 @@ async def test_another_worker_takes_over_within_the_lease_and_five_seconds__R4(p
                 first.kill()
                 await gone(first, 10)
                 killed, seen = time.monotonic(), sandbox.log.total
-                held = running(postgres_url)
+                held = in_state(postgres_url, TaskState.RUNNING)
                 assert held > 0
                 await asyncio.wait_for(sandbox.log.arrived(seen + held), 60)
                 recovered = time.monotonic() - killed
@@ -102,7 +102,7 @@ async def stop_under_load(options: Options, sandbox: SerperSandbox, *, times: in
     for _ in range(times):
         process = start(options)
         assert await requests(sandbox, tasks // (times * 2), process)
-        assert running(options.store) > 0
+        assert in_state(options.store, TaskState.RUNNING) > 0
         began = time.monotonic()
         process.terminate()
         assert await gone(process, options.grace + 15) == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from forager.core.states import TaskState
 from forager.pipelines.places import Place, Sighting
 from forager.sandbox import Band, SerperSandbox
 from forager.sandbox.audit import audit as audit_log
@@ -82,11 +83,11 @@ def judge(store: str, sandbox: SerperSandbox, tasks: int) -> Verdict:
         tables.close()
 
 
-def running(store: str) -> int:
-    """How many tasks are claimed and not settled: what a kill at this moment takes with it."""
+def in_state(store: str, state: TaskState) -> int:
+    """How many tasks are in it; those that run are what a kill at this moment takes with it."""
     tables = tables_of(store)
     try:
-        return int(tables.read(f"SELECT count(*) AS n FROM {tables.tasks} t WHERE state = 3")[0]["n"])
+        return int(tables.read(f"SELECT count(*) AS n FROM {tables.tasks} t WHERE state = {int(state)}")[0]["n"])
     finally:
         tables.close()
 
