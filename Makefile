@@ -29,7 +29,7 @@ test: check ## check, then all tests in CI size: what CI runs
 quick: $(DEV) ## format, lint and unit tests, under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -q tests/unit $(ARGS)
+	$(PYTEST) -q tests/unit $(ARGS)
 
 check: $(DEV) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check .
