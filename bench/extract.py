@@ -189,9 +189,9 @@ def profiles(score: Score) -> float:
         now = expected.get("current_companies") or [expected["employment"][0]["employer"]]
         score.count(name, "name", result["name"], basics["name"], same(basics["name"]))
         score.count(name, "headline", result["headline"], headline, same(headline))
-        score.count(name, "location", result["location"], place, lambda value, place=place: value["raw"] == place)
+        score.count(name, "location", result["location"], place, exactly_at(place))
         score.count(name, "current_company", result["current_company"], now, one_of(same)(now))
-        score.count(name, "summary", result["summary"], start, lambda value, start=start: value.startswith(start))
+        score.count(name, "summary", result["summary"], start, starting_with(start))
     return sum(spent) / len(spent)
 
 
@@ -242,6 +242,14 @@ def same_number(expected: str) -> Judge:
 
 def same_city(expected: str) -> Judge:
     return lambda value: plain(value["city"]) == plain(expected)
+
+
+def exactly_at(expected: str) -> Judge:
+    return lambda value: value["raw"] == expected
+
+
+def starting_with(expected: str) -> Judge:
+    return lambda value: value.startswith(expected)
 
 
 def city_in(expected: str) -> Judge:

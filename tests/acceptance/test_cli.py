@@ -85,7 +85,8 @@ class Machine:
         return read_owner(self.home / "lock")
 
     def until_up(self) -> Owner:
-        return until(lambda: (owner := self.owner()) and owner.url and owner, lambda: self.said)
+        found: Owner = until(lambda: (owner := self.owner()) and owner.url and owner, lambda: self.said)
+        return found
 
 
 def until(happened: Callable[[], Any], said: Callable[[], str] = str) -> Any:

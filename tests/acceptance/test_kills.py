@@ -97,6 +97,7 @@ async def on_postgres(
             await requests(sandbox, dice.between(max(2, mean // 4), mean), next(iter(workers.values())), 60)
             owners = tables.read("SELECT s.name FROM lanes l JOIN sessions s ON s.id = l.owner")
             pid = int(owners[0]["name"].partition(":")[2]) if owners else next(iter(workers))
+            assert pid is not None
             hits += in_state(url, TaskState.RUNNING) > 0
             if deed == "stop":
                 os.kill(pid, signal.SIGSTOP)

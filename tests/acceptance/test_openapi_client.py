@@ -77,7 +77,7 @@ class Stranger:
 async def _until(stranger: Stranger, summary: str, states: set[str], **named: str) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE):
         while True:
-            seen: dict[str, Any] = await stranger.ask(summary, **named)
+            seen: dict[str, Any] = await stranger.ask(summary, None, **named)
             if seen["status"] in states:
                 return seen
             await asyncio.sleep(0.1)

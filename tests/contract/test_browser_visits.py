@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -311,10 +312,10 @@ async def test_a_real_browser_says_what_its_fingerprint_says__SC_6(site: Site) -
     assert (there["width"], there["height"]) == abroad.viewport
 
 
-def _said(response: Response) -> dict[str, object]:
+def _said(response: Response) -> dict[str, Any]:
     found = re.search(r'<pre id="out" class="done">(.*?)</pre>', text(response))
     assert found
-    said: dict[str, object] = json.loads(found[1])
+    said: dict[str, Any] = json.loads(found[1])
     return said
 
 

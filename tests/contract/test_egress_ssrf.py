@@ -13,7 +13,7 @@ from forager.core.errors import ForagerError, Permanent, Refused, Transient
 from forager.core.http import Request
 from forager.core.robots import RobotsFile
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.connect import AddrInfo, NotCleared, guarded_connector, open_socket
+from forager.fetch.connect import AddrInfo, Dialer, NotCleared, guarded_connector, open_socket
 from forager.fetch.guard import Resolver
 from forager.fetch.robots import RobotsTxt
 from tests.support.detour import Detour, NoGuard
@@ -68,7 +68,7 @@ class Fetchers:
     def __init__(self) -> None:
         self.all: list[HttpFetcher] = []
 
-    def __call__(self, *allow: str, resolver: Resolver | None = None, dialer=open_socket) -> HttpFetcher:
+    def __call__(self, *allow: str, resolver: Resolver | None = None, dialer: Dialer = open_socket) -> HttpFetcher:
         guard = EgressGuard(allow, resolver=resolver)
         self.all.append(HttpFetcher(guard, SystemClock(), lambda _: None, dialer=dialer))
         return self.all[-1]
@@ -215,7 +215,9 @@ async def test_a_public_name_is_not_dialled_at_a_port_of_another_protocol__S1(fe
     [(socket.gaierror(socket.EAI_NONAME, "unknown"), Transient), (TimeoutError("slow"), Transient), ([], Transient),
      (UnicodeError("label too long"), Refused), (ValueError("nonsense"), Refused)],
 )  # fmt: skip
-async def test_a_failing_resolver_never_leads_to_a_dial__S3(answer, error, fetchers: Fetchers) -> None:
+async def test_a_failing_resolver_never_leads_to_a_dial__S3(
+    answer: Sequence[str] | Exception, error: type[ForagerError], fetchers: Fetchers
+) -> None:
     dials = Dials()
     with pytest.raises(error, match=r"gone\.test"):
         await fetchers(resolver=Names(answer), dialer=dials)(Request("http://gone.test/"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from forager.core.errors import ForagerError, Permanent, ProxyFailed, Refused, T
 from forager.core.http import Request
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.connect import NotCleared, open_socket
+from forager.fetch.connect import AddrInfo, Dialer, NotCleared, open_socket
 from forager.fetch.guard import Resolver
 from forager.fetch.sessions import ProxyConnector
 from forager.fetch.upstream import Way
@@ -37,7 +38,7 @@ async def fetching(
     allow: Sequence[str] = ("127.0.0.0/8",),
     resolver: Resolver = everything_is_here,
     tls: ssl.SSLContext | None = None,
-    dialer=open_socket,
+    dialer: Dialer = open_socket,
 ) -> AsyncIterator[HttpFetcher]:
     """A fetcher that knows these proxies by their place."""
     fetcher = HttpFetcher(
@@ -172,7 +173,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("protocol", "said", "error"), REFUSALS)
-async def test_a_refusal_is_told_apart_from_a_dead_site(protocol, said: bytes, error: type[ForagerError]) -> None:
+async def test_a_refusal_is_told_apart_from_a_dead_site(
+    protocol: ProxyProtocol, said: bytes, error: type[ForagerError]
+) -> None:
     async with LittleProxy(protocol, refusal=said) as proxy, fetching(proxy.endpoint()) as fetch:
         with pytest.raises(Transient) as caught:
             await fetch(Request("https://a.test:4430/", proxy=0))
@@ -287,7 +290,7 @@ async def test_an_address_is_checked_again_before_a_proxy_is_told__S1() -> None:
 async def test_no_forbidden_address_is_dialled_as_a_proxy__S1() -> None:
     attempted: list[object] = []
 
-    def dialer(info):
+    def dialer(info: AddrInfo) -> socket.socket:
         attempted.append(info)
         raise ConnectionRefusedError
 

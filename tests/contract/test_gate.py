@@ -2,14 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 import uvloop
 
 from forager.core.proxies import ProxyProtocol
 from tests.support.gate import Client, get, passage, signature
-from tests.support.origin import Origin, reply, trusting
+from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
 
 
@@ -66,6 +67,13 @@ async def test_chunked_uploads_pass_as_they_are(step: int) -> None:
     assert bytes(got).endswith(f"GET /next HTTP/1.1\r\nHost: {endpoint}\r\n\r\n".encode())
 
 
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def _given(answer: Callable[[], AsyncIterator[bytes]], _: Seen) -> AsyncIterator[bytes]:
+    return answer()
+
+
 async def test_answers_of_every_kind_pass_untouched() -> None:
     async def until_closed() -> AsyncIterator[bytes]:
         yield b"HTTP/1.1 200 OK\r\n\r\npart"
@@ -76,7 +84,7 @@ async def test_answers_of_every_kind_pass_untouched() -> None:
         yield b"3\r\nabc\r\n0\r\n\r\n"
 
     for answer in (until_closed, chunked):
-        async with Origin(lambda _, a=answer: a()) as origin, passage(origin.endpoint) as gate:
+        async with Origin(partial(_given, answer)) as origin, passage(origin.endpoint) as gate:
             client = await Client.to(gate)
             client.say(get(origin.url()))
             assert await client.rest() == b"".join([part async for part in answer()])
@@ -85,7 +93,7 @@ async def test_answers_of_every_kind_pass_untouched() -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("protocol", [None, "http", "https", "socks5"])
-def test_a_tunnel_carries_tls_both_ways(protocol: ProxyProtocol | None, loop) -> None:
+def test_a_tunnel_carries_tls_both_ways(protocol: ProxyProtocol | None, loop: NewLoop) -> None:
     async def run() -> None:
         async with (
             Origin(lambda seen: reply(body=seen.body * 2), tls=True) as origin,
@@ -108,7 +116,7 @@ def test_a_tunnel_carries_tls_both_ways(protocol: ProxyProtocol | None, loop) ->
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("protocol", ["http", "https", "socks5"])
-def test_a_plain_request_goes_through_the_proxy(protocol: ProxyProtocol, loop) -> None:
+def test_a_plain_request_goes_through_the_proxy(protocol: ProxyProtocol, loop: NewLoop) -> None:
     async def run() -> None:
         async with (
             Origin(lambda seen: reply(body=seen.raw)) as origin,

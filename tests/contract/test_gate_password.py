@@ -12,7 +12,7 @@ from forager.core.visit import WaitFor
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
-from forager.fetch.browser.gate import USERNAME, Gate
+from forager.fetch.browser.gate import USERNAME, Gate, Passage
 from tests.support.chromium import require_chromium
 from tests.support.gate import Client, WatchedGate, get, passage, signature
 from tests.support.origin import Origin, Seen, reply
@@ -30,7 +30,7 @@ PAGE = b"""<!doctype html><img src="/picture.png"><script>(async () => {
 WORKER = b"(async () => postMessage(await (await fetch('/data?worker')).text()))()"
 
 
-async def heard(gate, *lines: str) -> tuple[int, bytes]:
+async def heard(gate: Passage, *lines: str) -> tuple[int, bytes]:
     client = await Client.to(gate)
     client.say_unsigned("\r\n".join([*lines, "", ""]))
     answer = await client.rest()
@@ -38,7 +38,7 @@ async def heard(gate, *lines: str) -> tuple[int, bytes]:
     return int(answer.split(b" ")[1]), answer
 
 
-def wrong(gate) -> Sequence[str]:
+def wrong(gate: Passage) -> Sequence[str]:
     right = signature(gate)
     return [
         "X: y",

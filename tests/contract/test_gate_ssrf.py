@@ -99,7 +99,7 @@ async def test_a_name_is_looked_up_once_in_a_visit_and_dialled_there__S3() -> No
 @pytest.mark.parametrize(
     "answers", [["10.0.0.1"], [PUBLIC, "127.0.0.1"], [PUBLIC, "::1"], [PUBLIC, "nonsense"], [], OSError("gone")]
 )
-async def test_a_bad_answer_of_the_resolver_leads_nowhere__S3(answers) -> None:
+async def test_a_bad_answer_of_the_resolver_leads_nowhere__S3(answers: Sequence[str] | Exception) -> None:
     def dialer(info: AddrInfo) -> socket.socket:
         raise AssertionError(info)
 

@@ -6,6 +6,8 @@ import socket
 import zlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import brotli
 import pytest
@@ -22,7 +24,7 @@ from tests.support.proxy import LittleProxy
 TEXT = "Grüße aus Köln. ".encode() * 5000
 
 
-async def ask(answer: Callable[[Seen], Answer], path: str = "/", **options) -> tuple[Response, Origin]:
+async def ask(answer: Callable[[Seen], Answer], path: str = "/", **options: Any) -> tuple[Response, Origin]:
     """One request to an origin that answers as told."""
     async with Origin(answer) as origin:
         fetcher = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), {"KEY": "k"}.get, user_agent="tests/1")
@@ -137,7 +139,11 @@ async def test_the_cap_is_exact() -> None:
     assert len(response.body) == 1000
     for body, coding in ((b"x" * 1001, "identity"), (gzip.compress(b"x" * 1001), "gzip")):
         with pytest.raises(Refused, match="1,000 bytes"):
-            await ask(lambda _, b=body, c=coding: reply(body=b, Content_Encoding=c), max_bytes=1000)
+            await ask(partial(_packed, body, coding), max_bytes=1000)
+
+
+def _packed(body: bytes, coding: str, _: Seen) -> bytes:
+    return reply(body=body, Content_Encoding=coding)
 
 
 async def stalled(*parts: bytes) -> AsyncIterator[bytes]:

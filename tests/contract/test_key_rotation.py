@@ -144,7 +144,7 @@ class HalfDone:
             if count == 2:
                 self.faults.at("row")
 
-        self.table._seal_anew = counted  # type: ignore[method-assign]
+        self.table._seal_anew = counted  # type: ignore[method-assign, assignment]
         return await self.table.reseal()
 
 

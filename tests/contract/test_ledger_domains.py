@@ -1,13 +1,14 @@
 """What operators say about domains, on both stores: kept, changed in parts, cleared, and noticed by every worker."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from forager.core.errors import Rejected
 from forager.core.rules import FIELDS, Rules
-from forager.ledger.domains import Domains
+from forager.ledger.domains import Domains, Overrides
 from tests.support.rig import Rig
 
 EVERYTHING: dict[str, Any] = {
@@ -123,7 +124,7 @@ async def test_every_change_is_noticed_once_also_a_cleared_one_and_two_in_one_mi
     assert first.rules == {}
     assert await domains.changed_since(first.marker) is None
     marker = first.marker
-    changes = (
+    changes: tuple[Callable[[], Awaitable[object]], ...] = (
         lambda: domains.set("a.example", {"min_delay_ms": 1}),
         lambda: domains.set("a.example", {"min_delay_ms": 2}),  # the store's clock stands still on SQLite
         lambda: domains.set("b.example", {"min_delay_ms": 3}),
@@ -152,7 +153,7 @@ async def test_a_spoilt_row_silences_itself_alone(rig: Rig, domains: Domains) ->
 
 async def test_a_domain_is_switched_off_and_on_and_its_rules_stay__PR_7(domains: Domains) -> None:
     await domains.set("ruled.example", {"tokens_per_interval": 3})
-    marks = []
+    marks: list[Overrides] = []
     for name, active in (("ruled.example", False), ("new.example", False), ("new.example", True)):
         await domains.switch(name, active=active)
         seen = await domains.changed_since(marks[-1].marker if marks else None)
@@ -170,4 +171,4 @@ async def test_a_domain_is_switched_off_and_on_and_its_rules_stay__PR_7(domains:
     await domains.clear("ruled.example")
     cleared = await domains.changed_since(None)
     assert cleared is not None
-    assert (cleared.rules, cleared.inactive) == ({}, {"ruled.example"})
+    assert (cleared.rules, cleared.inactive) == ({}, frozenset({"ruled.example"}))

@@ -256,8 +256,7 @@ async def test_a_retry_keeps_its_followers_waiting(rig: Rig, worker: Worker) -> 
 
 
 async def test_how_long_evidence_is_kept_can_be_set__SC_15(rig: Rig, worker: Worker) -> None:
-    catalog = getattr(rig.ledger, "_catalog", None) or rig.ledger._memory.catalog
-    catalog.evidence_ms = 2 * 24 * 3600 * 1000
+    rig.catalog.evidence_ms = 2 * 24 * 3600 * 1000
     await rig.submit(calls(1))
     (lease,) = await worker.lease(1)
     await worker.settle(lease, TaskState.FAILED, error="not JSON", evidence=Evidence(b"page"))

@@ -162,8 +162,7 @@ async def test_pages_wait_for_the_page_before__PL_10(rig: Rig) -> None:
 
 async def test_hosts_of_one_domain_share_its_lane_once_a_rule_says_so(rig: Rig) -> None:
     await rig.submit([Plan(Call(name="before", where="www.example.com"))])
-    catalog = getattr(rig.ledger, "_catalog", None) or rig.ledger._memory.catalog
-    catalog.name_lanes_by(lambda name: "example.com" if name.endswith("example.com") else name)
+    rig.catalog.name_lanes_by(lambda name: "example.com" if name.endswith("example.com") else name)
     await rig.submit([Plan(Call(name=where, where=where)) for where in ("www.example.com", "m.example.com", "api")])
     used = {row["name"] for row in rig.tables.read("SELECT name FROM lanes")}
     assert used == {"www.example.com", "example.com", "api"}

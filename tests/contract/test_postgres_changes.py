@@ -16,7 +16,7 @@ from forager.ledger.changelog import NewChange
 from forager.ledger.postgres.changes import write_changes
 from tests.support.rig import Rig, Thing, calls, postgres_rig
 
-Connection = asyncpg.Connection  # type: ignore[type-arg]
+Connection = asyncpg.Connection
 
 
 @pytest.fixture

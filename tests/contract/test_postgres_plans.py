@@ -51,7 +51,7 @@ async def statements_of(db: Any) -> list[tuple[str, int]]:
 
 async def walks(db: Any, statements: list[tuple[str, int]]) -> list[str]:
     """Where their plans read a whole table: all of them are made anew, for values that are not known."""
-    found = []
+    found: list[str] = []
     for number, (sql, values) in enumerate(statements):
         await db.execute(f"PREPARE p{number} AS {sql}")
         nothing = f"({', '.join(['NULL'] * values)})" if values else ""

@@ -1,12 +1,13 @@
 """The lost wake-up on PostgreSQL: an owner that looks too early must not put a lane to sleep on work."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
 from forager.core.ledger import GivenLane, NewJob
 from forager.ledger.planned import Whole, encode
+from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.submit import create_whole
 from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
 
@@ -35,7 +36,7 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     transaction = submitter.transaction()
     await transaction.start()
     plans = encode(calls(1, prefix="second"), catalog())
-    await create_whole(submitter, [Whole(NewJob("rig", {"name": "second"}), plans)], owner.lanes)
+    await create_whole(cast("Db", submitter), [Whole(NewJob("rig", {"name": "second"}), plans)], owner.lanes)
 
     giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: GivenLane()}))
     while not await watcher.fetchval(

@@ -111,6 +111,7 @@ async def test_paused_cancelled_and_waiting_work_is_as_it_was_after_a_restart(pa
 
 
 async def test_what_was_written_is_read_by_the_loop_at_once_and_through_a_thread_alike(rig: Rig) -> None:
+    assert isinstance(rig.ledger, SqliteLedger)
     database, asked = rig.ledger.database, "SELECT public_id FROM jobs WHERE public_id = :job"
     for _ in range(3):  # each look sees the newest commit
         job = {"job": str((await rig.submit(calls(1))).job)}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 import pytest
 import structlog
@@ -33,7 +34,7 @@ class World:
     status: int = 200
     page: str = ""
 
-    async def open(self, home) -> "World":
+    async def open(self, home: Path) -> "World":
         self.origin = await self.stack.enter_async_context(Origin(self._answer))
         self.service: Service = await self.stack.enter_async_context(
             open_service(home, policies=QUICKER, egress_allow=(self.origin.endpoint,))
@@ -54,7 +55,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
     level = logging.root.level
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 PEM = Path(__file__).parent / "tls" / "localhost.pem"
 
@@ -34,7 +35,7 @@ class Origin:
     connections: int = 0
     seen: list[Seen] = field(default_factory=list)
 
-    async def __aenter__(self) -> "Origin":
+    async def __aenter__(self) -> Self:
         context = None
         if self.tls:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 from uuid import UUID
 
 import orjson
@@ -192,6 +192,11 @@ class Rig:
         worker = Worker(self, await self.ledger.begin(name))
         await worker.take_lanes()
         return worker
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the ledger knows of pipelines, which `forager.app` may change after it was opened."""
+        return cast("SqliteLedger", self.ledger)._catalog  # both stores call it so
 
     def pass_time(self, seconds: float) -> None:
         if self.clock is not None:

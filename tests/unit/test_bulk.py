@@ -26,7 +26,7 @@ def written(db: sqlite3.Connection) -> list[Any]:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("alike", [(), (1,), (2, 3), (1, 2, 3)])
 def test_what_rows_share_and_what_they_do_not(db: sqlite3.Connection, count: int, alike: tuple[int, ...]) -> None:
-    rows = [(n, f"a{n}", n * 7, bytes([n % 251]), f"d{n}") for n in range(count)]
+    rows: list[tuple[object, ...]] = [(n, f"a{n}", n * 7, bytes([n % 251]), f"d{n}") for n in range(count)]
     same = (None, "same", None, b"", "")
     rows = [tuple(same[i] if i in alike else value for i, value in enumerate(row)) for row in rows]
     insert_many(db, "t (id, a, b, c, d)", rows)

@@ -111,7 +111,7 @@ async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
 async def test_an_application_that_streams_is_heard_to_its_end() -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         heard = await receive()
-        gone = asyncio.create_task(receive())
+        gone = asyncio.ensure_future(receive())
         await asyncio.sleep(0)
         assert not gone.done(), "the client seems to have left before its answer"
         await send({"type": "http.response.start", "status": 201, "headers": [(b"X-One", b"1")]})
@@ -203,7 +203,7 @@ def test_parameters_are_json_or_else_text() -> None:
 
 async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    monkeypatch.setattr("forager.cli.stopping.time.monotonic", lambda: now)
     request = stopping.StopRequest()
 
     request.ask(signal.SIGINT)

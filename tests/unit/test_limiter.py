@@ -51,7 +51,9 @@ def test_a_request_counts_when_it_leaves_however_long_its_connection_took__PL_8(
 ) -> None:
     limiter = Limiter(rate, 1.0, burst)
     now = 0.0
-    started, connecting, departures = 0, [], []
+    started = 0
+    connecting: list[float] = []
+    departures: list[float] = []
     while started < 4 * rate + 10:
         for done in sorted(each for each in connecting if each <= now):
             connecting.remove(done)

@@ -24,18 +24,18 @@ def problems(**asked: object) -> dict[str, str]:
     return {".".join(map(str, error["loc"])): error["msg"] for error in caught.value.errors()}
 
 
-def test_the_defaults_are_the_seeds__PL_1():
+def test_the_defaults_are_the_seeds__PL_1() -> None:
     job = PlacesJob(keyword="bars", state="AZ")
     assert (job.pages, job.batch_size, job.concurrency, job.dry_run, job.max_credits) == (3, 100, None, False, None)
 
 
-def test_input_is_trimmed_and_normalised__PL_1():
+def test_input_is_trimmed_and_normalised__PL_1() -> None:
     job = PlacesJob.model_validate({"keyword": " coffee \t\n roasters ", "state": " az "})
     assert (job.keyword, job.state) == ("coffee roasters", "AZ")
     assert PlacesJob(keyword="cafe\u0301", state="AZ").keyword == "caf\u00e9"
 
 
-def test_zips_are_trimmed_and_asked_once_in_the_given_order__PL_1():
+def test_zips_are_trimmed_and_asked_once_in_the_given_order__PL_1() -> None:
     job = PlacesJob.model_validate({"keyword": "bars", "zips": ["85003", " 02139", "85003"]})
     assert job.zips == ("85003", "02139")
 
@@ -68,32 +68,32 @@ def test_zips_are_trimmed_and_asked_once_in_the_given_order__PL_1():
         ("unheard_of", 1),
     ],
 )
-def test_bad_input_gets_an_error_on_its_field__PL_1(field, value):
+def test_bad_input_gets_an_error_on_its_field__PL_1(field: str, value: object) -> None:
     assert list(problems(**{"keyword": "bars", "state": "AZ", field: value})) == [field]
 
 
 @pytest.mark.parametrize("zips", [["8500"], ["850011"], ["85001-1234"], ["٨٥٠٠١"], [""], [], ["x" * 9_000]])
-def test_zips_that_are_none_get_one_error_on_the_list__PL_1(zips):
+def test_zips_that_are_none_get_one_error_on_the_list__PL_1(zips: list[str]) -> None:
     told = problems(keyword="bars", zips=zips)
     assert list(told) == ["zips"]
     assert len(told["zips"]) < 200
 
 
-def test_many_wrong_zips_are_counted_not_listed__PL_1():
+def test_many_wrong_zips_are_counted_not_listed__PL_1() -> None:
     told = problems(keyword="bars", zips=[f"x{n}" for n in range(1_000)])
     assert told["zips"].endswith("'x0', 'x1', 'x2', 'x3', 'x4' and 995 more")
 
 
-def test_more_than_fifty_thousand_zips_are_too_many__PL_1():
+def test_more_than_fifty_thousand_zips_are_too_many__PL_1() -> None:
     assert list(problems(keyword="bars", zips=["85001"] * 50_001)) == ["zips"]
 
 
-def test_a_job_has_a_state_or_zips_and_not_both__PL_1():
+def test_a_job_has_a_state_or_zips_and_not_both__PL_1() -> None:
     assert "give `state`" in problems(keyword="bars")[""]
     assert "not both" in problems(keyword="bars", state="AZ", zips=["85003"])[""]
 
 
-def test_an_operator_may_set_the_defaults__PL_1():
+def test_an_operator_may_set_the_defaults__PL_1() -> None:
     configured = places_params(PlacesDefaults(pages=5, batch_size=250))
     job = configured(keyword=" bars ", state="az")
     assert isinstance(job, PlacesJob)
@@ -107,17 +107,17 @@ def test_an_operator_may_set_the_defaults__PL_1():
         configured(keyword="bars", state="AZ", pages=11)
 
 
-def test_every_field_is_described_for_the_api():
+def test_every_field_is_described_for_the_api() -> None:
     described = PlacesJob.model_json_schema()["properties"]
     assert [name for name, field in described.items() if "description" not in str(field)] == []
 
 
-def test_a_job_survives_the_ledger():
+def test_a_job_survives_the_ledger() -> None:
     job = PlacesJob(keyword="bars", zips=("02139",), max_credits=0, concurrency=7)
     assert PlacesJob.model_validate_json(job.model_dump_json()) == job
 
 
-def test_the_zips_of_a_job_are_those_of_its_state_or_its_own__PL_4():
+def test_the_zips_of_a_job_are_those_of_its_state_or_its_own__PL_4() -> None:
     assert list(zip_codes(PlacesJob(keyword="bars", state="AZ"), ZIPS)) == ["85002", "85003"]
     assert list(zip_codes(PlacesJob(keyword="bars", state="AZ", po_boxes=True), ZIPS)) == ["85001", "85002", "85003"]
     assert list(zip_codes(PlacesJob(keyword="bars", zips=("85001", "02139")), ZIPS)) == ["85001", "02139"]
@@ -131,7 +131,7 @@ def test_the_zips_of_a_job_are_those_of_its_state_or_its_own__PL_4():
         PlacesJob(keyword="bars", state="AE", po_boxes=True),
     ],
 )
-def test_what_the_reference_data_knows_passes__PL_1(job):
+def test_what_the_reference_data_knows_passes__PL_1(job: PlacesJob) -> None:
     check(job, ZIPS)
 
 
@@ -149,7 +149,7 @@ def test_what_the_reference_data_knows_passes__PL_1(job):
         (PlacesJob(keyword="bars", zips=("85003", "00000")), "zips", "not in the ZIP reference data: '00000'"),
     ],
 )
-def test_what_it_does_not_know_is_refused_with_a_remedy__PL_1(job, field, told):
+def test_what_it_does_not_know_is_refused_with_a_remedy__PL_1(job: PlacesJob, field: str, told: str) -> None:
     with pytest.raises(Rejected) as caught:
         check(job, ZIPS)
     [error] = caught.value.fields

@@ -38,7 +38,10 @@ def reaches(pattern: str, path: str) -> bool:
     return len(pattern) in places
 
 
-def permitted(rules: list[tuple[bool, str]], path: str) -> bool:
+Lines = list[tuple[bool, str]]  # (is it Allow?, the pattern)
+
+
+def permitted(rules: Lines, path: str) -> bool:
     matching = [(len(pattern), allow) for allow, pattern in rules if pattern and reaches(pattern, path)]
     return max(matching)[1] if matching else True
 
@@ -51,7 +54,7 @@ rules = st.lists(st.tuples(st.booleans(), patterns), max_size=6)
 others = st.sampled_from(["Other", "Foragerish", "Forage", "my-Forager", "Forager-Image"])
 
 
-def group(names: list[str], lines: list[tuple[bool, str]]) -> list[str]:
+def group(names: list[str], lines: Lines) -> list[str]:
     return [*(f"User-agent: {name}" for name in names), *(f"{'Allow' if a else 'Disallow'}: {p}" for a, p in lines)]
 
 
@@ -78,7 +81,14 @@ def group(names: list[str], lines: list[tuple[bool, str]]) -> list[str]:
     query="",
 )
 def test_a_url_is_allowed_exactly_when_the_rules_for_us_permit_it__SC_P25(
-    mine, everybody, theirs, other, spelling, order, path, query
+    mine: Lines | None,
+    everybody: Lines | None,
+    theirs: Lines,
+    other: str,
+    spelling: str,
+    order: list[int],
+    path: str,
+    query: str,
 ) -> None:
     groups = [
         group([spelling], mine) if mine is not None else [],
@@ -90,8 +100,8 @@ def test_a_url_is_allowed_exactly_when_the_rules_for_us_permit_it__SC_P25(
     assert allows(text, path + query) == permitted(_for_us(groups, order, mine, everybody), path + query)
 
 
-def _for_us(groups, order, mine, everybody):
-    speaking = {0: [], 1: []}
+def _for_us(groups: list[list[str]], order: list[int], mine: Lines | None, everybody: Lines | None) -> Lines:
+    speaking: dict[int, Lines] = {0: [], 1: []}
     named: list[int] = []
     for number in (n for n in order if groups[n]):
         lines = [line for line in groups[number] if not line.startswith("User-agent")]

@@ -2,6 +2,7 @@
 
 import random
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from forager.sandbox.rate import SlidingWindow, StartCounter
 numbers = count(1)
 
 
-def entry(page: int = 1, *, zip_code: str = "85001", status: int = 200, places: int = 10, **more) -> Entry:
+def entry(page: int = 1, *, zip_code: str = "85001", status: int = 200, places: int = 10, **more: Any) -> Entry:
     n = next(numbers)
     delivered = more.pop("delivered", status != 0)
     return Entry(
@@ -27,7 +28,7 @@ def most_in_a_second(starts: list[float]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_most_starts_in_any_second_is_exact(seed):
+def test_the_most_starts_in_any_second_is_exact(seed: int) -> None:
     chance = random.Random(seed)
     starts, now = [], 100.0
     for _ in range(400):
@@ -39,14 +40,14 @@ def test_the_most_starts_in_any_second_is_exact(seed):
     assert counter.most == most_in_a_second(starts)
 
 
-def test_two_starts_exactly_one_second_apart_share_no_window():
+def test_two_starts_exactly_one_second_apart_share_no_window() -> None:
     counter = StartCounter(0.0)
     counter.start(0.0)
     counter.start(1.0)
     assert counter.most == 1
 
 
-def test_a_burst_after_a_stall_is_counted_but_not_as_undisturbed():
+def test_a_burst_after_a_stall_is_counted_but_not_as_undisturbed() -> None:
     counter = StartCounter(0.0, period=1 / 128)
     for tick in range(1, 385):
         counter.start(tick / 128)
@@ -61,7 +62,7 @@ def test_a_burst_after_a_stall_is_counted_but_not_as_undisturbed():
     assert counter.longest_stall == pytest.approx(0.49, abs=0.01)
 
 
-def test_a_window_refuses_what_is_over_the_limit_and_a_refused_start_takes_no_room():
+def test_a_window_refuses_what_is_over_the_limit_and_a_refused_start_takes_no_room() -> None:
     window = SlidingWindow()
     assert [window.admit(at, 2) for at in (0.0, 0.1, 0.2, 0.9, 1.0, 1.05, 1.1)] == [
         True,
@@ -74,11 +75,11 @@ def test_a_window_refuses_what_is_over_the_limit_and_a_refused_start_takes_no_ro
     ]
 
 
-def test_a_retry_after_an_error_status_is_no_resend():
+def test_a_retry_after_an_error_status_is_no_resend() -> None:
     assert resent([entry(status=500), entry(status=429), entry()]) == []
 
 
-def test_a_repeat_after_a_good_answer_or_a_lost_one_is_a_resend():
+def test_a_repeat_after_a_good_answer_or_a_lost_one_is_a_resend() -> None:
     log = [entry(1), entry(2), entry(1), entry(3, status=0), entry(3), entry(3, delivered=False), entry(3)]
     found = {again.page.page: (again.after_answer, again.after_silence) for again in resent(log)}
     assert found == {1: (1, 0), 3: (1, 2)}
@@ -87,19 +88,19 @@ def test_a_repeat_after_a_good_answer_or_a_lost_one_is_a_resend():
     assert whole.credits == credits_charged(log) == 6
 
 
-def test_a_page_after_a_short_one_is_wasted__PL_10():
+def test_a_page_after_a_short_one_is_wasted__PL_10() -> None:
     fine = [entry(1, places=10), entry(2, places=3), entry(1, zip_code="85002", places=0)]
     assert wasted_pages(fine) == []
     assert wasted_pages([*fine, entry(3)]) == [Page("bars", "85001", 3)]
     assert wasted_pages([entry(2, places=0), entry(1, places=9)]) == [Page("bars", "85001", 2)]
 
 
-def test_a_page_that_failed_or_was_garbled_does_not_make_later_ones_wasted__PL_10():
+def test_a_page_that_failed_or_was_garbled_does_not_make_later_ones_wasted__PL_10() -> None:
     assert wasted_pages([entry(1, status=500, places=0), entry(1), entry(2)]) == []
     assert wasted_pages([entry(1, places=0, fault="malformed"), entry(2)]) == []
 
 
-def test_the_log_keeps_its_figures_when_old_entries_leave_it():
+def test_the_log_keeps_its_figures_when_old_entries_leave_it() -> None:
     log = RequestLog(0.0, limit=3)
     for number in range(5):
         one = log.arrive(number * 0.1, 0.0)
@@ -120,7 +121,7 @@ def test_the_log_keeps_its_figures_when_old_entries_leave_it():
     assert stats["repeated"] == [{"endpoint": "places", "keyword": "", "zip": "", "page": 1, "times": 2}]
 
 
-def test_a_request_in_flight_at_a_reset_is_not_counted_afterwards():
+def test_a_request_in_flight_at_a_reset_is_not_counted_afterwards() -> None:
     log = RequestLog(0.0)
     old = log.arrive(0.0, 0.0)
     log.clear(1.0)
@@ -130,7 +131,7 @@ def test_a_request_in_flight_at_a_reset_is_not_counted_afterwards():
     assert log.arrive(2.0, 0.0).n == 2
 
 
-def test_a_log_is_read_back_in_order_and_a_line_cut_by_a_kill_is_left_out():
+def test_a_log_is_read_back_in_order_and_a_line_cut_by_a_kill_is_left_out() -> None:
     entries = [entry(1), entry(2), entry(3)]
     lines = [one.json() for one in (entries[1], entries[0], entries[2])]
     assert read_log(lines) == entries
@@ -139,14 +140,14 @@ def test_a_log_is_read_back_in_order_and_a_line_cut_by_a_kill_is_left_out():
         read_log([lines[0][:40], *lines[1:]])
 
 
-def test_a_script_comes_before_the_probabilities_and_is_used_up():
+def test_a_script_comes_before_the_probabilities_and_is_used_up() -> None:
     script = FaultScript(World(7), [Rule(Fault.DROP, zip="85001", page=2, times=2, after=1)], {Fault.HTTP500: 1.0})
     picked = [script.pick("85001", "bars", 2, nth) for nth in range(1, 5)]
     assert picked == [Fault.HTTP500, Fault.DROP, Fault.DROP, Fault.HTTP500]
     assert script.pick("85001", "bars", 1, 1) is Fault.HTTP500
 
 
-def test_probabilities_are_drawn_by_what_is_asked_and_how_often():
+def test_probabilities_are_drawn_by_what_is_asked_and_how_often() -> None:
     first = FaultScript(World(7, FULL_DENSITY), shares={Fault.HTTP500: 0.2, Fault.TIMEOUT: 0.1})
     asked = [(f"{zip_code}", "bars", 1, nth) for zip_code in range(85001, 86001) for nth in (1, 2)]
     picked = {one: first.pick(*one) for one in asked}

@@ -49,17 +49,19 @@ async def get(client: aiohttp.ClientSession, url: str, **named: str) -> Got:
         ("/slow?seconds=0.01", 200, "page"),
     ],
 )
-async def test_there_is_a_page_of_every_kind(site: SandboxSite, client, path: str, status: int, seen: str) -> None:
+async def test_there_is_a_page_of_every_kind(
+    site: SandboxSite, client: aiohttp.ClientSession, path: str, status: int, seen: str
+) -> None:
     got = await get(client, site.url(path))
     assert (got.status, got.looks) == (status, seen)
 
 
-async def test_a_challenge_lets_its_cookie_through(site: SandboxSite, client) -> None:
+async def test_a_challenge_lets_its_cookie_through(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     got = await get(client, site.url("/challenge"), Cookie="passed=yes")
     assert (got.status, got.looks) == (200, "page")
 
 
-async def test_retry_after_comes_as_seconds_or_as_a_date(site: SandboxSite, client) -> None:
+async def test_retry_after_comes_as_seconds_or_as_a_date(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     assert "Retry-After" not in (await get(client, site.url("/status/429"))).headers
     assert (await get(client, site.url("/status/503?after=7"))).headers["Retry-After"] == "7"
     dated = await get(client, site.url("/status/429?after_date=60"))
@@ -67,7 +69,7 @@ async def test_retry_after_comes_as_seconds_or_as_a_date(site: SandboxSite, clie
     assert 55 < ahead <= 61
 
 
-async def test_a_redirect_leads_to_another_site(site: SandboxSite, client) -> None:
+async def test_a_redirect_leads_to_another_site(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     async with SandboxSite() as other:
         got = await get(client, site.url(f"/redirect?status=307&to={other.url('/page/1')}"))
         assert (got.status, got.headers["Location"]) == (307, other.url("/page/1"))
@@ -76,11 +78,13 @@ async def test_a_redirect_leads_to_another_site(site: SandboxSite, client) -> No
         assert [visit.path for visit in other.log] == ["/page/1"]
 
 
-async def test_a_huge_answer_is_as_long_as_it_was_asked_to_be(site: SandboxSite, client) -> None:
+async def test_a_huge_answer_is_as_long_as_it_was_asked_to_be(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     assert len((await get(client, site.url("/huge?bytes=3000001"))).body) == 3_000_001 + len("<!doctype html><p>")
 
 
-async def test_robots_and_single_pages_can_be_set_while_it_runs(site: SandboxSite, client) -> None:
+async def test_robots_and_single_pages_can_be_set_while_it_runs(
+    site: SandboxSite, client: aiohttp.ClientSession
+) -> None:
     assert (await get(client, site.url("/robots.txt"))).status == 404
     site.set_robots("User-agent: *\nDisallow: /", Cache_Control="max-age=60")
     got = await get(client, site.url("/robots.txt"))
@@ -93,14 +97,14 @@ async def test_robots_and_single_pages_can_be_set_while_it_runs(site: SandboxSit
     assert (await get(client, site.url("/b?x=1"))).body == b"x=1"
 
 
-async def test_more_than_the_limit_is_told_to_come_later(site: SandboxSite, client) -> None:
+async def test_more_than_the_limit_is_told_to_come_later(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     site.limit, site.limit_after = 3, 2.0
     answers = await asyncio.gather(*(get(client, site.url("/")) for _ in range(5)))
     assert sorted(got.status for got in answers) == [200, 200, 200, 429, 429]
     assert {got.headers["Retry-After"] for got in answers if got.status == 429} == {"2"}
 
 
-async def test_it_goes_down_and_comes_back_in_every_way(site: SandboxSite, client) -> None:
+async def test_it_goes_down_and_comes_back_in_every_way(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     await site.fail(Outage.ERROR)
     assert (await get(client, site.url("/"))).status == 500
     await site.fail(Outage.RESET)
@@ -121,7 +125,7 @@ async def test_it_goes_down_and_comes_back_in_every_way(site: SandboxSite, clien
     assert [visit.status for visit in site.visits("/hole")] == [0]
 
 
-async def test_one_host_can_be_down_while_others_are_up(site: SandboxSite, client) -> None:
+async def test_one_host_can_be_down_while_others_are_up(site: SandboxSite, client: aiohttp.ClientSession) -> None:
     await site.fail(Outage.ERROR, host="down.test")
     down = await get(client, site.url("/"), Host=f"down.test:{site.port}")
     up = await get(client, site.url("/"), Host=f"up.test:{site.port}")
@@ -130,7 +134,9 @@ async def test_one_host_can_be_down_while_others_are_up(site: SandboxSite, clien
     assert len(site.visits(host="up.test")) == 1
 
 
-async def test_who_leaves_before_a_slow_answer_is_written_down_as_unanswered(site: SandboxSite, client) -> None:
+async def test_who_leaves_before_a_slow_answer_is_written_down_as_unanswered(
+    site: SandboxSite, client: aiohttp.ClientSession
+) -> None:
     waiting = asyncio.create_task(get(client, site.url("/slow?seconds=60")))
     await site.arrived(1)
     waiting.cancel()

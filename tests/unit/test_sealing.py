@@ -3,6 +3,7 @@
 import pickle
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,16 +107,22 @@ def test_the_key_file_is_for_its_owner_alone(sealer: Sealer, tmp_path: Path) -> 
         sealer_for(tmp_path).seal(TEXT, HERE)
 
 
+def _half_a_key(path: Path) -> None:
+    path.touch(mode=0o600)
+    path.write_text("abc\n")
+
+
 def test_a_link_a_folder_and_a_damaged_key_file_are_refused_and_left_alone(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(new_key() + "\n")
     elsewhere.chmod(0o600)
-    for name, make in {
+    broken: dict[str, Callable[[Path], object]] = {
         "link": lambda path: path.symlink_to(elsewhere),
         "folder": lambda path: path.mkdir(mode=0o700),
         "empty": lambda path: path.touch(mode=0o600),
-        "half": lambda path: (path.touch(mode=0o600), path.write_text("abc\n")),
-    }.items():
+        "half": _half_a_key,
+    }
+    for name, make in broken.items():
         home = tmp_path / name
         home.mkdir()
         make(home / FILE)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import brotli  # type: ignore[import-untyped]  # ships no types
+import brotli
 import zstandard
 
 from forager.core.errors import Permanent, Refused, Transient

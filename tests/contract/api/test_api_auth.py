@@ -1,7 +1,7 @@
 """Who may call: every route without the key, keys that are nearly right, and what is open on purpose."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ def _routes(api: FastAPI) -> Iterator[tuple[str, str]]:
             yield method, route.path.format(**dict.fromkeys(route.param_convertors, "x"))
 
 
-def _walk(routes: list[object]) -> Iterator[Route | APIRoute]:
+def _walk(routes: Sequence[object]) -> Iterator[Route | APIRoute]:
     for route in routes:
         if isinstance(route, Route):
             yield route

@@ -1,6 +1,7 @@
 """What each kind of answer leads to: every error class of PL-9, with the engine, the fetcher and the upstream real."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import serper, until
 
 EMPTY = (Band(1.0, 0, 0),)
-FULL = {"density": FULL_DENSITY, "rate_limit": None}
+FULL = SerperConfig(density=FULL_DENSITY, rate_limit=None)
 
 
 async def test_every_place_of_a_good_answer_is_stored__PL_9(open_rig: OpenRig) -> None:
@@ -38,7 +39,7 @@ async def test_no_place_at_all_is_a_completed_query_with_no_results__PL_9(open_r
 
 
 async def test_a_key_that_is_not_set_pauses_the_job_and_sends_nothing__PL_9(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
+    async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(5, pages=2)
         rig.key = ""
@@ -54,7 +55,7 @@ async def test_a_key_that_is_not_set_pauses_the_job_and_sends_nothing__PL_9(open
 
 
 async def test_a_bad_key_pauses_the_job_with_a_remedy_and_resuming_sends_its_queries__PL_9(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
+    async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(5, pages=1)
         rig.key = "somebody-else's"
@@ -71,7 +72,7 @@ async def test_a_bad_key_pauses_the_job_with_a_remedy_and_resuming_sends_its_que
 
 
 async def test_an_account_without_credits_pauses_the_job_until_there_are_some__PL_9(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(credits=3, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, credits=3)) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(8, pages=1, concurrency=1)
         await rig.run(sandbox.url)
@@ -102,7 +103,7 @@ async def test_any_other_refusal_fails_the_query_with_the_upstreams_own_words__P
 
 async def test_a_429_burns_no_attempt_and_slows_the_lane_down__PL_9(open_rig: OpenRig) -> None:
     rules = (Rule(Fault.HTTP429, zip="85003", times=5),)
-    async with SerperSandbox(SerperConfig(script=rules, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, script=rules)) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=100))
         job = await rig.submit_places(["85003"], pages=1)
         worker = rig.worker(sandbox.url)
@@ -132,7 +133,7 @@ async def test_a_passing_fault_is_retried_three_times_and_then_fails_with_the_la
     open_rig: OpenRig, fault: Fault, said: str
 ) -> None:
     rules = (Rule(fault, zip="85003", times=3), Rule(fault, zip="85004", times=None))
-    async with SerperSandbox(SerperConfig(script=rules, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, script=rules)) as sandbox:
         rig = await open_rig(serper(sandbox.url, timeout=0.2))
         job = await rig.submit_places(["85003", "85004"], pages=1)
         await rig.run(sandbox.url)
@@ -148,7 +149,7 @@ async def test_a_passing_fault_is_retried_three_times_and_then_fails_with_the_la
 
 
 async def test_retries_wait_longer_and_longer__PL_9(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(script=(Rule(Fault.HTTP500, times=3),), **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, script=(Rule(Fault.HTTP500, times=3),))) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         await rig.submit_places(["85003"], pages=1)
         await rig.run(sandbox.url)
@@ -158,7 +159,7 @@ async def test_retries_wait_longer_and_longer__PL_9(open_rig: OpenRig) -> None:
 
 
 async def test_malformed_json_fails_at_once_and_its_body_is_kept__PL_9(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(script=(Rule(Fault.MALFORMED, times=1),), **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, script=(Rule(Fault.MALFORMED, times=1),))) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(["85003"], pages=1)
         await rig.run(sandbox.url)
@@ -174,7 +175,7 @@ async def test_a_retried_job_runs_its_failures_and_the_pages_behind_them_and_not
     open_rig: OpenRig,
 ) -> None:
     rules = (Rule(Fault.HTTP500, zip="85003", page=1, times=4),)
-    async with SerperSandbox(SerperConfig(script=rules, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, script=rules)) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(["85003", "85004"], pages=3)
         await rig.run(sandbox.url)

@@ -43,7 +43,8 @@ async def test_auto_goes_to_a_browser_only_when_the_page_needs_one__SC_3(
     open_rig: OpenRig, path: str, ways: list[str]
 ) -> None:
     async with SandboxSite() as site:
-        rig, asked = await open_rig(looks()), []  # type: ignore[var-annotated]
+        rig = await open_rig(looks())
+        asked: list[Request] = []
         job = await rig.submit(plans([site.url(path, host="a.example")], render="auto"), "looks")
         await site_worker(rig, [site], RulesByHost(), wrap=rendering(asked)).run(until_idle=True)
         assert [request.render for request in asked] == ways
@@ -58,7 +59,8 @@ async def test_a_challenge_before_the_browser_neither_slows_nor_opens_the_breake
     async with SandboxSite() as site:
         site.answers["/x"] = challenge = replace(usual_challenge(), status=status, headers=retry_after(60))
         assert looks_like(status, challenge.headers, challenge.body) == "challenge"
-        rig, asked = await open_rig(looks()), []  # type: ignore[var-annotated]
+        rig = await open_rig(looks())
+        asked: list[str] = []
 
         def wrap(inner: Fetch) -> Fetch:
             async def fetch(request: Request) -> Response:

@@ -1,6 +1,7 @@
 """Credits: none is spent on a page behind a short one, none beyond a budget or a cap. The sandbox's log judges."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from forager.core.clock import SystemClock
@@ -9,7 +10,7 @@ from forager.sandbox.audit import audit
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import serper, until, zip_codes
 
-SWAY = {"latency_ms": 5, "latency_sigma": 1.0, "rate_limit": None}
+SWAY = SerperConfig(latency_ms=5, latency_sigma=1.0, rate_limit=None)
 
 
 class MovableClock(SystemClock):
@@ -22,7 +23,7 @@ class MovableClock(SystemClock):
 
 
 async def test_a_short_page_skips_the_rest_and_no_credit_is_wasted__PL_10(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(**SWAY)) as sandbox:
+    async with SerperSandbox(SWAY) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(120, pages=4)
         await rig.run(sandbox.url)
@@ -50,7 +51,7 @@ async def test_pages_are_taken_page_major__PL_10(open_rig: OpenRig) -> None:
 
 async def test_no_more_is_charged_than_the_budget_and_the_rest_is_skipped__PL_11(open_rig: OpenRig) -> None:
     faults = {Fault.HTTP500: 0.05, Fault.RESET: 0.05, Fault.DROP: 0.05}
-    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, faults=faults, **SWAY)) as sandbox:
+    async with SerperSandbox(replace(SWAY, density=FULL_DENSITY, faults=faults)) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         job = await rig.submit_places(100, pages=3, max_credits=150)
         await rig.run(sandbox.url)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 from forager.core.pipeline import Lane
 from forager.core.task import Plan
@@ -10,11 +11,11 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, Act, acts, many
 from tests.support.engine import most_in_a_second, most_in_flight, serper, silence, until
 
-FULL = {"density": FULL_DENSITY, "rate_limit": None}
+FULL = SerperConfig(density=FULL_DENSITY, rate_limit=None)
 
 
 async def test_a_job_of_ten_behind_one_of_100000_sends_its_first_query_within_a_second__PL_7(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(latency_ms=50, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, latency_ms=50)) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=200, concurrency=50))
         big = await rig.submit_places(10_000, pages=10, keyword="bars")
         assert rig.job(big)["total"] == 100_000
@@ -30,7 +31,7 @@ async def test_a_job_of_ten_behind_one_of_100000_sends_its_first_query_within_a_
 
 
 async def test_requests_in_flight_stay_at_the_limit_while_work_remains__PL_7(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(latency_ms=1_000, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, latency_ms=1_000)) as sandbox:
         rig = await open_rig(serper(sandbox.url, concurrency=40))
         job = await rig.submit_places(300, pages=1, batch_size=10)
         async with rig.working(rig.worker(sandbox.url)):
@@ -44,7 +45,7 @@ async def test_requests_in_flight_stay_at_the_limit_while_work_remains__PL_7(ope
 
 
 async def test_a_jobs_own_concurrency_holds_at_the_upstream__PL_1(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(latency_ms=20, **FULL)) as sandbox:
+    async with SerperSandbox(replace(FULL, latency_ms=20)) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         await rig.submit_places(60, pages=1, concurrency=3)
         await rig.run(sandbox.url)
@@ -53,7 +54,7 @@ async def test_a_jobs_own_concurrency_holds_at_the_upstream__PL_1(open_rig: Open
 
 
 async def test_no_window_of_a_second_has_more_starts_than_the_rate__PL_8(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
+    async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=40, burst=10))
         await rig.submit_places(100, pages=1)
         await rig.run(sandbox.url)
@@ -63,7 +64,7 @@ async def test_no_window_of_a_second_has_more_starts_than_the_rate__PL_8(open_ri
 
 
 async def test_a_new_owner_of_a_lane_does_not_break_the_window_of_the_last__PL_8(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as sandbox:
+    async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=40, burst=10))
         job = await rig.submit_places(120, pages=1)
         for _ in range(2):
@@ -93,7 +94,7 @@ async def test_an_upstream_that_never_answers_slows_no_other_lane(open_rig: Open
 
 
 async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig) -> None:
-    async with SerperSandbox(SerperConfig(**FULL)) as sandbox:
+    async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url))
         async with rig.working(rig.worker(sandbox.url)):
             for n in range(3):

@@ -140,7 +140,8 @@ async def test_nothing_is_leased_until_what_the_store_lost_is_known_again(open_r
         if failed < lost():
             failed += 1
             raise StoreUnavailable("The second answer was lost, too.")
-        return await real(session)
+        found: Sequence[Lease] = await real(session)
+        return found
 
     rig.ledger.held = held
     await rig.run()

@@ -1,5 +1,6 @@
 """Places, their history and exports: each once, however they are asked for."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import pytest
 
 from forager.core.errors import NotFound
 from forager.ledger.reports import Page, PagesSeen, PlaceFilter
-from tests.support.places_rig import PlacesRig, found
+from tests.support.places_rig import Places, PlacesRig, found
 from tests.support.reports import whole
 
 
@@ -54,11 +55,15 @@ async def test_a_place_is_found_by_its_cid_too__PL_13(rig: PlacesRig) -> None:
         await rig.reports.place("nobody")
 
 
+def _with_phone(phone: str) -> Callable[[str], Places]:
+    return lambda _: found(1, 1, phoneNumber=phone)
+
+
 async def test_a_record_has_its_history(rig: PlacesRig) -> None:
     jobs = []
     for n, phone in enumerate(("1", "2", "2", "3")):
         jobs.append(await rig.submit(f"word {n}", pages=1))
-        await rig.run(lambda key, phone=phone: found(1, 1, phoneNumber=phone))
+        await rig.run(_with_phone(phone))
     changes = await whole(lambda cursor: rig.reports.history("place", "ChIJ000001", cursor=cursor, limit=1))
     assert [(c.op, c.version, c.job) for c in changes] == [
         ("changed", 3, jobs[3]), ("changed", 2, jobs[1]), ("new", 1, jobs[0]),

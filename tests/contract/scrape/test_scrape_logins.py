@@ -186,8 +186,8 @@ async def _everything_stored(request: pytest.FixtureRequest, home: Path) -> str:
     """A dump of every table, and whatever lies in the data folder."""
     files = "".join(path.read_bytes().decode("latin-1") for path in home.rglob("*") if path.is_file())
     if (home / "ledger.db").exists():
-        with sqlite3.connect(home / "ledger.db") as db:
-            return files + "\n".join(db.iterdump())
+        with sqlite3.connect(home / "ledger.db") as embedded:
+            return files + "\n".join(embedded.iterdump())
     db = await asyncpg.connect(request.getfixturevalue("postgres_url"))
     names = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     rows = [str(await db.fetch(f'SELECT * FROM "{name[0]}"')) for name in names]

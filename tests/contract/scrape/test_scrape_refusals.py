@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -59,7 +60,10 @@ async def test_a_refusal_by_robots_counts_as_failed_everywhere_that_counts_are_t
     tmp_path: Path,
 ) -> None:
     async with WebhookReceiver([SECRET]) as receiver, SandboxSite() as site:
-        settings = {"webhook_secret": SecretStr(SECRET), "egress_allow": (site.endpoint, receiver.endpoint)}
+        settings: dict[str, Any] = {
+            "webhook_secret": SecretStr(SECRET),
+            "egress_allow": (site.endpoint, receiver.endpoint),
+        }
         async with open_service(tmp_path, **settings) as service, service.app.engine():
             service.site = site
             site.set_robots("User-agent: *\nDisallow: /jobs/plain/\n")
@@ -104,7 +108,7 @@ async def test_without_a_healthy_proxy_sync_is_told_and_the_task_stays_queued_un
     with socket.create_server(("127.0.0.1", 0)) as held:
         nobody = f"127.0.0.1:{held.getsockname()[1]}"
     async with SandboxSite() as site:
-        settings = {"proxy_endpoints": [f"http://{nobody}"], "egress_allow": (site.endpoint, nobody)}
+        settings: dict[str, Any] = {"proxy_endpoints": [f"http://{nobody}"], "egress_allow": (site.endpoint, nobody)}
         async with open_service(tmp_path, **settings) as service, service.app.engine():
             service.site = site
             answer = await service.sync("/jobs/jsonld/1", timeout_seconds=30)

@@ -29,14 +29,19 @@ class Answer:
         return Response(request.url, self.status, self.headers, self.body, at=AT, elapsed_ms=412)
 
 
+Recorded = Callable[[str], Answer]
+Refusal = Callable[..., Answer]
+Rows = Callable[..., Answer]
+
+
 @pytest.fixture
-def recorded() -> Callable[[str], Answer]:
+def recorded() -> Recorded:
     """The recorded answer of a case, by the name of its directory."""
     return lambda case: Answer((HERE / case / "answer.json").read_bytes())
 
 
 @pytest.fixture
-def refusal() -> Callable[..., Answer]:
+def refusal() -> Refusal:
     """An error in Serper's own envelope."""
 
     def of(status: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
@@ -46,7 +51,7 @@ def refusal() -> Callable[..., Answer]:
 
 
 @pytest.fixture
-def rows() -> Callable[[int], Answer]:
+def rows() -> Rows:
     """A page with so many plain rows."""
 
     def of(count: int, **more: Any) -> Answer:

@@ -8,7 +8,7 @@ from forager.core.http import Request, Response, SecretRef
 from forager.core.outcome import Done, Halt
 from forager.pipelines.places import Place, Query, Serper, Sighting
 
-from .conftest import Answer
+from .conftest import Answer, Recorded, Refusal, Rows
 
 QUERY = Query(keyword="bars", zip="85001", page=1, pages=3, state="AZ")
 search = Serper().search
@@ -20,7 +20,7 @@ async def done(answer: Answer, query: Query = QUERY) -> Done:
     return outcome
 
 
-async def test_the_request_is_the_one_that_serper_documents__PL_8(rows):
+async def test_the_request_is_the_one_that_serper_documents__PL_8(rows: Rows) -> None:
     answer = rows(10)
     await Serper(base_url="http://127.0.0.1:9/", timeout=7.5).search(QUERY.model_copy(update={"page": 2}), answer)
     [request] = answer.asked
@@ -30,7 +30,7 @@ async def test_the_request_is_the_one_that_serper_documents__PL_8(rows):
     assert request.headers["Content-Type"] == "application/json"
 
 
-async def test_every_place_of_a_page_is_stored_with_its_sighting__PL_9(recorded):
+async def test_every_place_of_a_page_is_stored_with_its_sighting__PL_9(recorded: Recorded) -> None:
     outcome = await done(recorded("ten-rich-rows"))
     assert [type(record) for record in outcome.records] == [Place, Sighting] * 10
     assert outcome.cost == 1
@@ -38,7 +38,7 @@ async def test_every_place_of_a_page_is_stored_with_its_sighting__PL_9(recorded)
     assert outcome.skip == ()
 
 
-async def test_a_sighting_has_the_columns_of_the_seed__PL_13(recorded):
+async def test_a_sighting_has_the_columns_of_the_seed__PL_13(recorded: Recorded) -> None:
     sighting = (await done(recorded("ten-rich-rows"))).records[1]
     assert isinstance(sighting, Sighting)
     told = sighting.model_dump(exclude={"payload"})
@@ -59,13 +59,13 @@ async def test_a_sighting_has_the_columns_of_the_seed__PL_13(recorded):
     }
 
 
-async def test_a_cid_beside_a_place_id_becomes_another_name_of_the_place__PL_13(recorded):
+async def test_a_cid_beside_a_place_id_becomes_another_name_of_the_place__PL_13(recorded: Recorded) -> None:
     found = [record for record in (await done(recorded("ten-rich-rows"))).records if isinstance(record, Place)]
     assert (found[1].key(), found[1].other_keys()) == ("ChIJexample0001Qk2R", ("14820037715560292336",))
     assert (found[0].key(), found[0].other_keys()) == ("14820037715560284417", ())
 
 
-async def test_a_short_page_skips_the_rest_of_its_zip__PL_10(recorded):
+async def test_a_short_page_skips_the_rest_of_its_zip__PL_10(recorded: Recorded) -> None:
     outcome = await done(recorded("seven-poor-rows"))
     assert [(skip.key, skip.reason) for skip in outcome.skip] == [
         ("85001/2", "early_exit_page1_lt10"),
@@ -74,17 +74,17 @@ async def test_a_short_page_skips_the_rest_of_its_zip__PL_10(recorded):
 
 
 @pytest.mark.parametrize(("count", "skipped"), [(0, 1), (9, 1), (10, 0), (11, 0)])
-async def test_only_fewer_than_ten_results_end_a_zip__PL_10(rows, count, skipped):
+async def test_only_fewer_than_ten_results_end_a_zip__PL_10(rows: Rows, count: int, skipped: int) -> None:
     outcome = await done(rows(count), QUERY.model_copy(update={"page": 2}))
     assert [skip.key for skip in outcome.skip] == ["85001/3"][:skipped]
     assert all(skip.reason == "early_exit_page2_lt10" for skip in outcome.skip)
 
 
-async def test_a_short_last_page_has_nothing_to_skip__PL_10(rows):
+async def test_a_short_last_page_has_nothing_to_skip__PL_10(rows: Rows) -> None:
     assert (await done(rows(3), QUERY.model_copy(update={"page": 3}))).skip == ()
 
 
-async def test_a_row_that_cannot_be_kept_still_counts_as_a_result__PL_10():
+async def test_a_row_that_cannot_be_kept_still_counts_as_a_result__PL_10() -> None:
     places = [{"title": f"Place {n}"} for n in range(9)] + [{"address": "nothing to know it by"}]
     outcome = await done(Answer(orjson.dumps({"places": places, "credits": 1})))
     assert len(outcome.records) == 18
@@ -93,7 +93,7 @@ async def test_a_row_that_cannot_be_kept_still_counts_as_a_result__PL_10():
 
 
 @pytest.mark.parametrize("body", [b'{"places":[],"credits":1}', b'{"credits":1}', b'{"places":null,"credits":1}'])
-async def test_no_places_is_a_completed_query_with_no_results__PL_9(body):
+async def test_no_places_is_a_completed_query_with_no_results__PL_9(body: bytes) -> None:
     outcome = await done(Answer(body))
     assert outcome.records == []
     assert outcome.facts["results_count"] == 0
@@ -102,14 +102,16 @@ async def test_no_places_is_a_completed_query_with_no_results__PL_9(body):
 
 
 @pytest.mark.parametrize("said", ["", ',"credits":null', ',"credits":"1"', ',"credits":-1', ',"credits":true'])
-async def test_an_answer_that_does_not_tell_its_credits_leaves_the_cost_open__PL_11(said):
+async def test_an_answer_that_does_not_tell_its_credits_leaves_the_cost_open__PL_11(said: str) -> None:
     outcome = await done(Answer(b'{"places":[{"title":"A","cid":"1"}]' + said.encode() + b"}"))
     assert outcome.cost is None
     assert outcome.records[1].model_dump()["credits"] is None
 
 
 @pytest.mark.parametrize(("status", "message"), [(403, "Unauthorized."), (401, "Unauthorized.")])
-async def test_a_refused_key_pauses_the_job_and_says_what_to_do__PL_9(refusal, status, message):
+async def test_a_refused_key_pauses_the_job_and_says_what_to_do__PL_9(
+    refusal: Refusal, status: int, message: str
+) -> None:
     outcome = await search(QUERY, refusal(status, message))
     assert outcome == Halt(
         f"Serper refused the API key ({status}: Unauthorized). Set SERPER_API_KEY to a valid key and resume the job."
@@ -117,7 +119,7 @@ async def test_a_refused_key_pauses_the_job_and_says_what_to_do__PL_9(refusal, s
 
 
 @pytest.mark.parametrize("message", ["Not enough credits", "not enough credits."])
-async def test_no_credits_left_pauses_the_job_and_says_what_to_do__PL_9(refusal, message):
+async def test_no_credits_left_pauses_the_job_and_says_what_to_do__PL_9(refusal: Refusal, message: str) -> None:
     outcome = await search(QUERY, refusal(400, message))
     assert isinstance(outcome, Halt)
     assert "no credits left" in outcome.reason
@@ -127,7 +129,9 @@ async def test_no_credits_left_pauses_the_job_and_says_what_to_do__PL_9(refusal,
 @pytest.mark.parametrize(
     ("status", "message"), [(400, "Missing query parameter"), (402, "Not enough credits"), (404, "Cannot POST /places")]
 )
-async def test_any_other_4xx_fails_with_the_upstreams_message__PL_9(refusal, status, message):
+async def test_any_other_4xx_fails_with_the_upstreams_message__PL_9(
+    refusal: Refusal, status: int, message: str
+) -> None:
     with pytest.raises(Permanent) as caught:
         await search(QUERY, refusal(status, message))
     assert f"{status}: {message}" in caught.value.message
@@ -150,7 +154,9 @@ async def test_any_other_4xx_fails_with_the_upstreams_message__PL_9(refusal, sta
         ({"Retry-After": "nan"}, None),
     ],
 )
-async def test_a_429_slows_the_lane_and_obeys_a_retry_after__PL_9(refusal, headers, wait):
+async def test_a_429_slows_the_lane_and_obeys_a_retry_after__PL_9(
+    refusal: Refusal, headers: dict[str, str], wait: float | None
+) -> None:
     with pytest.raises(RateLimited) as caught:
         await search(QUERY, refusal(429, "Too many requests", headers))
     assert caught.value.retry_after == wait
@@ -167,7 +173,7 @@ async def test_a_429_slows_the_lane_and_obeys_a_retry_after__PL_9(refusal, heade
         (599, b"[1]", "599: [1]"),
     ],
 )
-async def test_a_5xx_is_transient__PL_9(status, body, told):
+async def test_a_5xx_is_transient__PL_9(status: int, body: bytes, told: str) -> None:
     with pytest.raises(Transient) as caught:
         await search(QUERY, Answer(body, status))
     assert type(caught.value) is Transient
@@ -176,12 +182,12 @@ async def test_a_5xx_is_transient__PL_9(status, body, told):
 
 
 @pytest.mark.parametrize("status", [204, 302])
-async def test_a_status_that_serper_never_sends_fails_for_a_look__PL_9(status):
+async def test_a_status_that_serper_never_sends_fails_for_a_look__PL_9(status: int) -> None:
     with pytest.raises(Permanent, match=str(status)):
         await search(QUERY, Answer(b"", status))
 
 
-async def test_a_time_out_of_the_fetch_passes_through__PL_9():
+async def test_a_time_out_of_the_fetch_passes_through__PL_9() -> None:
     async def never(request: Request) -> Response:
         raise TimedOut("no answer in 30 s")
 
@@ -204,7 +210,7 @@ async def test_a_time_out_of_the_fetch_passes_through__PL_9():
         (b'{"places":[["A"]]}', "a place that is not an object"),
     ],
 )
-async def test_nonsense_fails_and_keeps_the_body_for_a_look__PL_9(body, what):
+async def test_nonsense_fails_and_keeps_the_body_for_a_look__PL_9(body: bytes, what: str) -> None:
     with pytest.raises(Permanent, match=what) as caught:
         await search(QUERY, Answer(body))
     assert caught.value.evidence is not None
@@ -214,13 +220,13 @@ async def test_nonsense_fails_and_keeps_the_body_for_a_look__PL_9(body, what):
 
 
 @pytest.mark.parametrize(("body", "cost"), [(b"{", 1), (b'{"places":1}', 1), (b'{"places":1,"credits":2}', 2)])
-async def test_nonsense_counts_as_spent_because_the_call_was_answered__PL_11(body, cost):
+async def test_nonsense_counts_as_spent_because_the_call_was_answered__PL_11(body: bytes, cost: int | None) -> None:
     with pytest.raises(Permanent) as caught:
         await search(QUERY, Answer(body))
     assert caught.value.cost == cost
 
 
-async def test_no_nul_reaches_a_record_because_postgresql_stores_none(recorded):
+async def test_no_nul_reaches_a_record_because_postgresql_stores_none(recorded: Recorded) -> None:
     outcome = await done(recorded("odd-rows"))
     stored = b"".join(record.model_dump_json().encode() for record in outcome.records)
     assert b"NUL" in stored
