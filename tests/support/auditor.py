@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,10 @@ class Tables(Protocol):
     """A relation with the true state of every task, whatever tables the store keeps it in."""
 
     def read(self, sql: str) -> list[Row]: ...
+    def snapshot(self) -> AbstractContextManager[None]:
+        """What is read inside is of one moment, whoever commits meanwhile."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -38,6 +43,14 @@ class SqliteTables:
 
     def read(self, sql: str) -> list[Row]:
         return [dict(row) for row in self._db.execute(sql)]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
@@ -59,6 +72,14 @@ class PostgresTables:
 
     def read(self, sql: str) -> list[Row]:
         return [dict(row) for row in self._wait(self._db.fetch(sql))]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self._wait(self._db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+        try:
+            yield
+        finally:
+            self._wait(self._db.execute("COMMIT"))
 
     def close(self) -> None:
         self._wait(self._db.close())
@@ -84,10 +105,11 @@ def audit(
     `may_rest`: lanes have rules by which one with ready work may sleep until a moment; never for ever.
     """
     checks = (_counters, _ends, _claims, _followers, _spending, _changes)
-    broken = [line for check in checks for line in check(tables)]
-    soon = round(time.time() * 1000) if now is None else now
-    broken.extend(_lanes(tables, soon + (A_DAY if may_rest else 0)))
-    broken.extend(line for record in records for line in _records(tables, record))
+    with tables.snapshot():
+        broken = [line for check in checks for line in check(tables)]
+        soon = round(time.time() * 1000) if now is None else now
+        broken.extend(_lanes(tables, soon + (A_DAY if may_rest else 0)))
+        broken.extend(line for record in records for line in _records(tables, record))
     return broken
 
 
