@@ -14,6 +14,11 @@ from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.settle import pause_job
 
 PAGE = 5_000
+_PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?"
+_DRAIN = """
+UPDATE tasks SET state = ?, error = ?, ended_at = ?, due = NULL
+WHERE id IN (SELECT value FROM json_each(?)) AND state IN (0, 1, 2, 8)
+"""
 
 
 def pause(db: sqlite3.Connection, memory: Memory, job: UUID, reason: str | None) -> None:
@@ -62,33 +67,41 @@ def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
         (CANCELLED, number),
     )
     memory.flows.park(number)
-    memory.flows.draining.add(number)
+    memory.flows.drain(number)
     drain(db, memory, PAGE)
 
 
 def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
-    """End a page of the queued tasks of jobs that are cancelled or out of budget. Returns how many were ended."""
+    """End the queued ones among the next `limit` tasks of jobs that are cancelled or out of budget; returns how many.
+
+    Tasks are walked in the order of their names: to look for queued ones only would walk over all that have ended,
+    page after page.
+    """
     now = memory.now_ms()
+    draining = memory.flows.draining
     ended = 0
-    for job in sorted(memory.flows.draining):
-        row = db.execute("SELECT drain FROM jobs WHERE id = ? AND drain IS NOT NULL", (job,)).fetchone()
+    for job, done in sorted(draining.items()):
+        row = db.execute("SELECT drain, queued FROM jobs WHERE id = ? AND drain IS NOT NULL", (job,)).fetchone()
         if row is None:
-            memory.flows.draining.discard(job)
+            del draining[job]
             continue
-        state, counter = (TaskState.CANCELLED, "cancelled") if row[0] == CANCELLED else (TaskState.SKIPPED, "skipped")
+        why, queued = row
+        page = db.execute(_PAGE, (job, *done, limit)).fetchall()
+        state, counter = (TaskState.CANCELLED, "cancelled") if why == CANCELLED else (TaskState.SKIPPED, "skipped")
         count = db.execute(
-            "UPDATE tasks SET state = ?, error = ?, ended_at = ?, due = NULL WHERE id IN"
-            " (SELECT id FROM tasks WHERE job_id = ? AND state IN (0, 1, 2, 8) LIMIT ?)",
-            (int(state), row[0], now, job, limit - ended),
+            _DRAIN, (int(state), why, now, orjson.dumps([task for task, _, _ in page]).decode())
         ).rowcount
         ended += count
         deltas = Deltas()
         deltas.add(job, queued=-count, **{counter: count})
         write_deltas(db, deltas)
         finish_jobs(db, memory.flows, [job], now)
-        if ended >= limit:
+        if len(page) == limit and count < queued:
+            _, kind, key = page[-1]
+            draining[job] = (kind, key)
             break
-        memory.flows.draining.discard(job)
+        del draining[job]
+        limit -= len(page)
     return ended
 
 

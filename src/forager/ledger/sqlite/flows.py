@@ -6,9 +6,10 @@ has: entries are added when work becomes ready and removed when a lease came bac
 
 import sqlite3
 from collections import OrderedDict, defaultdict
-from collections.abc import Container
+from collections.abc import Container, Set
 from itertools import islice
 
+FROM_THE_START = ("", "")
 MOST_JOBS = 16
 """So many jobs share one lease; the others are next, in turn. Tasks of one job lie together and a lease costs what it
 touches: with twice as many jobs, one of 500 tasks takes a tenth longer."""
@@ -21,8 +22,8 @@ class Flows:
         """By job: its lanes, and its turn in each. The same the other way round: nobody looks through all lanes."""
         self._parked: dict[int, set[tuple[int, int]]] = {}
         self.next_due: dict[int, int] = {}
-        self.draining: set[int] = set()
-        """Jobs whose queued tasks are being ended, a page at a time."""
+        self.draining: dict[int, tuple[str, str]] = {}
+        """Jobs whose queued tasks are being ended, a page at a time, and the (kind, key) up to where that was done."""
         self.grew = False
 
     def add(self, lane: int, job: int, turn: int) -> bool:
@@ -101,6 +102,14 @@ class Flows:
     def has_work(self, lane: int) -> bool:
         return lane in self._lanes
 
+    def with_work(self) -> Set[int]:
+        """Lanes that have something ready, or due some time."""
+        return self._lanes.keys() | self.next_due.keys()
+
+    def drain(self, job: int) -> None:
+        """End its queued tasks, those that were passed already, too."""
+        self.draining[job] = FROM_THE_START
+
     def lowest_turn(self, lane: int) -> int | None:
         turns = self._lanes.get(lane)
         return min(turns) if turns else None
@@ -114,7 +123,7 @@ class Flows:
             if state in ("paused", "planning") or drain is not None:
                 flows.park(job)
             if drain is not None:
-                flows.draining.add(job)
+                flows.drain(job)
         for lane, job in db.execute(_DISTINCT_READY):
             flows.add(lane, job, turns.get(job, 0))
         for lane, due in db.execute("SELECT lane_id, min(due) FROM tasks WHERE state = 1 GROUP BY lane_id"):

@@ -208,7 +208,7 @@ def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     """Nothing more can be paid and nothing in flight can give anything back: what is queued will be skipped."""
     db.execute("UPDATE jobs SET drain = ?, reason = ? WHERE id = ? AND drain IS NULL", (BUDGET, BUDGET, job))
     memory.flows.park(job)
-    memory.flows.draining.add(job)
+    memory.flows.drain(job)
 
 
 def _promote(db: sqlite3.Connection, memory: Memory, lane: int, now: int) -> None:

@@ -180,7 +180,7 @@ def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas:
     for task in dead_ends:
         skip_followers(db, task, job, AFTER_FAILED, deltas, now)
     if drain is not None:  # its job is being ended, and so are they
-        memory.flows.draining.add(job)
+        memory.flows.drain(job)
 
 
 def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) -> None:
