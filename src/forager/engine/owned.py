@@ -3,7 +3,8 @@
 Never asks a lane what may start; that is the lane's own business, and the worker's loop decides what to lease.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from forager.core.clock import Clock
@@ -17,6 +18,8 @@ CLOSED_FOR_LONG = 60.0
 """A lane that may send nothing for so many seconds is given back until then …"""
 RESTS_FOR_LONG = 3.0
 """… and one that rests for so long already when others wait for its place."""
+LONGEST_REST = 24 * 3600.0
+"""It is looked at again after so long, however slow its rules are."""
 QUANTUM = 10.0
 """A lane that has work is kept for so many seconds before it makes room for one that nobody has."""
 MOST_REMEMBERED = 10_000
@@ -48,6 +51,9 @@ class OwnedLanes:
         self._given_back: dict[int, LaneRun] = {}
         """Lanes we had: taken again with nobody in between, they go on where they were."""
         self._idle_since: dict[int, float] = {}
+        self._giving = asyncio.Lock()
+        self._gone = 0
+        """How often lanes have left us. An answer of the store that is older may name one of them as ours."""
         self._rules_changed = False
         self._turns_asked = self._waiting_asked = float("-inf")
 
@@ -61,6 +67,7 @@ class OwnedLanes:
         """None of them is ours any more."""
         for held in (self._lanes, self._by_name, self._given_back, self._idle_since):
             held.clear()
+        self._gone += 1
         self.news += 1
 
     def states(self) -> Mapping[int, Mapping[str, Any]]:
@@ -134,12 +141,10 @@ class OwnedLanes:
         now = self._clock.monotonic()
         if lane is not None and (session is None or lane is own or now - lane.seen_open < LOOK_AGAIN):
             return lane
-        owned = Away.ELSEWHERE if session is None else await self._ledger.take_lane(session, name)
-        if isinstance(owned, Away):
-            return owned
-        lane = self._lanes.get(owned.id) or self._own(owned)
-        lane.seen_open = now
-        return lane
+        found = Away.ELSEWHERE if session is None else await self._take_one(session, name)
+        if isinstance(found, LaneRun):
+            found.seen_open = now
+        return found
 
     async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> bool:
         """A lane without work, or closed for long, goes back, so that its next work is anybody's; one that makes room
@@ -157,10 +162,33 @@ class OwnedLanes:
         if not idle:
             return False
         going = [self._lanes.pop(number) for number in idle]
+        async with self._giving:
+            await self._give(session, going, now)
+        for lane in going:
+            self._given_back[lane.id] = lane
+        while len(self._given_back) > MOST_REMEMBERED:
+            self._given_back.pop(next(iter(self._given_back)))
+        return crowded
+
+    async def _take_one(self, session: Session, name: str) -> LaneRun | Away:
+        """By its name. The store's answer counts only if no lane went back meanwhile: it may have been this one."""
+        while True:
+            async with self._giving:  # what is on its way back is not ours any more
+                gone = self._gone
+            owned = await self._ledger.take_lane(session, name)
+            if isinstance(owned, Away):
+                return owned
+            if (lane := self._lanes.get(owned.id)) is not None:
+                return lane
+            if gone == self._gone:
+                return self._own(owned)
+
+    async def _give(self, session: Session, going: Sequence[LaneRun], now: float) -> None:
         for lane in going:  # out of sight before they go: no request may still find them
             lane.ours = False
             del self._by_name[lane.name]
             self._idle_since.pop(lane.id, None)
+        self._gone += 1
         self.news += 1
         try:
             await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
@@ -169,11 +197,6 @@ class OwnedLanes:
                 lane.ours = True
                 self._lanes[lane.id] = self._by_name[lane.name] = lane
             raise
-        for lane in going:
-            self._given_back[lane.id] = lane
-        while len(self._given_back) > MOST_REMEMBERED:
-            self._given_back.pop(next(iter(self._given_back)))
-        return crowded
 
     def _own(self, owned: OwnedLane) -> LaneRun:
         rules = self._rules.lane_for(owned.name)
@@ -186,6 +209,6 @@ class OwnedLanes:
         return lane
 
     def _given(self, lane: LaneRun, now: float) -> GivenLane:
-        rest = lane.rests(now)
+        rest = min(lane.rests(now), LONGEST_REST)
         wakes = round((self._clock.now().timestamp() + rest) * 1000) if rest >= RESTS_FOR_LONG else None
         return GivenLane(lane.state(), not_before=wakes)

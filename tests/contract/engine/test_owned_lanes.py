@@ -1,0 +1,102 @@
+"""Which lanes a worker believes to own, beside what the store says: the two never differ for longer than one answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from forager.core.ledger import Away, GivenLane, OwnedLane, Session
+from forager.core.pipeline import Lane
+from forager.engine.lane import LaneRun
+from forager.engine.owned import LONGEST_REST, OwnedLanes
+from forager.engine.rules import DeclaredLanes
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import acts, many
+from tests.support.engine import EngineRig
+
+URL = "http://x.example/"
+
+
+def owned_lanes(rig: EngineRig) -> OwnedLanes:
+    rules = DeclaredLanes(rig.pipelines)
+    return OwnedLanes(rig.ledger, rules, rig.clock, most=10, fail_fast=False, random=lambda: 0.5)
+
+
+def owner_of(rig: EngineRig, lane: str) -> Any:
+    (row,) = rig.tables.read(f"SELECT owner FROM lanes WHERE name = '{lane}'")
+    return row["owner"]
+
+
+async def an_idle_lane(rig: EngineRig, lanes: OwnedLanes, session: Session) -> LaneRun:
+    """One that a request took a while ago: it is due to be given back, and the next request will ask for it anew."""
+    lane = await lanes.of_url(session, URL, own=None)  # type: ignore[arg-type]
+    assert isinstance(lane, LaneRun)
+    lane.hungry, lane.seen_open = False, float("-inf")
+    lanes._idle_since[lane.id] = float("-inf")
+    return lane
+
+
+async def test_an_answer_from_before_a_lane_was_given_back_makes_nobody_its_owner(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await open_rig(acts())
+    session, lanes = await rig.ledger.begin("one"), owned_lanes(rig)
+    await an_idle_lane(rig, lanes, session)
+    take, answers = rig.ledger.take_lane, 0
+
+    async def late(session: Session, name: str) -> OwnedLane | Away:
+        nonlocal answers
+        answer: OwnedLane | Away = await take(session, name)
+        answers += 1
+        if answers == 1:
+            await lanes.give_back_idle(session)
+            assert owner_of(rig, name) is None
+        return answer
+
+    monkeypatch.setattr(rig.ledger, "take_lane", late)
+    lane = await lanes.of_url(session, URL, own=None)  # type: ignore[arg-type]
+    assert isinstance(lane, LaneRun)
+    assert lane.ours
+    assert (answers, owner_of(rig, lane.name)) == (2, session.id)
+
+
+async def test_who_asks_for_a_lane_on_its_way_back_waits_until_it_is_there(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await open_rig(acts())
+    session, lanes = await rig.ledger.begin("one"), owned_lanes(rig)
+    await an_idle_lane(rig, lanes, session)
+    give, go_on = rig.ledger.give_lanes, asyncio.Event()
+
+    async def slowly(session: Session, given: dict[int, GivenLane]) -> None:
+        await go_on.wait()
+        await give(session, given)
+
+    monkeypatch.setattr(rig.ledger, "give_lanes", slowly)
+    giving = asyncio.create_task(lanes.give_back_idle(session))
+    await asyncio.sleep(0)
+    asking = asyncio.create_task(lanes.of_url(session, URL, own=None))  # type: ignore[arg-type]
+    await asyncio.wait([asking], timeout=0.05)
+    assert not asking.done()
+    go_on.set()
+    await giving
+    lane = await asking
+    assert isinstance(lane, LaneRun)
+    assert owner_of(rig, lane.name) == session.id
+
+
+async def test_a_lane_with_next_to_no_rate_rests_for_a_day_at_most(open_rig: OpenRig) -> None:
+    """Its next start is some ages away: more milliseconds than a store can keep."""
+    rig = await open_rig(acts(Lane("acts", rate=1e-12, per=86_400)))
+    rig.may_rest = True
+    await rig.submit(many(2))
+    session, lanes = await rig.ledger.begin("one"), owned_lanes(rig)
+    assert await lanes.take(session)
+    (lane,) = lanes
+    lane._limiter.plan(rig.clock.monotonic())
+    lanes._idle_since[lane.id] = float("-inf")
+    await lanes.give_back_idle(session)
+    (row,) = rig.tables.read("SELECT owner, wake_at FROM lanes WHERE name = 'acts'")
+    assert row["owner"] is None
+    now = round((await rig.ledger.now()).timestamp() * 1000)
+    assert 0 < row["wake_at"] - now <= LONGEST_REST * 1000
