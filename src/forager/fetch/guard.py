@@ -4,9 +4,7 @@ It must never trust a name (only the addresses behind it), never judge one spell
 dialled, and never turn a doubt into a yes: what it cannot read, it refuses.
 """
 
-import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -15,6 +13,7 @@ from yarl import URL
 
 from forager.core.errors import FieldError, Refused, Rejected, Transient
 from forager.fetch.addresses import is_public
+from forager.fetch.names import SystemNames
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -49,7 +48,7 @@ class EgressGuard:
         self._names: set[tuple[str, int]] = set()
         for entry in allow:
             self._permit(entry.strip())
-        self._lookup = resolver or system_resolver
+        self._lookup = resolver or SystemNames()
         self._checked_host = lru_cache(maxsize=4096)(self._check_host)
 
     def check_url(self, url: str | URL) -> URL:
@@ -147,13 +146,6 @@ def literal(text: str) -> Address | None:
     except ValueError:
         return None
     return None if isinstance(address, IPv6Address) and address.scope_id is not None else address
-
-
-async def system_resolver(host: str, port: int) -> Sequence[str]:
-    """All stream addresses that the operating system knows for a name, in its order of preference."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 def _bad_entry(entry: str) -> Rejected:

@@ -1,0 +1,57 @@
+"""The operating system's answers to names, asked beside the loop.
+
+Each lookup has a thread of its own: libuv, and so uvloop's `getaddrinfo`, does two at a time, and two dead name servers
+would hold up every lane. A name is asked once at a time, however many want it, so that a dead one takes one place. The
+threads are daemons: a process that stops does not wait for a name server. Judges nothing; that is the guard's work.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MOST_AT_ONCE = 256
+
+Lookup = asyncio.Task[Sequence[str]]
+
+
+class SystemNames:
+    """`await names("shop.example", 443)`: all stream addresses, in the system's order of preference."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._room = asyncio.Semaphore(most)
+        self._asked: dict[tuple[str, int], Lookup] = {}
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        asked = self._asked.get((host, port))
+        if asked is None:
+            asked = self._asked[host, port] = asyncio.create_task(self._look_up(host, port))
+            asked.add_done_callback(lambda done: self._answered((host, port), done))
+        return await asyncio.shield(asked)  # who gives up takes nothing from the others
+
+    def _answered(self, name: tuple[str, int], done: Lookup) -> None:
+        del self._asked[name]
+        if not done.cancelled():
+            done.exception()  # everybody who wanted it may have left
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        async with self._room:
+            loop = asyncio.get_running_loop()
+            answer: asyncio.Future[list[tuple[Any, ...]]] = loop.create_future()
+
+            def tell(give: Callable[[Any], None], what: Any) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(lambda: None if answer.done() else give(what))
+
+            def ask() -> None:
+                try:
+                    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+                except Exception as error:  # noqa: BLE001 - told to whoever asked
+                    tell(answer.set_exception, error)
+                else:
+                    tell(answer.set_result, found)
+
+            threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()
+            return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in await answer))
