@@ -140,6 +140,25 @@ async def test_a_store_that_is_away_for_a_while_costs_no_count__SC_P21(rig: Rig,
     assert kept.last_used_at is not None
 
 
+async def test_a_caller_that_gives_up_while_counts_are_written_does_not_double_them__SC_P21(
+    rig: Rig, tmp_path: Path
+) -> None:
+    ledger: Any = rig.ledger
+    database = Flaky(ledger.database)
+    pool = await pool_on(ProxyTable(database, ledger.now_ms, sealer_for(tmp_path)), FakeClock())
+    proxy = (await pool.add(CANARY_ADDRESS)).id
+    pool.choose(never)
+    pool.succeeded(proxy, elapsed_ms=100, size=10)
+    database.answers.clear()
+    for give_up in (pool.flush, pool.refresh):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(give_up(), 0.05)
+    database.answers.set()
+    await pool.close()
+    kept = await pool.get(proxy)
+    assert (kept.success_count, kept.bytes) == (1, 10)
+
+
 async def test_a_proxy_whose_key_is_lost_is_left_out_and_the_others_go_on__S9(table: ProxyTable, rig: Rig) -> None:
     for n in (1, 2):
         await table.add(endpoint(n), source="operator")
@@ -199,11 +218,13 @@ def test_settings_and_file_together_name_proxies_and_their_mistakes(tmp_path: Pa
 
 
 class Flaky:
-    """A real database that can be away."""
+    """A real database that can be away, or do what it is told and answer late."""
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner
         self.away = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self._inner.fetch(sql, values)
@@ -214,4 +235,6 @@ class Flaky:
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         if self.away:
             raise StoreUnavailable("away")
-        return await self._inner.write(sql, values)
+        done = await self._inner.write(sql, values)
+        await self.answers.wait()
+        return done

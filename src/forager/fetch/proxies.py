@@ -63,6 +63,7 @@ class ProxyPool:
         """Those that can be used, the least recently used first."""
         self._turns = count(1)
         self._storing = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
 
     # ── every request ──
 
@@ -201,25 +202,43 @@ class ProxyPool:
 
     async def flush(self) -> None:
         """Add what happened here to what is kept. What cannot be written now is kept for the next time."""
-        async with self._storing:
-            await self._flush()
+        await self._to_its_end(self._flush)
 
     async def refresh(self) -> None:
         """Write down, then see what others did."""
-        async with self._storing:
-            await self._flush()
-            rows = sorted(await self._store.list(), key=lambda row: (row.last_used_at or 0, row.id))
-            new = {row.id: known for row in rows if (known := await self._met(row))}
-            # Without an await from here on: a request sees either all of the old or all of the new. New ones come
-            # first, in the order of their use elsewhere: here nobody used them yet.
-            self._known = {**new, **{proxy: known for proxy, known in self._known.items() if proxy not in new}}
-            for gone in self._known.keys() - {row.id for row in rows}:
-                del self._known[gone]
-            for row in rows:
-                self._learn(row)
-            self._line_up()
+        await self._to_its_end(self._refresh)
 
     # ── inside ──
+
+    async def _to_its_end(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Even if whoever asked gives up meanwhile: counts that are both written and kept would count twice."""
+
+        async def run() -> None:
+            async with self._storing:
+                await work()
+
+        task = asyncio.create_task(run())
+        self._writing.add(task)
+        task.add_done_callback(self._written)
+        await asyncio.shield(task)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to hear it; what was not written is kept
+
+    async def _refresh(self) -> None:
+        await self._flush()
+        rows = sorted(await self._store.list(), key=lambda row: (row.last_used_at or 0, row.id))
+        new = {row.id: known for row in rows if (known := await self._met(row))}
+        # Without an await from here on: a request sees either all of the old or all of the new. New ones come
+        # first, in the order of their use elsewhere: here nobody used them yet.
+        self._known = {**new, **{proxy: known for proxy, known in self._known.items() if proxy not in new}}
+        for gone in self._known.keys() - {row.id for row in rows}:
+            del self._known[gone]
+        for row in rows:
+            self._learn(row)
+        self._line_up()
 
     def _used(self, proxy: int, known: Known) -> None:
         known.since.used_at = self._clock.monotonic()
