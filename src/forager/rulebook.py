@@ -81,6 +81,8 @@ class Rulebook:
                 await self.refresh()
             except StoreError as error:
                 log.warning("the overrides cannot be read now; the last ones stay in force", error=error.message)
+            except Exception:
+                log.exception("the rules could not be followed; the last ones stay in force")
 
     def lane_for(self, name: str) -> Lane:
         return self.politeness.lane_for(name)

@@ -179,6 +179,11 @@ async def test_a_cursor_starts_at_nothing_and_can_be_moved_back(rig: Rig) -> Non
     assert (await rig.ledger.cursor("files"), await rig.ledger.cursor("other")) == (17, 3)
     await rig.ledger.advance("files", 5)
     assert await rig.ledger.cursor("files") == 5
+    assert not await rig.ledger.advance("files", 9, expected=17)
+    assert await rig.ledger.cursor("files") == 5
+    assert await rig.ledger.advance("files", 9, expected=5)
+    assert await rig.ledger.advance("new", 2, expected=0)
+    assert (await rig.ledger.cursor("files"), await rig.ledger.cursor("new")) == (9, 2)
 
 
 async def test_changes_are_read_in_pages_and_by_job(rig: Rig, worker: Worker) -> None:

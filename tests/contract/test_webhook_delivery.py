@@ -73,7 +73,7 @@ async def test_a_crash_between_submitting_and_moving_the_cursor_tells_nobody_twi
         def __getattr__(self, name: str) -> Any:
             return getattr(outbox.engine.ledger, name)
 
-        async def advance(self, sink: str, cursor: int) -> None:
+        async def advance(self, sink: str, cursor: int, **_: Any) -> bool:
             self.fired += 1
             raise Killed
 
@@ -329,6 +329,26 @@ async def test_a_cursor_that_somebody_else_has_moved_is_followed(outbox: Outbox)
     await ledger.advance(sink.name, await ledger.last_change())
     await delivery.hand_over()
     assert sink.seen == [1, 1]
+
+
+async def test_the_slower_of_two_that_deliver_takes_the_cursor_not_back(outbox: Outbox) -> None:
+    ledger, sink = outbox.engine.ledger, Picky()
+    sink.wants = True
+    slow, fast = Delivery(ledger, sink, HandClock()), Delivery(ledger, sink, HandClock())
+    await ledger.submit(NewJob("acts", {}), [])
+    write, last = sink.write, await ledger.last_change()
+
+    async def overtaken(batch: Sequence[Change]) -> bool:
+        sink.write = write  # type: ignore[method-assign]
+        await ledger.submit(NewJob("acts", {}), [])
+        await fast.hand_over()
+        return await write(batch)
+
+    sink.write = overtaken  # type: ignore[method-assign]
+    await slow.hand_over()
+    assert await ledger.cursor(sink.name) == await ledger.last_change() > last
+    await slow.hand_over()
+    assert sink.seen == [1, 2, 1], "what both had begun, and nothing again"
 
 
 class Picky:

@@ -148,6 +148,24 @@ async def test_a_browser_past_its_memory_limit_is_replaced_after_its_task__SC_5(
     assert rig.pool.stats().recycled_count == 1
 
 
+async def test_a_measurement_that_broke_is_not_the_last__SC_5(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = await rig.take()
+    heavy.megabytes = 700
+
+    def gone() -> int:
+        raise ProcessLookupError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(heavy, "memory", gone)
+        await rig.clock.advance(6)
+        while rig.pool._measuring:
+            await asyncio.sleep(0.001)
+    await rig.clock.advance(6)
+    async with asyncio.timeout(10):
+        while not rig.pool._members[id(heavy)].is_heavy:
+            await asyncio.sleep(0.001)
+
+
 async def test_a_page_that_takes_twice_the_memory_is_ended_at_once__SC_5(rig: Rig) -> None:
     heavy = await rig.take()
     heavy.megabytes = 1_100

@@ -1,5 +1,6 @@
 """Schedules under a fake clock; a year of them on the real ledgers is in `tests/contract/test_year_of_schedules.py`."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -7,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from forager.core.errors import Rejected
+from forager.core.errors import Busy, ForagerError, Rejected, StoreError, StoreUnavailable
 from forager.core.ledger import Schedule
 from forager.engine.schedule import Scheduler, next_firing
 from tests.support.clock import FakeClock
@@ -69,30 +70,83 @@ async def test_a_paused_schedule_does_not_fire() -> None:
     assert await run_for(paused, clock, 600) == []
 
 
-async def test_a_schedule_that_breaks_says_so_and_stops_no_other() -> None:
-    clock = FakeClock()
-    bad, good = (
-        OneSchedule(Schedule(name, "places", {}, every=60, next_at=ms(clock.now())), clock) for name in ("bad", "good")
-    )
+class Two:
+    """Two schedules that are due; whatever is to happen to the first happens when its job is created."""
 
-    class Both:
-        now = bad.now
+    def __init__(self, trouble: list[Exception]) -> None:
+        self.clock = FakeClock()
+        due = ms(self.clock.now())
+        self.bad, self.good = (
+            OneSchedule(Schedule(name, "places", {}, every=60, next_at=due), self.clock) for name in ("bad", "good")
+        )
+        self.keys: list[str] = []
+        self._trouble = trouble
+        self.scheduler = Scheduler(self, self._create, self.clock)  # type: ignore[arg-type]
 
-        async def schedules(self) -> list[Schedule]:
-            return [bad.row, good.row]
+    async def now(self) -> datetime:
+        return self.clock.now()
 
-        async def fired(self, name: str, **what: Any) -> bool:
-            return await (bad if name == "bad" else good).fired(name, **what)
+    async def schedules(self) -> list[Schedule]:
+        return [self.bad.row, self.good.row]
 
-    async def create(schedule: Schedule, key: str) -> UUID:
-        if schedule.name == "bad":
-            raise ValueError("what nobody expected")
+    async def fired(self, name: str, **what: Any) -> bool:
+        return await (self.bad if name == "bad" else self.good).fired(name, **what)
+
+    async def _create(self, schedule: Schedule, key: str) -> UUID:
+        if schedule.name == "bad" and self._trouble:
+            raise self._trouble.pop()
+        self.keys.append(key)
         return uuid4()
 
-    await Scheduler(Both(), create, clock).fire_due()  # type: ignore[arg-type]
-    assert bad.row.last_error == "ValueError: what nobody expected"
-    assert bad.row.next_at == good.row.next_at == ms(clock.now()) + 60_000
-    assert good.row.last_job is not None
+
+async def test_a_schedule_that_breaks_says_so_and_stops_no_other() -> None:
+    two = Two([ValueError("what nobody expected")])
+    await two.scheduler.fire_due()
+    assert two.bad.row.last_error == "ValueError: what nobody expected"
+    assert two.bad.row.next_at == two.good.row.next_at == ms(two.clock.now()) + 60_000
+    assert two.good.row.last_job is not None
+
+
+@pytest.mark.parametrize("trouble", [Busy("The queue is full."), StoreError("Others were in the way.")])
+async def test_what_may_pass_does_not_cost_a_schedule_its_firing(trouble: ForagerError) -> None:
+    two = Two([trouble])
+    due = two.bad.row.next_at
+    assert await two.scheduler.fire_due() == 30.0
+    assert (two.bad.row.next_at, two.bad.row.last_error) == (due, trouble.message)
+    assert two.good.row.last_job is not None, "and no other waits for it"
+    two.clock.advance(30)
+    await two.scheduler.fire_due()
+    assert two.keys == [f"schedule/good/{due}", f"schedule/bad/{due}"]
+    assert two.bad.row.last_error is None
+
+
+async def test_a_store_that_is_away_leaves_every_schedule_as_it_is() -> None:
+    two = Two([StoreUnavailable("away")])
+    before = await two.schedules()
+    with pytest.raises(StoreUnavailable):
+        await two.scheduler.fire_due()
+    assert await two.schedules() == before
+
+
+async def test_a_scheduler_goes_on_whatever_happens_to_it() -> None:
+    """Nobody looks at it while it runs: what it does not survive would stop every schedule in silence."""
+    two = Two([])
+    real, failed = two.schedules, 0
+
+    async def schedules() -> list[Schedule]:
+        nonlocal failed
+        failed += 1
+        if failed == 1:
+            raise RuntimeError("what nobody expected")
+        return await real()
+
+    two.schedules = schedules  # type: ignore[method-assign]
+    running = asyncio.create_task(two.scheduler.run())
+    async with asyncio.timeout(10):
+        while not two.keys:
+            await asyncio.sleep(0)
+    running.cancel()
+    assert len(two.keys) == 2
 
 
 @pytest.mark.parametrize(

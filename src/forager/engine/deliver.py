@@ -80,7 +80,9 @@ class Delivery:
                 await self.keep()
 
     async def keep(self) -> None:
-        """Write down how far it is, unless that is known."""
+        """Write down how far it is, unless that is known. Where somebody else has moved it meanwhile, we follow: the
+        slower of two that deliver takes nobody back."""
         if self._not_kept_since is not None:
-            await self._ledger.advance(self._sink.name, self._cursor)
+            if not await self._ledger.advance(self._sink.name, self._cursor, expected=self._kept):
+                self._cursor = await self._ledger.cursor(self._sink.name)
             self._kept, self._not_kept_since = self._cursor, None

@@ -12,7 +12,7 @@ import structlog
 from cronsim import CronSim, CronSimError
 
 from forager.core.clock import Clock
-from forager.core.errors import FieldError, ForagerError, Rejected, StoreError
+from forager.core.errors import Busy, FieldError, ForagerError, Rejected, StoreError, StoreFull, StoreUnavailable
 from forager.core.ledger import Ledger, Schedule
 
 log = structlog.get_logger("forager.engine")
@@ -52,6 +52,9 @@ class Scheduler:
             except StoreError as error:
                 log.warning("schedules could not be read", error=error.message)
                 nap = LONGEST_NAP
+            except Exception:
+                log.exception("the scheduler broke; it is tried again")
+                nap = LONGEST_NAP
             await self._clock.sleep(nap)
 
     async def fire_due(self) -> float:
@@ -73,14 +76,23 @@ class Scheduler:
         return await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
 
     async def _fire(self, schedule: Schedule, now: int) -> int | None:
-        """Create the job and note it. Whatever is wrong with one schedule is written on it and stops no other."""
+        """Create the job and note it; returns when to look at the schedule again. Whatever is wrong with one is
+        written on it and stops no other. What may pass (a full queue, a transaction that others were in the way of)
+        does not cost the firing: it is tried again soon."""
         job: UUID | None = None
         following: int | None = None
         error: str | None = None
         try:
             job = await self._create(schedule, f"schedule/{schedule.name}/{schedule.next_at}")
-        except StoreError:
+        except (StoreUnavailable, StoreFull):
             raise
+        except (Busy, StoreError) as passing:
+            log.warning("a schedule could not create its job yet", schedule=schedule.name, error=passing.message)
+            await self._ledger.fired(
+                schedule.name, at=now, next_at=schedule.next_at, job=None, error=passing.message,
+                expected=schedule.next_at,
+            )  # fmt: skip
+            return now + round(LONGEST_NAP * 1000)
         except Exception as refused:
             error = refused.message if isinstance(refused, ForagerError) else f"{type(refused).__name__}: {refused}"
             log.exception("a schedule could not create its job", schedule=schedule.name)

@@ -175,6 +175,8 @@ class ProxyPool:
                     await self.refresh()
                 except ForagerError as error:
                     log.warning("the proxies' counts could not be written; they are kept", error=error.message)
+                except Exception:
+                    log.exception("looking after the proxies broke; it is tried again")
                 if checks is None or checks.done():
                     checks = asyncio.create_task(self.check_due())
                 await self._clock.sleep(self._write_every)

@@ -320,12 +320,14 @@ class Pool(Generic[B]):
 
     async def _measure(self) -> None:
         """Past the limit a browser is replaced after its task; past twice the limit it is ended under it."""
-        for member in list(self._members.values()):
-            used = await asyncio.to_thread(member.browser.memory)
-            if used > self.limits.memory and self._members.get(id(member.browser)) is member:
-                self._too_heavy(member, used)
-        self._measured_at = self._clock.monotonic()
-        self._measuring = False
+        try:
+            for member in list(self._members.values()):
+                used = await asyncio.to_thread(member.browser.memory)
+                if used > self.limits.memory and self._members.get(id(member.browser)) is member:
+                    self._too_heavy(member, used)
+        finally:
+            self._measured_at = self._clock.monotonic()
+            self._measuring = False
 
     def _too_heavy(self, member: _Member[B], used: int) -> None:
         log.warning("browser_heavy", megabytes=used // MEGABYTE, in_use=member.in_use)
