@@ -14,7 +14,9 @@ from forager.core.ledger import GivenLane, Lease, NewJob, Settlement
 from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Seen, Thing, postgres_rig
+from forager.ledger.creation import IN_ONE_GO
+from forager.ledger.postgres.submission import SHARED
+from tests.support.rig import Call, Rig, Seen, Thing, calls, postgres_rig
 
 WORKERS = 4
 LANES = 8
@@ -156,3 +158,28 @@ async def test_the_server_counts_a_deadlock_of_two_that_lock_in_their_own_order_
     await one.close()
     await two.close()
     assert await deadlocks(postgres_url) == 1
+
+
+async def test_many_that_wait_for_one_queue_leave_the_heartbeat_a_connection(postgres_url: str) -> None:
+    """Another process holds the queue. Small jobs, bigger ones and those that are written in chunks wait for it."""
+    rig = await postgres_rig(postgres_url)
+    session = await rig.ledger.begin("alive")
+    other = await asyncpg.connect(postgres_url)
+    await rig.ledger.submit(NewJob("rig", {"name": "first"}), [Plan(Call(name="t", where="api"))])
+    async with other.transaction():
+        await other.execute("SELECT pg_advisory_xact_lock(hashtext('queue'), hashtext('rig'))")
+        new = NewJob("rig", {"name": "job"}, JobLimits(most_queued=1_000_000))
+        jobs = [calls(n) for n in [1, SHARED + 1] * 15] + [calls(IN_ONE_GO + 1)]
+        waiting = [asyncio.create_task(rig.ledger.submit(new, plans)) for plans in jobs]
+        async with asyncio.timeout(30):
+            while await other.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") < 2:
+                await asyncio.sleep(0.01)
+            for _ in range(3):
+                assert await rig.ledger.beat(session, {})
+        assert not any(task.done() for task in waiting)
+    submitted = await asyncio.gather(*waiting)
+    assert sorted(each.total for each in submitted) == sorted([1, SHARED + 1] * 15 + [IN_ONE_GO + 1])
+    await other.close()
+    rig.check()
+    await rig.ledger.close()
+    rig.tables.close()

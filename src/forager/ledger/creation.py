@@ -1,7 +1,8 @@
 """What both ledgers agree on when a job is created: how it is cut, how long a key is remembered, what is the same."""
 
 import hashlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -79,11 +80,22 @@ def require_same(job: NewJob, used_for: str) -> None:
         )
 
 
-def require_room(job: NewJob, waiting: int, more: int) -> None:
-    """`waiting`: the tasks of this pipeline that wait already; asked in the transaction that would write `more`."""
-    most = job.limits.most_queued
-    if most is not None and waiting + more > most:
-        raise Busy(
-            f"The queue of {job.pipeline} has room for {max(0, most - waiting):,} of at most {most:,} tasks,"
-            f" and this job has {more:,}. Nothing of it was kept; ask again when some have ended."
-        )
+def limited_queues(jobs: Iterable[tuple[NewJob, int]]) -> list[str]:
+    """The pipelines among them whose queue has a limit, always in the same order."""
+    return sorted({job.pipeline for job, _ in jobs if job.limits.most_queued is not None})
+
+
+def require_room(jobs: Iterable[tuple[NewJob, int]], waiting: Mapping[str, int]) -> None:
+    """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue.
+
+    `waiting`: the tasks that wait in each limited queue already, as the transaction sees it that would write these.
+    """
+    beside: Counter[str] = Counter()
+    for job, more in jobs:
+        most = job.limits.most_queued
+        if most is not None and (left := most - waiting[job.pipeline] - beside[job.pipeline]) < more:
+            raise Busy(
+                f"The queue of {job.pipeline} has room for {max(0, left):,} of at most {most:,} tasks,"
+                f" and this job has {more:,}. Nothing of it was kept; ask again when some have ended."
+            )
+        beside[job.pipeline] += more

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from forager.core.errors import StoreError
@@ -43,6 +45,9 @@ class Submissions:
     ) -> None:
         self._connections = connections
         self._group = group
+        self._queues: defaultdict[str, CommitGroup] = defaultdict(lambda: CommitGroup(connections))
+        """Jobs for a queue with a limit, by pipeline: one at a time waits for the queue's lock."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._catalog = catalog
         self._lanes = lanes
         self._faults = faults
@@ -69,28 +74,32 @@ class Submissions:
     async def _write_whole(self, whole: Whole) -> Submitted:
         job, plans = whole
         await self._lanes.learn(plan.lane for plan in plans)
-
-        async def alone(db: Db) -> Submitted:
-            await check_room(db, job, len(plans))
-            (submitted,) = await self._create(db, [whole])
+        if len(plans) > SHARED:
+            async with self._turn_of(job):
+                (submitted,) = await self._connections.run(lambda db: self._create(db, [whole]))
             return submitted
-
         # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
-        if len(plans) > SHARED or job.limits.most_queued is not None:
-            return await self._connections.run(alone)
-        return await self._group.run_together(self._create, whole)
+        group = self._group if job.limits.most_queued is None else self._queues[job.pipeline]
+        return await group.run_together(self._create, whole)
+
+    def _turn_of(self, job: NewJob) -> contextlib.AbstractAsyncContextManager[Any]:
+        """Those that would wait for their queue's lock wait here, one after the other: each would hold a connection
+        there, and the heartbeat could get none."""
+        return contextlib.nullcontext() if job.limits.most_queued is None else self._turns[job.pipeline]
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
+        await check_room(db, [(job, len(plans)) for job, plans in new])
         submitted = await create_whole(db, new, self._lanes.known)
         self._faults.at("job-written")
         return submitted
 
     async def _write_in_chunks(self, job: NewJob, planned: Planned) -> Submitted:
         async def begin(db: Db) -> JobRow:
-            await check_room(db, job, IN_ONE_GO + 1)  # how many it has is not known yet: at least so many
+            await check_room(db, [(job, IN_ONE_GO + 1)])  # how many it has is not known yet: at least so many
             return await begin_planning(db, job)
 
-        row = await self._connections.run(begin)
+        async with self._turn_of(job):
+            row = await self._connections.run(begin)
         try:
             total = await self._write_chunks(row, planned)
             await self._connections.run(lambda db: end_planning(db, row, total))

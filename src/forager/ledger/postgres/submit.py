@@ -19,6 +19,7 @@ from forager.ledger.creation import (
     fingerprint,
     first_state,
     job_values,
+    limited_queues,
     remembered_ms,
     require_different_keys,
     require_room,
@@ -91,14 +92,16 @@ async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
     return JobState.PLANNING if row["planning"] else Submitted(UUID(row["public_id"]), row["total"], created=False)
 
 
-async def check_room(db: Db, job: NewJob, more: int) -> None:
-    """Raise `Busy` if so many tasks more would be too many for the pipeline's queue.
+async def check_room(db: Db, jobs: Sequence[tuple[NewJob, int]]) -> None:
+    """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue.
 
-    First of all in its transaction: whoever submits to the same queue waits here until this one is counted.
+    First of all in its transaction: whoever submits to the same queue waits here until these are counted.
     """
-    if job.limits.most_queued is not None:
-        await db.execute("SELECT pg_advisory_xact_lock(hashtext('queue'), hashtext($1))", job.pipeline)
-        require_room(job, int(await db.fetchval(_WAITING, job.pipeline)), more)
+    waiting: dict[str, int] = {}
+    for queue in limited_queues(jobs):
+        await db.execute("SELECT pg_advisory_xact_lock(hashtext('queue'), hashtext($1))", queue)
+        waiting[queue] = await db.fetchval(_WAITING, queue)
+    require_room(jobs, waiting)
 
 
 async def begin_planning(db: Db, job: NewJob) -> JobRow:

@@ -4,8 +4,7 @@ Small ones that wait side by side are written together: most of what one costs i
 """
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -20,6 +19,7 @@ from forager.ledger.creation import (
     fingerprint,
     first_state,
     job_values,
+    limited_queues,
     remembered_ms,
     require_different_keys,
     require_room,
@@ -61,17 +61,9 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
     return Repeat(row[1], row[2], bool(row[3]))
 
 
-def check_room(db: sqlite3.Connection, jobs: Iterable[tuple[NewJob, int]]) -> None:
+def check_room(db: sqlite3.Connection, jobs: Sequence[tuple[NewJob, int]]) -> None:
     """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue."""
-    waiting: dict[str, int] = {}
-    beside: Counter[str] = Counter()
-    for job, more in jobs:
-        pipeline = job.pipeline
-        if job.limits.most_queued is not None:
-            if pipeline not in waiting:
-                (waiting[pipeline],) = db.execute(_WAITING, (pipeline,)).fetchone()
-            require_room(job, waiting[pipeline] + beside[pipeline], more)
-        beside[pipeline] += more
+    require_room(jobs, {name: db.execute(_WAITING, (name,)).fetchone()[0] for name in limited_queues(jobs)})
 
 
 def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whole]) -> list[Submitted | None]:
