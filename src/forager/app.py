@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from forager import webhooks
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
+from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.pipeline import Pipeline
 from forager.core.task import Plan
@@ -250,12 +251,6 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-def field_errors(error: ValidationError) -> list[FieldError]:
-    """Pydantic's findings in our words: which field, and what is wrong with it."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [FieldError(".".join(map(str, e["loc"])) or "body", e["msg"].removeprefix("Value error, ")) for e in found]
 
 
 @asynccontextmanager

@@ -71,11 +71,6 @@ class Sealer:
         self._newest()
         return tuple(hmac.new(key.marks, text.encode(), hashlib.sha256).hexdigest() for key in self._keys)
 
-    @property
-    def makes_keys(self) -> bool:
-        """Whether the keys are in our own file; otherwise an operator brings them."""
-        return self._file is not None
-
     def rotate(self) -> None:
         """A new key comes first, the old ones stay. If there are old ones already, a rotation was not finished: the
         newest is then the new one."""

@@ -69,7 +69,6 @@ def test_the_pipeline_tells_the_engine_what_it_needs__PL_8() -> None:
     assert (lane.name, lane.rate, lane.per, lane.retry.times, lane.retry.first) == ("serper", 300, 1.0, 3, 5.0)
     [search] = places.steps
     assert (search.task, search.price) == (Query, 1)
-    assert places.step_for("places.query") is search
 
 
 def test_the_limits_of_a_job_reach_the_ledger__PL_11() -> None:

@@ -66,7 +66,7 @@ def _check_all(lines: Sequence[Line]) -> None:
     """Of a file that is several jobs: what is wrong with the last must be known before the first has run."""
     from pydantic import ValidationError
 
-    from forager.app import field_errors
+    from forager.core.invalid import field_errors
     from forager.pipelines.scrape import BatchTarget
 
     wrong: list[FieldError] = []

@@ -169,6 +169,3 @@ class Pipeline:
     needs: tuple[str, ...] = ()
     """Reference data by name, filled in by the composition root and passed to `check` and `plan`."""
     dry_run: Callable[[Any], bool] = lambda _: False
-
-    def step_for(self, kind: str) -> Step | None:
-        return next((s for s in self.steps if kind == s.task.kind or kind in s.task.aliases), None)

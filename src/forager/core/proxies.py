@@ -12,6 +12,8 @@ from forager.core.secret import Secret
 ProxyProtocol = Literal["http", "https", "socks5"]
 """How the proxy itself is spoken to; what is asked through it may be either of http and https."""
 ProxySource = Literal["operator", "settings"]
+MOST_FAILURES = 10
+"""More in a row than this disable a proxy, until a check finds it well."""
 
 
 class Proxies(Protocol):

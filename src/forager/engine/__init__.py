@@ -1,1 +1,1 @@
-"""The loops: work (lease → step → settle), schedule, sweep. Knows lanes and retries; knows no pipeline by name."""
+"""The loops: work (lease → step → settle), schedule, sweep, deliver. Knows lanes and retries; no pipeline by name."""

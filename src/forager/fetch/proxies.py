@@ -23,11 +23,11 @@ from forager.core.errors import (
     Rejected,
     SealBroken,
 )
-from forager.core.proxies import Proxy, ProxyEndpoint, ProxyStore, ProxyUse
+from forager.core.proxies import MOST_FAILURES, Proxy, ProxyEndpoint, ProxyStore, ProxyUse
 from forager.fetch.endpoint import parse_endpoint, parse_file, parse_region
 from forager.fetch.guard import EgressGuard
 from forager.fetch.proxy_check import Checked
-from forager.fetch.proxy_state import MOST_FAILURES, Known, Since
+from forager.fetch.proxy_state import Known, Since
 
 log = structlog.get_logger("forager.proxies")
 

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from forager.core.proxies import ProxyEndpoint, ProxyUse
-
-MOST_FAILURES = 10
-"""More in a row than this disable a proxy, until a check finds it well."""
+from forager.core.proxies import MOST_FAILURES, ProxyEndpoint, ProxyUse
 
 
 @dataclass(slots=True)

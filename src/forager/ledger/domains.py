@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
+from forager.core.invalid import field_errors
 from forager.core.rules import FIELDS, Rules
 from forager.ledger.database import Database, Row
 from forager.ledger.reports.page import Page, Walk, walk
@@ -156,9 +157,7 @@ def _checked(said: Mapping[str, Any]) -> Rules:
     try:
         return Rules.model_validate(dict(said))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        wrong = [FieldError(".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")) for e in found]
-        raise Rejected("The rules are not valid.", fields=wrong) from error
+        raise Rejected("The rules are not valid.", fields=field_errors(error)) from error
 
 
 def _values(rules: Rules) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import orjson
 
 from forager.core.errors import Conflict, NotFound, SealBroken, StoreError
-from forager.core.proxies import Proxy, ProxyEndpoint, ProxySource, ProxyUse
+from forager.core.proxies import MOST_FAILURES, Proxy, ProxyEndpoint, ProxySource, ProxyUse
 from forager.core.secret import About, Seal, Secret
 from forager.ledger.database import Database, Row
 
@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 TABLE = "proxies"
 SEALED = ("username", "password")
-MOST_FAILURES = 10
-"""More in a row than this disable a proxy, until a check finds it well."""
 AT_ONCE = 50
 
 _SHOWN = (

@@ -33,7 +33,3 @@ def find_chromium(chosen: str | Path | None = None, *, which: Callable[[str], st
     if found is None:
         raise Unconfigured(f"There is no Chromium on this machine. {INSTALL}")
     return Path(found)
-
-
-def is_headless_shell(path: Path) -> bool:
-    return "headless-shell" in path.name or "headless_shell" in path.name
