@@ -1,4 +1,5 @@
-"""One look at a job for all who watch it: however many streams are open, the ledger is asked four times a second.
+"""One look at a job for all who watch it: four times a second, however many streams of it are open. Where very many
+jobs are watched, each is looked at less often, so that all of them together ask the ledger so often and no more.
 
 Keeps a bounded tail of changes in memory; who is further behind reads pages from the ledger. A reader that is slow
 holds up nobody, and costs one page.
@@ -7,7 +8,7 @@ holds up nobody, and costs one page.
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from forager.ledger.reports import Reports
 log = structlog.get_logger("forager.api")
 
 LOOK_EVERY = 0.25
+MOST_LOOKS = 200
+"""A second, over all jobs that are watched."""
 PAGE = 50
 TAIL = 1_000
 
@@ -60,9 +63,9 @@ class JobFeed:
                 moved, self._moved = self._moved, asyncio.Event()
                 moved.set()
 
-    async def look_forever(self) -> None:
+    async def look_forever(self, nap: Callable[[], float]) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(nap())
             try:
                 await self.look()
             except ForagerError as error:
@@ -117,12 +120,16 @@ class Feeds:
     def streams(self) -> int:
         return sum(feed.readers for feed, _ in self._open.values())
 
+    def nap(self) -> float:
+        """Seconds from one look at a job to the next."""
+        return max(LOOK_EVERY, len(self._open) / MOST_LOOKS)
+
     @asynccontextmanager
     async def watch(self, job: UUID) -> AsyncIterator[JobFeed]:
         """The feed of a job, with a fresh look. Raises `NotFound` if there is no such job."""
         if job not in self._open:
             feed = JobFeed(job, self._ledger, self._reports)
-            self._open[job] = feed, asyncio.create_task(feed.look_forever())
+            self._open[job] = feed, asyncio.create_task(feed.look_forever(self.nap))
         feed, looking = self._open[job]
         feed.readers += 1
         try:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import orjson
@@ -131,6 +131,22 @@ async def test_two_readers_of_one_job_see_the_same(simple: Front) -> None:
     assert all(numbers == told[0] for numbers in told)
     assert simple.api.state.feeds.streams == 0
     assert simple.api.state.feeds._open == {}, "nobody looks at a job that nobody watches"
+
+
+async def test_the_more_jobs_are_watched_the_less_often_each_is_looked_at(
+    simple: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MOST_LOOKS", 8)
+    feeds = simple.api.state.feeds
+    jobs = [UUID(await simple.create(keyword=f"bars {n}", zips=["85001"], pages=1)) for n in range(6)]
+    async with AsyncExitStack() as stack:
+        naps = [feeds.nap()]
+        for job in jobs:
+            await stack.enter_async_context(feeds.watch(job))
+            await stack.enter_async_context(feeds.watch(job))
+            naps.append(feeds.nap())
+    assert naps == [0.25, 0.25, 0.25, 0.375, 0.5, 0.625, 0.75]
+    assert feeds.nap() == 0.25
 
 
 async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
