@@ -25,6 +25,7 @@ from forager.ledger.domains import Domains
 from forager.ledger.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.proxies import ProxyTable
 from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.sqlite.lock import usable_folder
 from forager.pipelines import deliveries, places, scrape
 from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.politeness import ground
@@ -66,8 +67,8 @@ def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
 async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:
     if settings.database_url is None:
         path = settings.home / "ledger.db"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(ensure_sqlite, path, catalog)
+        with usable_folder(settings.home):
+            await asyncio.to_thread(ensure_sqlite, path, catalog)
         return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
     from forager.ledger.postgres import PostgresLedger  # the driver is an extra
 

@@ -5,8 +5,9 @@ process. A command cannot tell them apart, so there is one code path to test.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
@@ -38,6 +39,8 @@ REQUEST_SECONDS = 60.0
 PATIENCE = 20.0
 """How long a Forager that does not answer is asked again: its supervisor may be starting it anew."""
 ASK_AGAIN_EVERY = 0.2
+SAFE = range(-(1 << 63), 1 << 64)
+"""Whole numbers that JSON can carry to anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Api:
         return (await self.ask("GET", path, query=query)).data
 
     async def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        headers = {"Idempotency-Key": _in_header(idempotency_key)} if idempotency_key else {}
         return (await self.ask("POST", path, body=body, headers=headers)).data
 
     async def put(self, path: str, body: Any) -> Any:
@@ -105,7 +108,7 @@ class Api:
         sent = {KEY_HEADER: self._key, "Accept": "application/json", **(headers or {})}
         content = b""
         if body is not None:
-            content = orjson.dumps(body)
+            content = _encoded(body)
             sent["Content-Type"] = "application/json"
         answer = await self._transport(method, target, sent, content)
         return _opened(answer, self._transport.where)
@@ -158,7 +161,7 @@ class LocalTransport:
 
 def part(name: str) -> str:
     """A name as one part of a path, whatever is in it."""
-    return quote(name, safe="")
+    return quote(_readable(name), safe="")
 
 
 def _opened(answer: Answer, where: str) -> Page:
@@ -208,4 +211,44 @@ def _no_answer(where: str, reason: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else _readable(str(value))
+
+
+def _readable(text: str) -> str:
+    """Bytes of the command line that are no text come as halves of characters, which nothing can send on."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise Rejected(f"{text!r} is not valid UTF-8 text. Write it again in a terminal that uses UTF-8.")
+    return text
+
+
+def _in_header(key: str) -> str:
+    if not key.isascii():
+        raise Rejected(f"The idempotency key {key!r} cannot be sent. Use printable ASCII characters without blanks.")
+    return key
+
+
+def _encoded(body: Any) -> bytes:
+    """As JSON. What it cannot carry is named here: orjson does not say where it is, and sends NaN as nothing at all."""
+    wrong = [
+        FieldError(name, f"{value} is beyond what can be used; give an ordinary number")
+        for name, value in _numbers(body)
+        if (value not in SAFE if isinstance(value, int) else not math.isfinite(value))
+    ]
+    if wrong:
+        raise Rejected(f"{wrong[0].field}: {wrong[0].message}.", fields=wrong)
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise Rejected(f"What was given cannot be sent: {error}. Write it again in UTF-8.") from error
+
+
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, int | float]]:
+    """Every number in a body, with the name of its field."""
+    if isinstance(value, int | float):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _numbers(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _numbers(inner, name)

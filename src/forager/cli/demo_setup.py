@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from forager.core.errors import Conflict, StoreLocked, StoreUnavailable
+from forager.core.errors import Conflict, Rejected, StoreLocked, StoreUnavailable
 
 JOB = {"keyword": "bars", "state": "AZ", "pages": 3}
 WHERE = "Arizona"
@@ -51,8 +51,13 @@ def fresh_folder(home: Path) -> Path:
         if (owner := read_owner(home / "lock")) is not None:
             raise StoreLocked(f"A demo is running in {home} already (process {owner.pid}). Wait for it, or end it.")
         shutil.rmtree(home)
-    home.mkdir(parents=True)
-    (home / _MARK).touch()
+    try:
+        home.mkdir(parents=True)
+        (home / _MARK).touch()
+    except OSError as error:
+        raise Rejected(
+            f"The demo cannot make its folder {home} ({error.strerror}). Name another data folder with --home."
+        ) from error
     return home
 
 

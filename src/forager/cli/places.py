@@ -144,5 +144,9 @@ def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:
     """Commas are fine, too: people write --zip 85001,85002."""
     given = [part for text in zips or () for part in text.replace(",", " ").split()]
     if file is not None:
-        given += file.read_text("utf-8").replace(",", " ").split()
+        try:
+            given += file.read_text("utf-8-sig").replace(",", " ").split()
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="--zips-from") from error
     return given if given or zips or file else None

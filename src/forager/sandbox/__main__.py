@@ -11,7 +11,8 @@ import orjson
 
 from forager.core.errors import Rejected
 from forager.sandbox.config import SerperConfig
-from forager.sandbox.server import LOOPBACK, serve
+from forager.sandbox.listener import LOOPBACK
+from forager.sandbox.server import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,14 +1,29 @@
 """A port of this machine that answers: what small sandbox servers share. Binds the loopback address only."""
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
+from forager.core.errors import Rejected
 from forager.sandbox.wire import Connection, Request
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 4096
+
+
+async def listen(make: Callable[[], Connection], port: int) -> asyncio.Server:
+    """A server on this port, 0 for a free one."""
+    try:
+        return await asyncio.get_running_loop().create_server(make, LOOPBACK, port, backlog=BACKLOG)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise Rejected(
+            f"The sandbox cannot listen on port {port}: {why}."
+            " Choose another with --port (the web site: --site-port), or 0 for a free one."
+        ) from error
 
 
 class Listener(ABC):
@@ -22,7 +37,7 @@ class Listener(ABC):
     async def start(self) -> None:
         if self._server is None:
             make = partial(Connection, self._receive, self._connections)
-            self._server = await asyncio.get_running_loop().create_server(make, LOOPBACK, self.port, backlog=BACKLOG)
+            self._server = await listen(make, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

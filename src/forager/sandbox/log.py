@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from forager.core.errors import Rejected
 from forager.sandbox.rate import StartCounter
 
 
@@ -67,7 +68,7 @@ class RequestLog:
 
     def __init__(self, now: float, limit: int = 1_000_000, path: str | None = None, stall_flag: float = 0.01):
         self._limit = limit
-        self._file = os.open(Path(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else None
+        self._file = _opened(Path(path)) if path else None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._stall_flag = stall_flag
         self.clear(now)
@@ -181,3 +182,10 @@ class RequestLog:
         for future in ready:
             if not future.done():
                 future.set_result(None)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Rejected(f"{path} cannot be written ({error.strerror}). Choose another file with --log-path.") from error

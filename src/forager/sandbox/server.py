@@ -23,12 +23,11 @@ from forager.core.errors import Rejected
 from forager.sandbox.admin import administer
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.faults import Fault
-from forager.sandbox.listener import Listener
+from forager.sandbox.listener import LOOPBACK, Listener, listen
 from forager.sandbox.log import Entry, RequestLog
 from forager.sandbox.serper import Serper, Verdict
 from forager.sandbox.wire import HTML, JSON, Connection, Request
 
-LOOPBACK = "127.0.0.1"
 _DAY = 86_400
 _PART = 64 * 1024
 
@@ -52,7 +51,7 @@ class SerperSandbox:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         make = partial(Connection, self._receive, self._connections)
-        self._server = await self._loop.create_server(make, LOOPBACK, self._port, backlog=4096)
+        self._server = await listen(make, self._port)
         self.url = f"http://{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
         self.log.starts.pulse(time.monotonic())
         self._beat()

@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from forager.core.errors import StoreLocked
+from forager.core.errors import Rejected, StoreLocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class StoreLock:
         self._file: int | None = None
 
     def take(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with usable_folder(self._path.parent):
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,6 +52,20 @@ class StoreLock:
             os.ftruncate(self._file, 0)
             os.close(self._file)
             self._file = None
+
+
+@contextmanager
+def usable_folder(folder: Path) -> Iterator[None]:
+    """Made if it is absent. What is wrong with it, here or in the block, is said as what the user can change."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise Rejected(
+            f"The data folder {folder} cannot be used: {why}."
+            " Name one that this user can write, with --home or FORAGER_HOME."
+        ) from error
 
 
 def read_owner(path: Path) -> Owner | None:

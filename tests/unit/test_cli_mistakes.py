@@ -1,0 +1,94 @@
+"""What people get wrong at the command line: each mistake is named with its remedy, and none looks like our fault."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Forager
+
+NOT_TEXT = "x\udcff"
+"""A byte of the command line that is not UTF-8, as Python hands it on."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["places", "plan", "-k", "bars", "-s", "RI", "--max-credits", "9" * 20], "max_credits"),
+        (["places", "run", "--dry-run", "-k", "bars", "-s", "RI", "--batch-size", "9" * 20], "batch_size"),
+        (["lanes", "set", "example.com", "--min-delay", "9" * 20], "min_delay_ms"),
+        (["lanes", "set", "example.com", "--hours", f"2-{'9' * 20}"], "allowed_hours.end"),
+        (["lanes", "set", "example.com", "--tokens", "nan"], "tokens_per_interval"),
+    ],
+)
+def test_a_number_that_nothing_can_carry_is_named(forager: Forager, arguments: list[str], named: str) -> None:
+    ran = forager(*arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"{named}: " in ran.err
+    assert "give an ordinary number" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["places", "plan", "-k", NOT_TEXT, "-s", "RI"],
+        ["schedules", "run", NOT_TEXT],
+        ["jobs", "list", "--state", NOT_TEXT],
+        ["places", "run", "--dry-run", "-k", "bars", "-s", "RI", "--idempotency-key", "日本"],
+    ],
+    ids=["body", "path", "query", "header"],
+)
+def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]) -> None:
+    ran = forager(*arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["jobs", "list"], ["db", "upgrade"], ["db", "rotate-key"], ["demo"]], ids=" ".join
+)
+def test_a_data_folder_that_is_a_file_is_named(forager: Forager, tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "afile").touch()
+
+    ran = forager("--home", "afile", *arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert str(tmp_path / "afile") in ran.err
+    assert "--home" in ran.err
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(forager: Forager) -> None:
+    ran = forager("--home", "/proc/nope", "jobs", "list")
+
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "/proc/nope cannot be used: No such file or directory. Name one" in ran.err
+
+
+def test_a_file_of_zips_that_is_no_text_is_named(forager: Forager, tmp_path: Path) -> None:
+    (tmp_path / "zips").write_bytes(b"\xff\xfe8")
+
+    ran = forager("places", "plan", "-k", "bars", "--zips-from", "zips")
+
+    assert ran.code == 2
+    assert "--zips-from: zips cannot be read: it is not UTF-8 text" in ran.err
+
+
+@pytest.mark.parametrize("option", ["--port", "--site-port"])
+def test_a_port_that_is_taken_is_named_by_the_sandbox(forager: Forager, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+
+        ran = forager("sandbox", option, port)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"port {port}: Address already in use" in ran.err
+    assert option in ran.err
+
+
+def test_a_log_that_the_sandbox_cannot_write_is_named(forager: Forager) -> None:
+    ran = forager("sandbox", "--log-path", "no/such/folder/log")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "no/such/folder/log cannot be written (No such file or directory)" in ran.err
+    assert "--log-path" in ran.err
