@@ -162,16 +162,6 @@ def test_a_schedule_whose_job_is_wrong_is_refused_now(forager: Forager) -> None:
     assert "did you mean AZ?" in ran.err
 
 
-def test_a_job_that_nobody_works_on_is_not_watched_for_ever(forager: Forager) -> None:
-    forager("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI")
-    job = forager("schedules", "run", "bars", "--json").data["job_id"]
-
-    ran = forager("jobs", "watch", job)
-
-    assert ran.code == 1
-    assert "forager worker --until-idle" in ran.err
-
-
 def test_export_of_nothing_is_an_empty_file(forager: Forager, tmp_path: Path) -> None:
     ran = forager("export", "places", "-f", "csv", "-o", "out.csv", "--json")
 

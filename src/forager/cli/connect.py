@@ -33,7 +33,12 @@ LOCAL_KEY = "in-process-call"
 class Reached:
     api: Api
     app: "App | None"
-    """Set if the store was opened by this very process: nobody else works on it then."""
+    """Set if the store was opened by this very process."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody works on the store now. On PostgreSQL others may, unseen from here."""
+        return self.app is not None and self.app.settings.database_url is None
 
 
 @asynccontextmanager

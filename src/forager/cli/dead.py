@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from forager.cli.invocation import Json
-from forager.cli.running import with_api
+from forager.cli.running import post, with_api
 
 app = typer.Typer(help="Tasks that failed for good: look at them, retry or discard them.", no_args_is_help=True)
 
@@ -72,8 +72,11 @@ def retry(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Run one failed task again, and those that were skipped because of it."""
     from forager.cli import render
 
-    found = with_api(context, lambda at: at.api.post(f"/dead/{task}/retry"))
-    render.show_json(found) if as_json else render.out().print("Queued again.")
+    found, but = post(context, f"/dead/{task}/retry")
+    if as_json:
+        render.show_json(found)
+    else:
+        render.out().print(f"{render.some(found['requeued'], 'task')} queued again.{but}", markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """`forager jobs …`: what there is, how it goes, and stopping, continuing or repeating it."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -8,7 +8,7 @@ import typer
 
 from forager.cli.errors import JobNotDone
 from forager.cli.invocation import Json
-from forager.cli.running import with_api
+from forager.cli.running import NOBODY_WORKS, post, with_api
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,11 +60,8 @@ def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
     async def work(at: "Reached") -> Mapping[str, Any]:
         view = progress.choose_view(render.notes(), quiet=as_json)
-        if at.app is not None and not progress.has_stopped(first := await at.api.get(f"/jobs/{job}")):
-            raise JobNotDone(
-                f"Nobody works on job {first['id']} now, so there is nothing to watch."
-                " Start `forager up`, or run `forager worker --until-idle`."
-            )
+        if at.is_alone and not progress.has_stopped(await at.api.get(f"/jobs/{job}")):
+            raise JobNotDone(f"There is nothing to watch of job {job}. {NOBODY_WORKS}")
         return await progress.follow(at.api, str(job), view)
 
     ended(with_api(context, work), as_json=as_json)
@@ -79,7 +76,13 @@ def pause(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 @app.command()
 def resume(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Go on with a paused job."""
-    _act(context, job, "resume", "Resumed.", as_json=as_json)
+    from forager.cli import render
+
+    found, but = post(context, f"/jobs/{job}/resume")
+    if as_json:
+        render.show_json(found)
+    else:
+        render.out().print(f"Resumed.{but}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -91,7 +94,15 @@ def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 @app.command()
 def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Run its failed tasks again, and those that were skipped because of them."""
-    _act(context, job, "retry", "Its failed tasks are queued again.", as_json=as_json)
+    from forager.cli import render
+
+    found, but = post(context, f"/jobs/{job}/retry")
+    if as_json:
+        render.show_json(found)
+        return
+    again = f"{render.some(found['requeued'], 'task')} queued again.{but}"
+    said = again if found["requeued"] else "Nothing is queued again: this job has no failed tasks."
+    render.out().print(said, markup=False, soft_wrap=True)
 
 
 def ended(job: Mapping[str, Any], *, as_json: bool) -> None:
@@ -212,15 +223,8 @@ def seconds_of(job: Mapping[str, Any]) -> float | None:
 def _act(context: typer.Context, job: UUID, verb: str, said: str, *, as_json: bool) -> None:
     from forager.cli import render
 
-    def work(at: "Reached") -> Awaitable[Any]:
-        return _posted(at, job, verb)
-
-    found = with_api(context, work)
+    found = with_api(context, lambda at: at.api.post(f"/jobs/{job}/{verb}"))
     if as_json:
         render.show_json(found)
     else:
         render.out().print(said.format(id=job), markup=False, soft_wrap=True)
-
-
-async def _posted(at: "Reached", job: UUID, verb: str) -> Any:
-    return await at.api.post(f"/jobs/{job}/{verb}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOBODY_WORKS = "Nobody works here now: start `forager up`, or run `forager worker --until-idle`."
+
 
 def with_api(context: typer.Context, work: "Callable[[Reached], Awaitable[T]]") -> T:
     """Do `work` on the API of this store: of the Forager that runs, or of one opened for this command."""
@@ -24,6 +26,15 @@ def with_api(context: typer.Context, work: "Callable[[Reached], Awaitable[T]]") 
             return await work(reached)
 
     return run_loop(inside())
+
+
+def post(context: typer.Context, path: str) -> tuple[Any, str]:
+    """What the API answered, and what to add for a person if nothing comes of it by itself."""
+
+    async def work(at: "Reached") -> tuple[Any, str]:
+        return await at.api.post(path), f" {NOBODY_WORKS}" if at.is_alone else ""
+
+    return with_api(context, work)
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:

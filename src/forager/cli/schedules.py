@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forager.cli.invocation import Json
-from forager.cli.running import with_api
+from forager.cli.running import post, with_api
 
 app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
 
@@ -125,9 +125,10 @@ def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bo
     from forager.cli import render
     from forager.cli.client import part
 
-    found = with_api(context, lambda at: at.api.post(f"/schedules/{part(name)}/{verb}"))
+    found, but = post(context, f"/schedules/{part(name)}/{verb}")
     if as_json:
         render.show_json(found)
         return
     job = found.get("job_id") if isinstance(found, dict) else None
-    render.out().print(f"{said} Follow it: forager jobs watch {job}" if job else said, markup=False, soft_wrap=True)
+    follow = but or f" Follow it: forager jobs watch {job}"
+    render.out().print(f"{said}{follow}" if job else said, markup=False, soft_wrap=True)
