@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from forager.cli import connect
+from forager.core.errors import StoreLocked
 from forager.ledger.sqlite.lock import StoreLock
 from tests.support.cli import Forager, Ran
 
@@ -135,7 +136,18 @@ def test_a_store_that_another_process_has_exits_3_and_says_who(
         lock.release()
 
     assert ran.code == 3
-    assert f"process {os.getpid()} has it" in ran.err
+    assert f"process {os.getpid()} has it, without an API to go through. Wait until it has ended" in ran.err
+
+
+def test_a_store_whose_owner_has_an_api_says_where_it_answers(tmp_path: Path) -> None:
+    lock, second = StoreLock(tmp_path / "lock"), StoreLock(tmp_path / "lock")
+    lock.take()
+    lock.announce("http://127.0.0.1:8001")
+    try:
+        with pytest.raises(StoreLocked, match="Use its API at http://127"):
+            second.take()
+    finally:
+        lock.release()
 
 
 def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:

@@ -120,7 +120,7 @@ def _owner(settings: "Settings") -> Iterator[Finding]:
             "running",
             "note",
             f"process {owner.pid} has the store and no API, so other commands must wait for it",
-            "Use `forager up` instead of `forager worker` to work beside it.",
+            "Wait until it has ended. Commands can work beside `forager up`: start that first.",
         )
     else:
         yield _answers(f"process {owner.pid}", owner.url)

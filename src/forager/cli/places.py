@@ -75,7 +75,8 @@ def run(
     """Create a job and run it.
 
     Beside a running `forager up` the job is handed to it. Otherwise this command does the work itself and ends with
-    the job; Ctrl-C lets what is in flight end, and the job can be gone on with.
+    the job; Ctrl-C lets what is in flight end, and the job can be gone on with. Until it ends it has the embedded store
+    for itself, and other commands end with exit code 3: to use them meanwhile, start `forager up` first.
     """
     from forager.cli.local_run import run_job
 

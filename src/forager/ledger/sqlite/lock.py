@@ -31,12 +31,7 @@ class StoreLock:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            owner = read_owner(self._path)
-            who = f"process {owner.pid}" if owner else "another process"
-            raise StoreLocked(
-                f"The embedded store in {self._path.parent} belongs to one process, and {who} has it. Use its API"
-                " (commands find it by themselves), or PostgreSQL (FORAGER_DATABASE_URL) for several processes."
-            ) from None
+            raise StoreLocked(_taken(self._path.parent, read_owner(self._path))) from None
         self._file = handle
         self.announce(None)
 
@@ -81,6 +76,20 @@ def read_owner(path: Path) -> Owner | None:
     finally:
         os.close(handle)
     return None
+
+
+def _taken(folder: Path, owner: Owner | None) -> str:
+    who = f"process {owner.pid}" if owner else "another process"
+    taken = f"The embedded store in {folder} belongs to one process, and {who} has it"
+    if owner is not None and owner.url is not None:
+        return (
+            f"{taken}. Use its API at {owner.url} (commands find it by themselves), or PostgreSQL"
+            " (FORAGER_DATABASE_URL) for several processes."
+        )
+    return (
+        f"{taken}, without an API to go through. Wait until it has ended, or end it: nothing is lost. Commands can work"
+        " beside `forager up`, and several processes on PostgreSQL (FORAGER_DATABASE_URL)."
+    )
 
 
 def _parse(data: bytes) -> Owner | None:
