@@ -54,6 +54,14 @@ async def test_a_finished_job_can_be_neither_paused_nor_resumed_nor_cancelled(ri
             await verb(job)
 
 
+async def test_resume_sends_nobody_from_a_cancelled_job_to_a_retry_that_is_refused(rig: Rig) -> None:
+    job = (await rig.submit(calls(1))).job
+    await rig.ledger.cancel(job)
+    for verb in (rig.ledger.resume, rig.ledger.retry):
+        with pytest.raises(Conflict, match="Create it again instead"):
+            await verb(job)
+
+
 async def test_what_waited_while_its_job_was_paused_goes_on_after(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()

@@ -13,6 +13,7 @@ from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
+from forager.ledger.refusals import has_ended, was_cancelled
 
 
 async def pause(db: Db, job: UUID, reason: str | None) -> None:
@@ -126,7 +127,7 @@ async def discard(db: Db, task: UUID) -> None:
 async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int]) -> int:
     _, state, drain = await _job(db, public_id)
     if CANCELLED in (state, drain):
-        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+        raise was_cancelled(public_id)
     mine = [row[0] for row in await db.fetch(_AGAIN, sorted(failed), 5, 0)]
     if not mine:
         return 0
@@ -145,7 +146,7 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int])
         CANCELLED,
     )
     if resumed is None:
-        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+        raise was_cancelled(public_id)
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
     count = len(mine) + len(followers)
@@ -192,9 +193,7 @@ async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
 
 def _is_running_already(job: UUID, state: JobState) -> bool:
     if state.is_terminal:
-        raise Conflict(
-            f"Job {job} is {state.public()}: it cannot be resumed. `forager jobs retry` runs failures again."
-        )
+        raise has_ended(job, state)
     return state is not JobState.PAUSED
 
 

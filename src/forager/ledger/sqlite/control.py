@@ -9,6 +9,7 @@ from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.counting import Deltas
+from forager.ledger.refusals import has_ended, was_cancelled
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.settle import pause_job
@@ -33,9 +34,7 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     number, state = _job(db, job)
     if state is not JobState.PAUSED:
         if state.is_terminal:
-            raise Conflict(
-                f"Job {job} is {state.public()}: it cannot be resumed. `forager jobs retry` runs failures again."
-            )
+            raise has_ended(job, state)
         return
     now = memory.now_ms()
     db.execute(
@@ -139,7 +138,7 @@ def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]
 def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[int]) -> int:
     public_id, state, drain = db.execute("SELECT public_id, state, drain FROM jobs WHERE id = ?", (job,)).fetchone()
     if CANCELLED in (state, drain):
-        raise Conflict(f"Job {public_id} was cancelled. Create it again instead.")
+        raise was_cancelled(public_id)
     if not failed:
         return 0
     followers = _followers(db, job, failed)

@@ -1,0 +1,17 @@
+"""What both databases say to people about jobs that cannot be what was asked of them."""
+
+from uuid import UUID
+
+from forager.core.errors import Conflict
+from forager.core.states import JobState
+
+
+def was_cancelled(job: UUID | str) -> Conflict:
+    return Conflict(f"Job {job} was cancelled. Create it again instead.")
+
+
+def has_ended(job: UUID, state: JobState) -> Conflict:
+    """To whoever wants to resume it."""
+    if state is JobState.CANCELLED:
+        return was_cancelled(job)
+    return Conflict(f"Job {job} is {state.public()}: it cannot be resumed. `forager jobs retry` runs failures again.")
