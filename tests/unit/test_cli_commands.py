@@ -222,6 +222,19 @@ def test_doctor_names_what_is_wrong_and_what_to_do(forager: Forager, tmp_path: P
     assert (wrong, told.data["ok"]) == (["service.key"], False)
 
 
+def test_a_file_that_is_no_store_is_named_and_doctor_says_how_to_replace_it(forager: Forager, tmp_path: Path) -> None:
+    (tmp_path / ".forager").mkdir()
+    (tmp_path / ".forager" / "ledger.db").write_text("not a database at all" * 10)
+
+    listed, doctor = forager("jobs", "list"), forager("doctor", "--json")
+
+    assert (listed.code, doctor.code) == (69, 1)
+    assert "file is not a database. Run `forager doctor`" in listed.err
+    (store,) = [each for each in doctor.data["checks"] if each["check"] == "store"]
+    assert "move it away" in store["remedy"]
+    assert "FORAGER_DATABASE_URL" not in store["remedy"]
+
+
 def test_doctor_reports_a_setting_that_is_wrong_instead_of_failing(
     forager: Forager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

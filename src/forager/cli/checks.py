@@ -27,6 +27,7 @@ OLDEST_SQLITE = (3, 38, 0)
 LITTLE_ROOM = 1 << 30
 NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
+MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +164,16 @@ def _store(settings: "Settings") -> Iterator[Finding]:
         migrate.check(store, Catalog(build_pipelines(settings)))
         yield Finding("store", "ok", f"{where}, schema {', '.join(stands)}")
     except StoreUnavailable as error:
-        yield Finding("store", "problem", error.message, "Start the database, or correct FORAGER_DATABASE_URL.")
+        yield Finding("store", "problem", error.message, _mend_file(path) if embedded else MEND_SERVER)
     except ForagerError as error:
         yield Finding("store", "problem", error.message)
+
+
+def _mend_file(path: Path) -> str:
+    return (
+        f"This user must be able to read and write {near(path)}. If it is damaged, restore a copy of it, or move it"
+        f" away (with {path.name}-wal and {path.name}-shm): the next start makes an empty one."
+    )
 
 
 def _port(settings: "Settings") -> Iterator[Finding]:

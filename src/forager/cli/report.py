@@ -32,7 +32,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
 def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
     """A command line that cannot be read."""
     hint = f"See `{command} --help`."
-    text = message if message.endswith((".", "?", "!")) else f"{message}."
+    text = _sentence(message)
     if as_json:
         import orjson
 
@@ -48,8 +48,18 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
 def _said(error: BaseException) -> tuple[str, list[dict[str, str]]]:
     if isinstance(error, ForagerError):
         found = getattr(error, "fields", ())
-        # The database's own words say what happened; what to do about it is ours to say.
-        remedy = " Run `forager doctor` to see what is wrong." if isinstance(error, StoreUnavailable) else ""
-        return error.message.rstrip() + remedy, [{"field": each.field, "message": each.message} for each in found]
+        return _with_remedy(error), [{"field": each.field, "message": each.message} for each in found]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"An error that Forager did not expect: {what}. Run it again with --debug and report what it shows.", []
+
+
+def _with_remedy(error: ForagerError) -> str:
+    """The database's own words say what happened; what to do about it is ours to say."""
+    if not isinstance(error, StoreUnavailable) or "forager doctor" in error.message:
+        return error.message.rstrip()
+    return f"{_sentence(error.message)} Run `forager doctor` to see what is wrong."
+
+
+def _sentence(text: str) -> str:
+    said = text.rstrip()
+    return said if said.endswith((".", "?", "!")) else f"{said}."
