@@ -70,6 +70,23 @@ async def test_a_paused_schedule_does_not_fire() -> None:
     assert await run_for(paused, clock, 600) == []
 
 
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["alone", "its own time came meanwhile"])
+async def test_a_firing_by_hand_is_noted_and_moves_none_of_its_own_times(meanwhile: bool) -> None:
+    clock, made = FakeClock(), uuid4()
+    due = ms(clock.now()) + 60_000
+    kept = OneSchedule(Schedule("hourly", "places", {}, every=3_600, next_at=due), clock)
+
+    async def create(_: Schedule, key: str) -> UUID:
+        if meanwhile:
+            kept.row = replace(kept.row, next_at=due + 3_600_000)
+        return made
+
+    assert await Scheduler(kept, create, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
+
+    noted = (kept.row.next_at, kept.row.last_at, kept.row.last_job)
+    assert noted == ((due + 3_600_000, None, None) if meanwhile else (due, ms(clock.now()), made))
+
+
 class Two:
     """Two schedules that are due; whatever is to happen to the first happens when its job is created."""
 

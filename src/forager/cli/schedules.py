@@ -29,11 +29,10 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
             soft_wrap=True,
         )
         return
-    rows = render.table("name", "when", "next (UTC)", "last (UTC)", "last error", fold=("last error",))
+    rows = render.table("name", "when", "next (UTC)", "last (UTC), and its job", fold=("last (UTC), and its job",))
     for each in schedules:
         following = "paused" if each["paused"] else render.moment(each["next_at"])
-        error = render.plain(each["last_error"])
-        rows.add_row(render.plain(each["name"]), rhythm(each), following, render.moment(each["last_at"]), error)
+        rows.add_row(render.plain(each["name"]), rhythm(each), following, _last(each))
     render.out().print(rows)
 
 
@@ -89,6 +88,17 @@ def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
 def run(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Create its job now, beside its usual times."""
     _act(context, name, "run", "Created its job.", as_json=as_json)
+
+
+def _last(schedule: dict[str, Any]) -> Any:
+    """When it fired last; below that the job that it created last, and why its last firing made none."""
+    from rich.text import Text
+
+    from forager.cli import render
+
+    below = [schedule["last_job"], schedule["last_error"]]
+    lines = [render.moment(schedule["last_at"]), *(line for line in below if line)]
+    return Text("\n").join(render.plain(line) for line in lines)
 
 
 def rhythm(schedule: dict[str, Any]) -> str:

@@ -71,9 +71,12 @@ class Scheduler:
         return max(0.05, min(naps))
 
     async def fire_now(self, schedule: Schedule) -> UUID:
-        """By hand, beside its own times."""
-        now = _milliseconds(await self._ledger.now())
-        return await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
+        """By hand, beside its own times: these stay as they are."""
+        now, due = _milliseconds(await self._ledger.now()), schedule.next_at
+        job = await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
+        # If its own time came meanwhile, that firing is the last one, and this is not noted.
+        await self._ledger.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
+        return job
 
     async def _fire(self, schedule: Schedule, now: int) -> int | None:
         """Create the job and note it; returns when to look at the schedule again. Whatever is wrong with one is

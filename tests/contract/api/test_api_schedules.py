@@ -27,11 +27,14 @@ async def test_a_schedule_is_put_listed_shown_replaced_and_removed(front: Front)
 async def test_a_schedule_is_paused_resumed_and_run_by_hand(front: Front) -> None:
     await front.client.put(f"{PATH}/nightly", json=NIGHTLY)
     assert (await front.client.post(f"{PATH}/nightly/pause")).json()["data"]["paused"] is True
-    assert (await front.client.post(f"{PATH}/nightly/resume")).json()["data"]["paused"] is False
+    resumed = (await front.client.post(f"{PATH}/nightly/resume")).json()["data"]
+    assert resumed["paused"] is False
     fired = await front.client.post(f"{PATH}/nightly/run")
     assert fired.status_code == 202
     job = await front.data(f"/api/v1/jobs/{fired.json()['data']['job_id']}")
     assert (job["schedule"], job["total"]) == ("nightly", 1)
+    noted = await front.data(f"{PATH}/nightly")
+    assert (noted["last_job"], noted["last_at"] is not None, noted["next_at"]) == (job["id"], True, resumed["next_at"])
 
 
 async def test_a_schedule_that_could_never_work_is_refused(simple: Front) -> None:
