@@ -15,6 +15,7 @@ from forager.cli.client import Answer, Api
 from forager.cli.demo_audit import audit_crash, expected_places
 from forager.cli.errors import ApiUnreachable, KeyRefused, ServerFault
 from forager.cli.exit_codes import ExitCode, exit_code_for
+from forager.cli.jobs import show_result
 from forager.cli.schedules import read_params, seconds
 from forager.core.errors import Conflict, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
 from forager.sandbox import Entry
@@ -151,6 +152,17 @@ def test_only_early_exit_counts_as_saved() -> None:
     assert progress.saved(job(skipped=7)) == 7
     assert progress.saved(job(skipped=7, failed=1)) is None
     assert progress.saved(job(skipped=7, max_cost=10)) is None
+
+
+def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = job(state="completed", reason="budget", max_cost=50, completed=50, skipped=50, spent=50)
+    brought = {"id": "1", "pipeline": "places", "records": 9, "discoveries": 9, "started_at": None, "finished_at": None}
+
+    show_result({**ended, **brought})
+
+    assert "its budget of 50 credits: what was left is skipped" in capsys.readouterr().out
+    assert progress.short_figures(ended) == ["50 credits", "budget spent", "50 skipped"]
+    assert "budget spent" not in progress.short_figures(job(max_cost=50, skipped=50))
 
 
 def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:

@@ -136,6 +136,7 @@ def show_result(job: Mapping[str, Any]) -> None:
     figures = [
         ("job", str(job["id"])),
         ("state", render.state(job["state"])),
+        ("ended by", _early_end(job)),
         *_brought(job, spent),
         ("skipped", render.count(job["skipped"]) if early is None and job["skipped"] else None),
         ("failed", render.count(job["failed"]) if job["failed"] else None),
@@ -143,6 +144,14 @@ def show_result(job: Mapping[str, Any]) -> None:
         ("time", render.duration(took) if took is not None else None),
     ]
     render.out().print(render.facts(figures))
+
+
+def _early_end(job: Mapping[str, Any]) -> str | None:
+    from forager.cli import progress, render
+
+    if not progress.is_out_of_budget(job):
+        return None
+    return f"its budget of {render.count(job['max_cost'])} credits: what was left is skipped"
 
 
 def _brought(job: Mapping[str, Any], spent: str) -> list[tuple[str, Any]]:

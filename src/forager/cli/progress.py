@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from forager.cli.client import Api
 from forager.cli.render import brief, count, duration, some
+from forager.core.states import BUDGET
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -47,6 +48,11 @@ async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY
 def has_stopped(job: Job) -> bool:
     """Whether nothing more happens to it by itself."""
     return job["state"] in ENDED or (job["state"] == "paused" and not job["running"])
+
+
+def is_out_of_budget(job: Job) -> bool:
+    """Whether it ended before everything was asked, for its budget was spent."""
+    return job.get("reason") == BUDGET
 
 
 def done(job: Job) -> int:
@@ -175,6 +181,8 @@ def choose_view(console: "Console", *, quiet: bool) -> View:
 
 def short_figures(job: Job) -> list[str]:
     figures = [f"{count(job['spent'])} credits"] if job.get("pipeline", "places") == "places" else []
+    if is_out_of_budget(job):
+        figures.append("budget spent")
     if job["skipped"]:
         figures.append(f"{count(job['skipped'])} {'skipped' if saved(job) is None else 'saved'}")
     if job["retries"]:
