@@ -73,6 +73,8 @@ def test_the_same_idempotency_key_is_the_same_job_and_another_body_exits_5__PL_3
     first, second = (dry_job(forager, "--idempotency-key", "once") for _ in range(2))
 
     assert first == second
+    repeated = forager("places", "run", "-k", "bars", "-s", "RI", "--dry-run", "--idempotency-key", "once")
+    assert f"Job {first} was created before with this idempotency key" in repeated.err
     other = forager("places", "run", "-k", "cafes", "-s", "RI", "--dry-run", "--idempotency-key", "once")
     assert other.code == 5
 

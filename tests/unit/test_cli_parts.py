@@ -13,9 +13,9 @@ from forager.cli import client, demo_setup, progress, render, stopping
 from forager.cli.asgi import Receive, Scope, Send, call
 from forager.cli.client import Answer, Api
 from forager.cli.demo_audit import audit_crash, expected_places
-from forager.cli.errors import ApiUnreachable, KeyRefused, ServerFault
+from forager.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
 from forager.cli.exit_codes import ExitCode, exit_code_for
-from forager.cli.jobs import show_result
+from forager.cli.jobs import ended, show_result
 from forager.cli.schedules import read_params, seconds
 from forager.core.errors import Conflict, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
 from forager.sandbox import Entry
@@ -169,6 +169,21 @@ def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:
     assert not progress.has_stopped(job(state="paused", running=1))
     assert progress.has_stopped(job(state="paused"))
     assert progress.has_stopped(job(state="cancelled"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (None, "Job 1 is paused. Go on with: forager jobs resume 1"),
+        ("lunch", "Job 1 is paused: lunch. Go on with: forager jobs resume 1"),
+        ("Set SERPER_API_KEY.", "Job 1 is paused: Set SERPER_API_KEY. Go on with: forager jobs resume 1"),
+    ],
+)
+def test_a_paused_job_says_why_and_how_to_go_on(reason: str | None, said: str) -> None:
+    with pytest.raises(JobNotDone) as raised:
+        ended({"id": "1", "state": "paused", "reason": reason}, as_json=True)
+
+    assert raised.value.message == said
 
 
 async def test_a_job_is_followed_until_it_has_ended() -> None:

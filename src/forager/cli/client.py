@@ -54,6 +54,8 @@ class Answer:
 class Page:
     data: Any
     meta: Mapping[str, Any] = field(default_factory=dict)
+    is_repeated: bool = False
+    """Whether an earlier request with the same idempotency key made what is in it."""
 
 
 class Transport(Protocol):
@@ -71,9 +73,13 @@ class Api:
     async def get(self, path: str, /, **query: Any) -> Any:
         return (await self.ask("GET", path, query=query)).data
 
-    async def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+    async def post(self, path: str, body: Any = None) -> Any:
+        return (await self.ask("POST", path, body=body)).data
+
+    async def create(self, path: str, body: Any, *, idempotency_key: str | None) -> Page:
+        """As `post`; the page says whether this key made it before."""
         headers = {"Idempotency-Key": _in_header(idempotency_key)} if idempotency_key else {}
-        return (await self.ask("POST", path, body=body, headers=headers)).data
+        return await self.ask("POST", path, body=body, headers=headers)
 
     async def put(self, path: str, body: Any) -> Any:
         return (await self.ask("PUT", path, body=body)).data
@@ -175,7 +181,7 @@ def _opened(answer: Answer, where: str) -> Page:
         raise ServerFault(f"{where} answered {answer.status} with something that is not Forager's: {said!r}") from None
     fields = envelope.get("meta") or {}
     if answer.status < 400 and envelope.get("success", True):
-        return Page(envelope.get("data"), fields)
+        return Page(envelope.get("data"), fields, answer.headers.get("idempotent-replayed") == "true")
     raise _error(answer.status, _message(envelope.get("error")), fields, where)
 
 

@@ -116,8 +116,8 @@ def ended(job: Mapping[str, Any], *, as_json: bool) -> None:
     if job["state"] in ("completed", "cancelled"):
         return
     if job["state"] == "paused":
-        why = f": {job['reason']}" if job["reason"] else "."
-        raise JobNotDone(f"Job {job['id']} is paused{why} Then: forager jobs resume {job['id']}")
+        said = f"Job {job['id']} is paused" + (f": {job['reason']}" if job["reason"] else "")
+        raise JobNotDone(f"{render.sentence(said)} Go on with: forager jobs resume {job['id']}")
     raise JobNotDone(
         f"{render.some(job['failed'], 'task')} of job {job['id']} failed. See why: forager dead list --job {job['id']}."
         f" Run them again: forager jobs retry {job['id']}"

@@ -34,8 +34,11 @@ async def run_job(
 ) -> None:
     if at.app is not None and not job.get("dry_run"):
         check_upstream(settings)
-    created = await at.api.post("/places/jobs", job, idempotency_key=idempotency_key)
-    job_id = created["job_id"]
+    answered = await at.api.create("/places/jobs", job, idempotency_key=idempotency_key)
+    created, job_id = answered.data, answered.data["job_id"]
+    if answered.is_repeated and not as_json:
+        said = f"Job {job_id} was created before with this idempotency key; no other is made."
+        render.notes().print(said, markup=False, soft_wrap=True)
     if job.get("dry_run"):
         _show_plan(created, as_json=as_json)
         return

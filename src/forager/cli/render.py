@@ -111,6 +111,12 @@ def some(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def sentence(text: str) -> str:
+    """With its full stop, so that another can follow."""
+    said = text.rstrip()
+    return said if said.endswith((".", "?", "!")) else f"{said}."
+
+
 def duration(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "-"

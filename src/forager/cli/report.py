@@ -7,6 +7,7 @@ import sys
 import traceback
 
 from forager.cli.exit_codes import ExitCode, exit_code_for
+from forager.cli.render import sentence
 from forager.core.errors import ForagerError, StoreUnavailable
 
 
@@ -32,7 +33,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
 def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
     """A command line that cannot be read."""
     hint = f"See `{command} --help`."
-    text = _sentence(message)
+    text = sentence(message)
     if as_json:
         import orjson
 
@@ -57,9 +58,4 @@ def _with_remedy(error: ForagerError) -> str:
     """The database's own words say what happened; what to do about it is ours to say."""
     if not isinstance(error, StoreUnavailable) or "forager doctor" in error.message:
         return error.message.rstrip()
-    return f"{_sentence(error.message)} Run `forager doctor` to see what is wrong."
-
-
-def _sentence(text: str) -> str:
-    said = text.rstrip()
-    return said if said.endswith((".", "?", "!")) else f"{said}."
+    return f"{sentence(error.message)} Run `forager doctor` to see what is wrong."
