@@ -65,6 +65,20 @@ def test_a_data_folder_that_cannot_be_made_is_named(forager: Forager) -> None:
     assert "/proc/nope cannot be used: No such file or directory. Name one" in ran.err
 
 
+def test_a_parameter_that_is_no_text_is_named_with_how_to_write_it(forager: Forager) -> None:
+    ran = forager("schedules", "add", "x", "--every", "6h", "-p", "keyword=2024", "-p", "state=RI")
+
+    assert ran.code == 2
+    assert """write -p keyword='"2024"'""" in ran.err
+
+
+def test_what_is_wrong_with_the_whole_job_names_no_body(forager: Forager) -> None:
+    ran = forager("places", "plan", "-k", "bars")
+
+    assert ran.code == 2
+    assert ran.err.splitlines()[1].startswith("  give `state`")
+
+
 def test_a_file_of_zips_that_is_no_text_is_named(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "zips").write_bytes(b"\xff\xfe8")
 

@@ -16,8 +16,8 @@ from forager.cli.demo_audit import audit_crash, expected_places
 from forager.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
 from forager.cli.exit_codes import ExitCode, exit_code_for
 from forager.cli.jobs import ended, show_result
-from forager.cli.schedules import read_params, seconds
-from forager.core.errors import Conflict, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
+from forager.cli.schedules import hinted, read_params, seconds
+from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
 from forager.sandbox import Entry
 
 # ── calling the API ──
@@ -223,6 +223,23 @@ def test_parameters_are_json_or_else_text() -> None:
     given = ["pages=2", "state=AZ", 'zips=["02139"]', "keyword=a=b", "zip=02139"]
 
     assert read_params(given) == {"pages": 2, "state": "AZ", "zips": ["02139"], "keyword": "a=b", "zip": "02139"}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "said", "written"),
+    [
+        ("keyword=2024", "keyword", "Input should be a valid string", """; write -p keyword='"2024"'"""),
+        ("zips=85001,02139", "zips", "Input should be a valid tuple", """; write -p zips='["85001","02139"]'"""),
+        ("zips=[85001]", "zips.0", "Input should be a valid string", """; write -p zips='["85001"]'"""),
+        ("pages=many", "pages", "Input should be a valid integer", ""),
+        ("state=AZ", "keyword", "Input should be a valid string", ""),
+        ('targets=[{"target_url":3}]', "targets.0.target_url", "Input should be a valid string", ""),
+    ],
+)
+def test_a_parameter_that_was_misread_says_how_to_write_it(given: str, field: str, said: str, written: str) -> None:
+    told = hinted(FieldError(field, said), [given])
+
+    assert told == FieldError(field, said.replace("tuple", "list") + written)
 
 
 # ── stopping ──

@@ -26,7 +26,9 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
     for found_field in fields:
         # A single field error is often the whole message already.
         if found_field["message"] not in message:
-            sys.stderr.write(f"  {found_field['field']}: {found_field['message']}\n")
+            # What is wrong with the whole has no name on a command line.
+            name = "" if found_field["field"] == "body" else f"{found_field['field']}: "
+            sys.stderr.write(f"  {name}{found_field['message']}\n")
     return code
 
 

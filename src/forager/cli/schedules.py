@@ -1,12 +1,14 @@
 """`forager schedules …`: jobs that are created again and again while `up` or `worker` runs."""
 
 import re
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from forager.cli.invocation import Json
 from forager.cli.running import post, with_api
+from forager.core.errors import FieldError, Rejected
 
 app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
 
@@ -55,7 +57,11 @@ def add(
 
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
     body |= {"cron": cron, "every": seconds(every) if every is not None else None}
-    kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(name)}", body))
+    try:
+        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(name)}", body))
+    except Rejected as wrong:
+        wrong.fields = tuple(hinted(each, param or []) for each in wrong.fields)
+        raise
     if as_json:
         render.show_json(kept)
     else:
@@ -129,6 +135,21 @@ def read_params(given: list[str]) -> dict[str, Any]:
         except ValueError:
             read[name.strip()] = value
     return read
+
+
+def hinted(wrong: FieldError, given: list[str]) -> FieldError:
+    """With how to write a parameter that was read as a number, say, and should have been text, or a list of it."""
+    import orjson
+
+    name, _, inside = wrong.field.partition(".")
+    text = next((text.partition("=")[2] for text in reversed(given) if text.partition("=")[0].strip() == name), "")
+    needs_text = "valid string" in wrong.message
+    needs_list = "valid tuple" in wrong.message or (needs_text and inside.isdigit())
+    if not text or "{" in text or not (needs_list or (needs_text and not inside)):
+        return wrong
+    meant = [part.strip("\"'") for part in re.split(r"[\s,]+", text.strip("[]() "))] if needs_list else text
+    said = wrong.message.replace("tuple", "list")
+    return FieldError(wrong.field, f"{said}; write -p {name}={shlex.quote(orjson.dumps(meant).decode())}")
 
 
 def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bool) -> None:
