@@ -33,6 +33,10 @@ def test_the_issue_s_commands_are_all_there() -> None:
     assert {path for path, _ in COMMANDS} == wanted
 
 
+def test_the_short_form_of_scrape_is_explained_where_it_is_looked_for() -> None:
+    assert "`forager scrape URL` is the same" in dict(COMMANDS)["scrape page"].help
+
+
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
 def test_every_command_and_option_has_a_sentence_and_json(path: str, command: Any) -> None:
     mute = [each.name for each in cli_doc.parameters(command) if not each.help]

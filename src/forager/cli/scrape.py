@@ -56,7 +56,10 @@ def page(
     auto: Auto = False,
     as_json: Json = False,
 ) -> None:
-    """Read one page and print what was found. Exit code 1 if it could not be had."""
+    """Read one page and print what was found. Exit code 1 if it could not be had.
+
+    `page` may be left out: `forager scrape URL` is the same command.
+    """
     from forager.cli import render, scrape_run
 
     target: dict[str, Any] = {
