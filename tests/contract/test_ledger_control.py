@@ -120,12 +120,14 @@ async def test_a_halt_in_a_cancelled_job_does_not_pause_it(rig: Rig, worker: Wor
     assert rig.job(job)["state"] == "cancelled"
 
 
-async def test_a_job_that_is_being_cancelled_can_be_neither_paused_nor_retried(rig: Rig, worker: Worker) -> None:
+async def test_a_job_that_is_being_cancelled_can_be_neither_paused_nor_resumed_nor_retried(
+    rig: Rig, worker: Worker
+) -> None:
     job = (await rig.submit(calls(3))).job
     one, two = await worker.lease(2)
     await worker.settle(one, TaskState.FAILED, error="x")
     await rig.ledger.cancel(job)
-    for verb in (rig.ledger.pause, rig.ledger.retry):
+    for verb in (rig.ledger.pause, rig.ledger.resume, rig.ledger.retry):
         with pytest.raises(Conflict, match="cancelled"):
             await verb(job)
     with pytest.raises(Conflict, match="cancelled"):

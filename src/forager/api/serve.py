@@ -96,7 +96,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise Rejected(
             f"The API cannot listen on {host} port {port}: {error.strerror or error}."
-            " Choose another with FORAGER_HOST and FORAGER_PORT, or stop what uses it."
+            " Choose another with --host and --port (FORAGER_HOST, FORAGER_PORT), or stop what uses it."
         ) from error
     return listening
 

@@ -43,8 +43,8 @@ async def pause_locked(db: Db, job: int, reason: str | None) -> bool:
 
 
 async def resume(db: Db, job: UUID) -> None:
-    number, state, _ = await _job(db, job)
-    if _is_running_already(job, state):
+    number, state, drain = await _job(db, job)
+    if _is_running_already(job, state, drain):
         return
     lanes = await pause_flows(db, [number], paused=False)
     suspects = await db.fetch(
@@ -53,8 +53,8 @@ async def resume(db: Db, job: UUID) -> None:
     now = await _now(db)
     await wake(db, dict.fromkeys([*lanes, *(row[0] for row in suspects)], now))
     await lock_jobs(db, [number])
-    _, state, _ = await _job(db, job)
-    if _is_running_already(job, state):
+    _, state, drain = await _job(db, job)
+    if _is_running_already(job, state, drain):
         return
     await db.execute(
         "UPDATE jobs SET state = CASE WHEN started_at IS NULL THEN 'queued' ELSE 'running' END, reason = NULL"
@@ -191,9 +191,11 @@ async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def _is_running_already(job: UUID, state: JobState) -> bool:
+def _is_running_already(job: UUID, state: JobState, drain: str | None) -> bool:
     if state.is_terminal:
         raise has_ended(job, state)
+    if drain == CANCELLED:
+        raise was_cancelled(job)
     return state is not JobState.PAUSED
 
 

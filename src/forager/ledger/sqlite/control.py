@@ -35,6 +35,8 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     if state is not JobState.PAUSED:
         if state.is_terminal:
             raise has_ended(job, state)
+        if _drain(db, number) == CANCELLED:
+            raise was_cancelled(job)
         return
     now = memory.now_ms()
     db.execute(
@@ -170,8 +172,13 @@ _LANES_OF = "SELECT DISTINCT t.lane_id FROM json_each(?) g JOIN tasks t ON t.id 
 
 def _doing(db: sqlite3.Connection, job: int, state: JobState) -> str:
     """What to call a job that is neither here nor there."""
-    (drain,) = db.execute("SELECT drain FROM jobs WHERE id = ?", (job,)).fetchone()
+    drain = _drain(db, job)
     return "being cancelled" if drain == CANCELLED else "at its budget's end" if drain else state.public()
+
+
+def _drain(db: sqlite3.Connection, job: int) -> str | None:
+    (drain,) = db.execute("SELECT drain FROM jobs WHERE id = ?", (job,)).fetchone()
+    return None if drain is None else str(drain)
 
 
 def _job(db: sqlite3.Connection, job: UUID) -> tuple[int, JobState]:
