@@ -79,6 +79,14 @@ def test_what_is_wrong_with_the_whole_job_names_no_body(forager: Forager) -> Non
     assert ran.err.splitlines()[1].startswith("  give `state`")
 
 
+@pytest.mark.parametrize("arguments", [["upgrade", "nonsense"], ["downgrade", "nonsense", "--yes"]], ids=" ".join)
+def test_a_revision_that_there_is_not_is_named(forager: Forager, arguments: list[str]) -> None:
+    ran = forager("db", *arguments)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "'nonsense'" in ran.err
+
+
 def test_a_file_of_zips_that_is_no_text_is_named(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / "zips").write_bytes(b"\xff\xfe8")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, MetaData, inspect, text
 
-from forager.core.errors import StoreOutdated
+from forager.core.errors import Rejected, StoreOutdated
 from forager.ledger import derived
 from forager.ledger.catalog import Catalog
 from forager.ledger.connect import Store, in_transaction, parse_store
@@ -128,9 +128,14 @@ def _literal(path: Path) -> str:
 
 
 def _migrate(store: Store, catalog: Catalog, run: Callable[["Config"], None]) -> None:
+    from alembic.util import CommandError
+
     places = locations(catalog.pipelines.values())
-    with alone(store):
-        in_transaction(store, lambda db: run(alembic_config(places, db)))
+    try:
+        with alone(store):
+            in_transaction(store, lambda db: run(alembic_config(places, db)))
+    except CommandError as error:
+        raise Rejected(f"The schema cannot be moved: {error}. See `forager db current` for where it stands.") from error
 
 
 def _create_if_empty(connection: Connection, catalog: Catalog) -> bool:
