@@ -1,16 +1,25 @@
 """Who may call: whoever sends the service key in `X-Service-Key`. Deny by default; three routes are open, by name.
 
+An address bar cannot send that header, so the two documents also take the key as the password of HTTP Basic. Nothing
+else does: a browser sends a password by itself, whichever page asks it to, and must change nothing by that.
+
 Runs before anything of the request is looked at. The key is compared in constant time and never logged or echoed.
 """
 
+import base64
+import binascii
 import hmac
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forager.api.envelope import refusal
 
 HEADER = b"x-service-key"
 OPEN_PATHS = frozenset({"/health", "/readiness", "/metrics"})
+DOCUMENTS = frozenset({"/docs", "/openapi.json"})
+ASK_A_BROWSER = 'Basic realm="Forager: any name, the service key as the password", charset="UTF-8"'
+WHERE = "It is in service.key in the data folder."
 
 
 class ServiceKey:
@@ -27,6 +36,8 @@ class ServiceKey:
     def accepts(self, scope: Scope) -> bool:
         """One header, and it is the key. Two are refused: whichever a proxy looked at, it was not both."""
         sent = [value for name, value in scope["headers"] if name == HEADER]
+        if not sent and _is_for_a_document(scope):
+            sent = _passwords(scope)
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._key)
 
 
@@ -43,11 +54,31 @@ class KeyGate:
         elif scope["path"] in OPEN_PATHS or self._key.accepts(scope):
             await self._app(scope, receive, send)
         else:
-            denied = refusal(
-                scope,
-                401,
-                "unauthorized",
-                "Send the service key in the header X-Service-Key. It is in service.key in the data folder.",
-                headers={"WWW-Authenticate": "X-Service-Key"},
-            )
-            await denied(scope, receive, send)
+            await _denied(scope)(scope, receive, send)
+
+
+def _denied(scope: Scope) -> Response:
+    if _is_for_a_document(scope):
+        message = f"Send the service key in the header X-Service-Key, or as the password with any user name. {WHERE}"
+        return refusal(scope, 401, "unauthorized", message, headers={"WWW-Authenticate": ASK_A_BROWSER})
+    message = f"Send the service key in the header X-Service-Key. {WHERE}"
+    return refusal(scope, 401, "unauthorized", message, headers={"WWW-Authenticate": "X-Service-Key"})
+
+
+def _is_for_a_document(scope: Scope) -> bool:
+    return scope["path"] in DOCUMENTS and scope["method"] == "GET"
+
+
+def _passwords(scope: Scope) -> list[bytes]:
+    """Of HTTP Basic, one of each header; what is none counts as an empty one, which is never the key."""
+    return [_password(value) for name, value in scope["headers"] if name == b"authorization"]
+
+
+def _password(sent: bytes) -> bytes:
+    scheme, _, credentials = sent.partition(b" ")
+    if scheme.lower() != b"basic":
+        return b""
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""

@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 
 from forager.api.auth import KeyGate, ServiceKey
 from forager.api.dead import dead_router
+from forager.api.docs import docs_router
 from forager.api.errors import answer_errors
 from forager.api.events import events_router
 from forager.api.feed import Feeds
@@ -35,8 +36,8 @@ def create_api(app: App, *, key: str) -> FastAPI:
     vital = VitalSigns(app)
     metrics = Metrics(app, vital)
     api = FastAPI(
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         middleware=[
@@ -60,6 +61,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         records_router(app),
         health_router(app, vital, feeds, service_key),
         metrics_router(metrics),
+        docs_router(),
     ):
         api.include_router(router)
     describe(api, app.pipelines.values())

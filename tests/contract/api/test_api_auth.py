@@ -1,6 +1,7 @@
 """Who may call: every route without the key, keys that are nearly right, and what is open on purpose."""
 
 import ast
+import base64
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from forager.core.errors import Rejected
 from tests.support.api import KEY, Front, client_of
 
 OPEN = {"/health", "/readiness", "/metrics"}
+DOCUMENTS = ("/docs", "/openapi.json")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 
 
@@ -90,6 +92,53 @@ async def test_only_the_whole_key_opens__S12(simple: Front) -> None:
         assert twice.status_code == 401
         assert (await stranger.get("/api/v1/jobs", params={"X-Service-Key": KEY})).status_code == 401
         assert (await stranger.get("/api/v1/jobs", headers={"x-service-key": KEY})).status_code == 200
+
+
+def _basic(password: str, name: str = "anybody", scheme: str = "Basic") -> dict[str, str]:
+    return {"Authorization": f"{scheme} {base64.b64encode(f'{name}:{password}'.encode()).decode()}"}
+
+
+async def test_a_browser_may_read_the_documents_with_the_key_as_a_password__S11(simple: Front) -> None:
+    async with client_of(simple.api, key=None) as stranger:
+        for path in DOCUMENTS:
+            asked = await stranger.get(path)
+            assert asked.status_code == 401
+            assert asked.headers["www-authenticate"].startswith('Basic realm="')
+            for sent in (_basic(KEY), _basic(KEY, name=""), _basic(KEY, scheme="basic")):
+                assert (await stranger.get(path, headers=sent)).status_code == 200, (path, sent)
+        assert (await stranger.get("/api/v1/jobs")).headers["www-authenticate"] == "X-Service-Key"
+
+
+async def test_a_password_that_a_browser_sends_by_itself_reaches_nothing_but_the_documents__S11(simple: Front) -> None:
+    refused = 0
+    async with client_of(simple.api, key=None) as browser:
+        for method, path in _routes(simple.api):
+            if path not in OPEN and (method, path) not in {("GET", document) for document in DOCUMENTS}:
+                answer = await browser.request(method, path, headers=_basic(KEY))
+                assert answer.status_code == 401, f"{method} {path} takes a password"
+                assert "Basic" not in answer.headers["www-authenticate"]
+                refused += 1
+        for path in ("/docs/", "/docs/x", "//docs", "/openapi.json/"):
+            assert (await browser.get(path, headers=_basic(KEY))).status_code == 401
+    assert refused > 40
+
+
+async def test_only_the_whole_key_is_a_password__S12(simple: Front) -> None:
+    whole = base64.b64encode(f"me:{KEY}".encode()).decode()
+    wrong = [
+        *(_basic(key) for key in ("", KEY[:-1], KEY + "x", KEY.swapcase(), f"{KEY}:")),
+        *(
+            {"Authorization": text}
+            for text in ("Basic", "Basic ", f"Basic {KEY}", f"Bearer {whole}", f"Basic {whole}!")
+        ),
+        {"Authorization": "Basic " + base64.b64encode(KEY.encode()).decode()},
+        {**_basic(KEY), "X-Service-Key": "other"},
+    ]
+    async with client_of(simple.api, key=None) as stranger:
+        for headers in wrong:
+            assert (await stranger.get("/openapi.json", headers=headers)).status_code == 401, headers
+        twice = [("Authorization", f"Basic {whole}"), ("Authorization", "Basic x")]
+        assert (await stranger.get("/openapi.json", headers=twice)).status_code == 401
 
 
 async def test_a_replaced_key_is_refused_from_then_on(simple: Front) -> None:

@@ -1,0 +1,33 @@
+"""The API for people: the OpenAPI document as one page. It loads nothing and runs nothing, so it works offline."""
+
+import asyncio
+import base64
+import hashlib
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.docs_html import page_of
+from forager.api.docs_style import STYLE
+
+_ONLY_OURS = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+HEADERS = {
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_ONLY_OURS}'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def docs_router() -> APIRouter:
+    router = APIRouter()
+    made: list[bytes] = []
+
+    @router.get("/docs", include_in_schema=False)
+    async def show_docs(request: Request) -> Response:
+        """Made when it is first asked for."""
+        if not made:
+            made.append(await asyncio.to_thread(lambda: page_of(request.app.openapi()).encode()))
+        return Response(made[0], headers=HEADERS, media_type="text/html")
+
+    return router

@@ -1,0 +1,75 @@
+"""The page that describes the API to people: whole, its own, and harmless whatever a description says."""
+
+import copy
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from forager.api.docs_html import page_of
+from tests.support.api import Front
+
+NASTY = "</style></pre></code><script>alert(1)</script>\"'`x<b>`&amp;"
+
+
+class Read(HTMLParser):
+    """Every tag with its attributes, and the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+async def test_the_page_shows_every_operation_of_the_document(simple: Front) -> None:
+    got = await simple.client.get("/docs")
+    document = (await simple.client.get("/openapi.json")).json()
+    assert got.headers["content-type"] == "text/html; charset=utf-8"
+    shown = Read(got.text)
+    ids = [attributes["id"] for tag, attributes in shown.tags if tag == "article"]
+    operations = [operation for each in document["paths"].values() for operation in each.values()]
+    assert sorted(ids, key=str) == sorted(operation["operationId"] for operation in operations)
+    for said in (*document["paths"], *(operation["summary"] for operation in operations), "coffee roasters"):
+        assert said in shown.text, said
+    targets = {attributes.get("id") for _, attributes in shown.tags}
+    links = [attributes["href"] or "" for tag, attributes in shown.tags if tag == "a"]
+    assert {link for link in links if link[1:] not in targets} == {"/openapi.json"}
+
+
+async def test_the_page_loads_and_runs_nothing(simple: Front) -> None:
+    got = await simple.client.get("/docs")
+    shown = Read(got.text)
+    assert not {tag for tag, _ in shown.tags} & {"script", "link", "img", "iframe", "object", "form", "base"}
+    assert not [name for _, attributes in shown.tags for name in attributes if name.startswith("on") or name == "style"]
+    assert not re.search(r"url\(|@import|https?://", got.text.partition("</style>")[0])
+    policy = got.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+async def test_nothing_of_the_document_becomes_markup(simple: Front) -> None:
+    plain = Read(page_of(simple.api.openapi()))
+    nasty = Read(page_of(_made_nasty(copy.deepcopy(simple.api.openapi()))))
+    assert "script" not in {tag for tag, _ in nasty.tags}
+    marks = {"article", "h3", "h4", "table", "tr", "pre", "style", "b"}
+    counted = [[tag for tag, _ in each.tags if tag in marks] for each in (plain, nasty)]
+    assert counted[0] == counted[1]
+    assert nasty.text.count("<script>alert(1)</script>") > 300
+
+
+def _made_nasty(value: Any, name: str = "") -> Any:
+    """Whatever is written for people, in words that would like to be markup."""
+    if isinstance(value, dict):
+        return {key: _made_nasty(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_made_nasty(each, name) for each in value]
+    is_for_people = isinstance(value, str) and name in ("summary", "description", "version", "pattern")
+    return value + NASTY if is_for_people else value
