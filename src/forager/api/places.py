@@ -15,7 +15,7 @@ from forager.api.limits import JsonRoute
 from forager.api.openapi import body_of, example, failures
 from forager.app import App
 from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
-from forager.pipelines.places import PlacesPlan
+from forager.pipelines.places import Keyword, PlacesPlan, State, ZipCode
 
 PIPELINE = "places"
 REPEATED = {"Idempotent-Replayed": "true"}
@@ -27,13 +27,29 @@ class PlacesJobCreated(BaseModel):
     """The seed's own answer. The job runs on without the caller; `GET /api/v1/jobs/{job_id}` follows it."""
 
     job_id: UUID
-    status: Literal["running", "completed"] = Field(description="`completed` for a dry run, which has nothing to do.")
+    status: Literal["running", "completed"] = Field(
+        description="`running`, also in a repeat; of a dry run `completed`. The job itself tells its state now."
+    )
     total_queries: int = Field(description="Queries of the job: ZIPs times pages. A dry run has none.")
     plan: PlacesPlan | None = Field(default=None, description="Of a dry run: its price.")
 
 
 class PlacesQuery(PageQuery, PlaceFilter):
+    """Filters are read as a job reads them: spellings that it takes for one are one, what it refuses is refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    zip: ZipCode | None = Field(
+        default=None,
+        description="Exactly this ZIP, five digits: seen there by a job that had not seen them in another before.",
+        examples=["85001"],
+    )
+    keyword: Keyword | None = Field(
+        default=None, description="Seen for this keyword: the whole of it, `A` to `Z` in any case.", examples=["bars"]
+    )
+    state: State | None = Field(
+        default=None, description="Seen in this state: two letters, in any case.", examples=["AZ"]
+    )
 
     def asked(self) -> PlaceFilter:
         return PlaceFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))

@@ -34,6 +34,24 @@ async def test_places_are_found_by_filter_and_cursor(front: Front) -> None:
     assert await front.data("/api/v1/places", title=known["title"][:5].upper(), zip="99999") == []
 
 
+async def test_a_filter_reads_what_it_is_given_as_a_job_does(front: Front) -> None:
+    job = await front.create(keyword="wine  bars", zips=["85001"], pages=1)
+    await front.work()
+    every = await front.data("/api/v1/places")
+    assert every
+    for asked in (
+        {"state": "az"},
+        {"state": " Az "},
+        {"zip": " 85001 "},
+        {"keyword": "WINE Bars"},
+        {"keyword": " wine  bars "},
+        {"keyword": "Wine bars", "zip": "85001", "job": job},
+    ):
+        assert await front.data("/api/v1/places", **asked) == every, asked
+    for nothing in ({"state": "MA"}, {"keyword": "wine"}, {"zip": "85002"}):
+        assert await front.data("/api/v1/places", **nothing) == [], nothing
+
+
 async def test_a_place_is_shown_with_its_history__PL_13(front: Front) -> None:
     await front.create()
     await front.work()
@@ -57,6 +75,12 @@ WRONG_QUESTIONS = (
     {"min_rating": "nan"},
     {"min_rating": "6"},
     {"job": "12"},
+    {"zip": "abc"},
+    {"zip": "8500"},
+    {"zip": ""},
+    {"state": "Arizona"},
+    {"state": ""},
+    {"keyword": " "},
 )
 
 
@@ -65,6 +89,8 @@ async def test_a_wrong_question_is_answered_with_the_field(front: Front) -> None
         refused = await front.client.get("/api/v1/places", params=query)
         assert refused.status_code == 422, (query, refused.text)
         assert refused.json()["meta"]["fields"][0]["field"] == next(iter(query))
+    (wrong,) = (await front.client.get("/api/v1/places", params={"zip": "abc"})).json()["meta"]["fields"]
+    assert wrong == {"field": "zip", "message": "a ZIP is five digits, leading zeros included; correct 'abc'"}
 
 
 BAD_JOBS: tuple[tuple[dict[str, Any], str], ...] = (

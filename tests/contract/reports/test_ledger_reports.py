@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from forager.core.errors import NotFound
 from forager.ledger.database import Row
 from forager.ledger.reports import PlaceFilter, Reports
 from forager.ledger.reports import page as paging
-from tests.support.places_rig import PlacesRig, sqlite_places
+from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 from tests.support.reports import mixed_job
 
 
@@ -42,14 +43,19 @@ async def test_lanes_and_sessions_are_listed(rig: PlacesRig) -> None:
 
 
 class _Explaining:
-    """A database that writes down how SQLite would answer, beside answering."""
+    """A database that writes down how it would answer, beside answering."""
 
-    def __init__(self, rig: PlacesRig) -> None:
+    def __init__(self, rig: PlacesRig, explain: str = "EXPLAIN QUERY PLAN") -> None:
         self._database = rig.ledger.database
+        self._explain = explain
+        self.plans: list[str] = []
         self.scans: list[str] = []
+        """Of SQLite."""
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        details = [step["detail"] for step in await self._database.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
+        steps = await self._database.fetch(f"{self._explain} {sql}", values)
+        details = [str(step.get("detail") or step.get("QUERY PLAN")) for step in steps]
+        self.plans.append("\n".join([*details, sql]))
         walked = [d for d in details if re.search(r"SCAN (tasks|jobs|places|sightings|changes)\b(?!.*USING)", d)]
         # Along the primary key, and only so far, is no scan; to sort what was found, or without an end, is one.
         if walked and ("LIMIT" not in sql or any("TEMP B-TREE" in d for d in details)):
@@ -85,4 +91,30 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     await reports.density(keyword="bars", state="AZ")
     await reports.health()
     assert explaining.scans == []
+    await rig.close()
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_a_keyword_is_looked_for_among_sightings_that_an_index_finds(
+    request: pytest.FixtureRequest, store: str, tmp_path: Path
+) -> None:
+    """PostgreSQL may walk a table that has three rows. Told not to, it does so only where no index would serve."""
+    if store == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        admin = await asyncpg.connect(url)
+        name = await admin.fetchval("SELECT current_database()")
+        await admin.execute(f'ALTER DATABASE "{name}" SET enable_seqscan = off')
+        await admin.close()
+        rig, found_by_index = await postgres_places(url), r"Index Cond: \(\S*(place_uid|zip|job_id)\S* = "
+    else:
+        rig, found_by_index = await sqlite_places(tmp_path), r"SEARCH (s|sightings) USING .*INDEX"
+    job = await rig.submit()
+    explaining = _Explaining(rig, "EXPLAIN" if store == "postgres" else "EXPLAIN QUERY PLAN")
+    reports = Reports(explaining, rig.catalog)
+    for more in ({"state": "AZ"}, {"zip": "85001"}, {"category": "Bar"}, {"job": job}):
+        explaining.plans.clear()
+        await reports.places(PlaceFilter(keyword="Bars", **more))
+        (plan,) = (plan for plan in explaining.plans if "LIMIT :page" in plan)
+        assert re.search(found_by_index, plan), plan
+        assert not re.search(r"SCAN (s|sightings)$|Seq Scan on sightings", plan, re.MULTILINE), plan
     await rig.close()

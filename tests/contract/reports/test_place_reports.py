@@ -24,6 +24,10 @@ async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: i
         PlaceFilter(zip="10001"): range(11, 18),  # the job had seen 8 to 10 in 85001 already
         PlaceFilter(job=bars, zip="10001"): range(11, 18),
         PlaceFilter(keyword="pubs"): range(16, 21),
+        PlaceFilter(keyword="Pubs"): range(16, 21),
+        PlaceFilter(keyword="pub"): (),
+        PlaceFilter(job=pubs, keyword="PUBS"): range(16, 21),
+        PlaceFilter(zip="85003", keyword="PUBS"): range(16, 21),
         PlaceFilter(state="NY"): range(11, 18),
         PlaceFilter(keyword="bars", state="AZ"): range(1, 11),
         PlaceFilter(category="Bar"): range(1, 21, 2),
@@ -34,6 +38,7 @@ async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: i
         PlaceFilter(title="%"): (),
         PlaceFilter(title="_"): (),
         PlaceFilter(category="Zoo"): (),
+        PlaceFilter(category="bar"): (),
     }
     for asked, expected in numbers.items():
 
@@ -42,6 +47,13 @@ async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: i
 
         got = [place.place_uid for place in await whole(ask)]
         assert got == [f"ChIJ{n:06d}" for n in expected], asked
+
+
+async def test_a_title_and_a_keyword_are_found_as_they_are_written_whatever_the_letters(rig: PlacesRig) -> None:
+    await rig.submit("CAFÉ", pages=1)
+    await rig.run(lambda _: found(1, 1, title="LE CAFÉ"))
+    for asked in (PlaceFilter(title="CAFÉ"), PlaceFilter(title="e cafÉ"), PlaceFilter(keyword="CAFÉ")):
+        assert len((await rig.reports.places(asked)).items) == 1, asked
 
 
 async def test_a_place_is_found_by_its_cid_too__PL_13(rig: PlacesRig) -> None:

@@ -28,16 +28,16 @@ class PlaceFilter(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job: UUID | None = Field(default=None, description="Seen by this job.")
-    zip: str | None = Field(
-        default=None,
-        description="Seen in this ZIP, by a job that had not seen them in another before.",
-        examples=["85001"],
+    zip: str | None = Field(default=None, description="Seen in this ZIP.")
+    keyword: str | None = Field(default=None, description="Seen for this keyword.")
+    state: str | None = Field(default=None, description="Seen in this state.")
+    category: str | None = Field(
+        default=None, description="Exactly this category, as `category` of a place has it: same case.", examples=["Bar"]
     )
-    keyword: str | None = Field(default=None, description="Seen for this keyword, as the job had it.")
-    state: str | None = Field(default=None, description="Seen in this state.", examples=["AZ"])
-    category: str | None = Field(default=None, description="Exactly this category.", examples=["Bar"])
-    min_rating: float | None = Field(default=None, ge=0, le=5)
-    title: str | None = Field(default=None, min_length=1, description="Part of the title, in any case.")
+    min_rating: float | None = Field(default=None, ge=0, le=5, description="Rated so, or better.")
+    title: str | None = Field(
+        default=None, min_length=1, description="This part is anywhere in the title, `A` to `Z` in any case."
+    )
 
 
 async def find_places(db: Database, asked: PlaceFilter, cursor: str | None, limit: int) -> Page[PlaceReport]:
@@ -102,7 +102,9 @@ async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
     if asked.keyword is not None or asked.state is not None:
         conditions, more = _of_sighting(asked, "s")
         exists = " AND ".join(("s.place_uid = w.place_uid", *conditions))
-        only, values = [*only, f"EXISTS (SELECT 1 FROM sightings s WHERE {exists})"], {**values, **more}
+        # One place after the other: without the offset PostgreSQL would read every sighting first, to join them.
+        seen = f"EXISTS (SELECT 1 FROM sightings s WHERE {exists} LIMIT 1 OFFSET 0)"
+        only, values = [*only, seen], {**values, **more}
     where: tuple[str, ...] = ()
     if asked.category is not None:
         where, values = ("category = :category",), {**values, "category": asked.category}
@@ -151,15 +153,24 @@ def _of_place(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]
         conditions.append(f"{name}.rating >= :min_rating")
         values["min_rating"] = float(asked.min_rating)
     if asked.title is not None:
-        conditions.append(f"lower({name}.title) LIKE :title ESCAPE '!'")
-        escaped = asked.title.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        # Both in the database's own small letters: of more than A to Z, each has an idea of its own.
+        conditions.append(f"lower({name}.title) LIKE lower(CAST(:title AS TEXT)) ESCAPE '!'")
+        escaped = asked.title.replace("!", "!!").replace("%", "!%").replace("_", "!_")
         values["title"] = f"%{escaped}%"
     return conditions, values
 
 
 def _of_sighting(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]:
-    values = {field: value for field in ("keyword", "state") if (value := getattr(asked, field)) is not None}
-    return [f"{name}.{field} = :{field}" for field in values], values
+    """Of the few sightings that an index has found already: keywords have none of their own."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    if asked.keyword is not None:
+        conditions.append(f"lower({name}.keyword) = lower(CAST(:keyword AS TEXT))")
+        values["keyword"] = asked.keyword
+    if asked.state is not None:
+        conditions.append(f"{name}.state = :state")
+        values["state"] = asked.state
+    return conditions, values
 
 
 def _place(row: Row) -> PlaceReport:

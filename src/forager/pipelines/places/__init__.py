@@ -1,7 +1,16 @@
 """Business listings by keyword and ZIP code, through the Serper places API. Start reading at `pipeline.py`."""
 
 from forager.pipelines.places.estimate import Density, Pages, PlacesPlan, Terms, estimate
-from forager.pipelines.places.job import PlacesDefaults, PlacesJob, check, places_params, zip_codes
+from forager.pipelines.places.job import (
+    Keyword,
+    PlacesDefaults,
+    PlacesJob,
+    State,
+    ZipCode,
+    check,
+    places_params,
+    zip_codes,
+)
 from forager.pipelines.places.pipeline import SERPER_LANE, build, places, plan
 from forager.pipelines.places.query import Query
 from forager.pipelines.places.records import Place, Sighting
@@ -11,6 +20,7 @@ from forager.pipelines.places.zips import Zip, ZipTable, shipped_zips
 __all__ = [
     "SERPER_LANE",
     "Density",
+    "Keyword",
     "Pages",
     "Place",
     "PlacesDefaults",
@@ -19,8 +29,10 @@ __all__ = [
     "Query",
     "Serper",
     "Sighting",
+    "State",
     "Terms",
     "Zip",
+    "ZipCode",
     "ZipTable",
     "build",
     "check",

@@ -45,6 +45,18 @@ def _upper(value: object) -> object:
     return value.strip().upper() if isinstance(value, str) else value
 
 
+def _two_letters(state: str) -> str:
+    if not (len(state) == 2 and state.isascii() and state.isalpha()):
+        raise ValueError("a state is two letters, such as AZ")
+    return state
+
+
+def _five_digits(text: str) -> str:
+    if not is_zip(text):
+        raise ValueError(f"a ZIP is five digits, leading zeros included; correct {_named([text])}")
+    return text
+
+
 Keyword = Annotated[
     str,
     BeforeValidator(_collapsed),
@@ -63,12 +75,23 @@ Keyword = Annotated[
 State = Annotated[
     str,
     BeforeValidator(_upper),
-    Field(
-        pattern="^[A-Z]{2}$",
-        description="Two letters; every standard ZIP of this state is asked. Give this or `zips`.",
-        examples=["AZ"],
+    AfterValidator(_two_letters),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^[A-Z]{2}$",
+            "description": "Two letters; every standard ZIP of this state is asked. Give this or `zips`.",
+            "examples": ["AZ"],
+        }
     ),
 ]
+ZipCode = Annotated[
+    str,
+    AfterValidator(str.strip),
+    AfterValidator(_five_digits),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]}),
+]
+"""One. A list of them is checked as a whole, so that a message names several."""
 ZipText = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]})]
 PageCount = Annotated[
     int, Field(strict=True, ge=1, le=10, description="Most pages of 10 results per ZIP.", examples=[3])
