@@ -35,6 +35,28 @@ async def test_a_paused_job_lets_its_running_tasks_end(rig: Rig, worker: Worker)
     assert rig.job(job)["state"] == "completed"
 
 
+@pytest.mark.parametrize("running", [0, 1])
+async def test_why_a_job_was_paused_is_forgotten_when_it_is_cancelled(rig: Rig, worker: Worker, running: int) -> None:
+    job = (await rig.submit(calls(2))).job
+    leases = await worker.lease(running) if running else ()
+    await rig.ledger.pause(job, "lunch")
+    await rig.ledger.cancel(job)
+    assert rig.job(job)["reason"] is None
+    for lease in leases:
+        await worker.settle(lease)
+    row = rig.job(job)
+    assert (row["state"], row["reason"]) == ("cancelled", None)
+
+
+async def test_why_a_job_was_paused_is_forgotten_when_it_ends(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    (lease,) = await worker.lease()
+    await rig.ledger.pause(job, "lunch")
+    await worker.settle(lease)
+    row = rig.job(job)
+    assert (row["state"], row["reason"]) == ("completed", None)
+
+
 async def test_pause_and_resume_can_be_said_twice(rig: Rig) -> None:
     job = (await rig.submit(calls(1))).job
     await rig.ledger.resume(job)

@@ -81,7 +81,8 @@ async def cancel(db: Db, job: UUID) -> int | None:
     if state is JobState.PLANNING:
         raise Conflict(f"Job {job} is still being written. Cancel it in a moment.")
     await db.execute(
-        "UPDATE jobs SET drain = $2, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END WHERE id = $1",
+        "UPDATE jobs SET drain = $2, reason = NULL, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END"
+        " WHERE id = $1",
         number,
         CANCELLED,
     )

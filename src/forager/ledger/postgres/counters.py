@@ -31,9 +31,11 @@ RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_a
 """
 # Whoever waits for a job in another process is told with the commit, in one word for all that end in it. A notification
 # makes commits wait for one another: so does the change that a job's end is, and no other settlement says anything.
+# What ends while it is paused is paused no more: why it was says nothing of its end.
 _END = f"""
 WITH ended AS (
-  UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL
+  UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL,
+    reason = CASE WHEN j.state = 'paused' THEN NULL ELSE j.reason END
   FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id RETURNING j.id)
 SELECT pg_notify('{ENDED}', CASE WHEN count(*) <= {MOST_NAMED} THEN string_agg(id::text, ',') ELSE '' END) FROM ended
 """

@@ -64,7 +64,8 @@ def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     if state is JobState.PLANNING:
         raise Conflict(f"Job {job} is still being written. Cancel it in a moment.")
     db.execute(
-        "UPDATE jobs SET drain = ?, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END WHERE id = ?",
+        "UPDATE jobs SET drain = ?, reason = NULL, state = CASE WHEN state = 'paused' THEN 'running' ELSE state END"
+        " WHERE id = ?",
         (CANCELLED, number),
     )
     memory.flows.park(number)

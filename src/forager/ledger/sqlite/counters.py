@@ -26,7 +26,7 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
     for row in ended:
         job, public_id, completed, failed, skipped, cancelled_tasks, drain, version = row
         state = ended_state(completed=completed, failed=failed, skipped=skipped, cancelled=drain == "cancelled")
-        db.execute("UPDATE jobs SET state = ?, finished_at = ?, drain = NULL WHERE id = ?", (state.value, now, job))
+        db.execute(_END, (state.value, now, job))
         flows.forget(job)
         counts = {"completed": completed, "failed": failed, "skipped": skipped, "cancelled": cancelled_tasks}
         changes.append(job_change(job, public_id, "ended", state, version, counts))
@@ -39,6 +39,11 @@ def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any
     write_changes(db, [job_change(job, public_id, op, JobState(state), version, more)], now)
 
 
+# What ends while it is paused is paused no more: why it was says nothing of its end.
+_END = """
+UPDATE jobs SET state = ?, finished_at = ?, drain = NULL, reason = CASE WHEN state = 'paused' THEN NULL ELSE reason END
+WHERE id = ?
+"""
 _LAST_WORD = """
 SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes WHERE kind = 'job' AND key = public_id
   AND body IS NOT NULL), 0)
