@@ -23,6 +23,7 @@ from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
+from forager.core.names import checked_name
 from forager.core.pipeline import Pipeline
 from forager.core.task import Plan
 from forager.engine.deliver import deliver_forever, deliver_new
@@ -139,6 +140,7 @@ class App:
 
     async def put_schedule(self, schedule: Schedule) -> Schedule:
         """Check a schedule and its job, and keep it; an existing one of that name is replaced."""
+        checked_name(schedule.name)
         if (schedule.cron is None) == (schedule.every is None):
             raise Rejected(
                 "A schedule has either `cron` or `every`.", fields=[FieldError("cron", "give cron or every")]

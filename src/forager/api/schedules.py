@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,11 +16,20 @@ from forager.api.limits import JsonRoute
 from forager.api.openapi import example, failures
 from forager.app import App
 from forager.core.ledger import Schedule
+from forager.core.names import NAME, bad_name, checked_name, is_name
 
 TEN_YEARS = 10 * 366 * 86_400
 
+MOVES = ("pause", "resume", "run")
+
 ScheduleName = Annotated[
-    str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="Its name.", examples=["bars-az-weekly"])
+    str,
+    AfterValidator(checked_name),
+    Path(
+        description="Its name: letters, digits, `.`, `_` and `-`, a letter or digit first, at most 100.",
+        examples=["bars-az-weekly"],
+        json_schema_extra={"pattern": NAME},
+    ),
 ]
 
 
@@ -67,6 +77,7 @@ def schedules_router(app: App) -> APIRouter:
     router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=JsonRoute)
     _add_keeping(router, app)
     _add_moving(router, app)
+    _refuse_names(router)
     return router
 
 
@@ -126,6 +137,21 @@ def _add_moving(router: APIRouter, app: App) -> None:
     async def run_schedule(request: Request, name: ScheduleName) -> Response:
         """One job beside its own times."""
         return answer(request, {"job_id": await app.scheduler.fire_now(await app.schedule(name))}, status=202)
+
+
+def _refuse_names(router: APIRouter) -> None:
+    @router.api_route("/{rest:path}", methods=["GET", "PUT", "DELETE", "POST"], include_in_schema=False)
+    async def refuse_name(request: Request, rest: str) -> Response:
+        """An empty name is no part of an address, one with a slash is several: no other route is reached by them."""
+        name, _, move = rest.rpartition("/")
+        moves = move in MOVES
+        if not moves:
+            name = rest
+        if is_name(name):
+            raise HTTPException(405, headers={"Allow": "POST" if moves else "DELETE, GET, PUT"})
+        if request.method == "POST" and not moves:
+            raise HTTPException(404)
+        raise bad_name(name)
 
 
 def _report(schedule: Schedule) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def _routes(api: FastAPI) -> Iterator[tuple[str, str]]:
     """(method, path) of everything that the router can reach, documents included."""
     for route in _walk(api.router.routes):
         for method in sorted(route.methods or ()):
-            yield method, route.path.format(**dict.fromkeys(route.param_convertors, "x"))
+            yield method, route.path_format.format(**dict.fromkeys(route.param_convertors, "x"))
 
 
 def _walk(routes: Sequence[object]) -> Iterator[Route | APIRoute]:

@@ -2,7 +2,12 @@
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
+import pytest
+
+from forager.core.errors import Rejected
+from forager.core.ledger import Schedule
 from tests.support.api import ONE_QUERY, Front
 
 NIGHTLY: dict[str, Any] = {"pipeline": "places", "params": ONE_QUERY, "cron": "0 3 * * *"}
@@ -54,8 +59,33 @@ async def test_a_schedule_that_could_never_work_is_refused(simple: Front) -> Non
         assert refused.json()["meta"]["fields"][0]["field"] == field, refused.text
     unknown = await simple.client.put(f"{PATH}/nightly", json={**NIGHTLY, "pipeline": "pets"})
     assert unknown.status_code == 404
-    assert (await simple.client.put(f"{PATH}/two words", json=NIGHTLY)).status_code == 422
     assert await simple.data(PATH) == []
+
+
+@pytest.mark.parametrize("name", ["a/b c", "", "../jobs", "two words", "-x", "ä", "x" * 101, "x\n", "a/pause/b"])
+async def test_a_name_that_is_no_part_of_an_address_is_refused_with_the_rule(simple: Front, name: str) -> None:
+    at = f"{PATH}/{quote(name, safe='')}"
+    for method, path in (("PUT", at), ("GET", at), ("DELETE", at), ("POST", f"{at}/pause"), ("POST", f"{at}/run")):
+        refused = await simple.client.request(method, path, json=NIGHTLY)
+        assert refused.status_code == 422, (method, path, refused.text)
+        (wrong,) = refused.json()["meta"]["fields"]
+        assert wrong["field"] == "name"
+        assert wrong["message"].endswith("use letters, digits, `.`, `_` and `-`, a letter or digit first, at most 100")
+    with pytest.raises(Rejected, match="is no name"):
+        await simple.app.put_schedule(Schedule(name, "places", ONE_QUERY, every=60))
+    assert await simple.data(PATH) == []
+
+
+async def test_an_address_beside_those_of_schedules_is_no_question_of_names(simple: Front) -> None:
+    said = {}
+    for method, path in (("POST", "nightly"), ("GET", "nightly/pause"), ("POST", "nightly/leap")):
+        answer = await simple.client.request(method, f"{PATH}/{path}")
+        said[method, path] = (answer.status_code, answer.headers.get("allow"))
+    assert said == {
+        ("POST", "nightly"): (405, "DELETE, GET, PUT"),
+        ("GET", "nightly/pause"): (405, "POST"),
+        ("POST", "nightly/leap"): (404, None),
+    }
 
 
 async def test_a_schedule_that_is_not_there_is_a_404(simple: Front) -> None:
