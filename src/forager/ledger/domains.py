@@ -75,7 +75,7 @@ class Domains:
 
     async def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[Domain]:
         """Those about which something is said, by name."""
-        plan = Walk(f"SELECT {_COLUMNS} FROM domains", ("domain_name",), where=(_SPEAKS,))
+        plan = Walk("overrides", f"SELECT {_COLUMNS} FROM domains", ("domain_name",), where=(_SPEAKS,))
         rows, following = await walk(self._database, plan, cursor, limit)
         return Page(items=[_domain(row) for row in rows], next_cursor=following)
 

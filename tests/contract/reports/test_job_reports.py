@@ -1,6 +1,7 @@
 """Jobs as reports show them: every counter, newest first, by public state; a cursor of another list is refused."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
 from forager.ledger.reports import Page, PlaceFilter
 from forager.ledger.reports import page as paging
-from tests.support.places_rig import PlacesRig
+from tests.support.places_rig import PlacesRig, found
 from tests.support.reports import mixed_job, whole
 
 
@@ -93,10 +94,10 @@ async def test_an_unknown_state_or_cursor_is_refused_with_its_field(rig: PlacesR
         ("state", rig.reports.jobs(state="asleep")),
         ("state", rig.reports.tasks(job, state="planning")),
         ("cursor", rig.reports.jobs(cursor="nonsense")),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor(["id"], [1, 2]))),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor(["id"], ["1"]))),
-        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor(["id"], [2**64 - 1]))),
-        ("cursor", rig.reports.lanes(cursor=paging.encode_cursor(["name"], ["a\0b"]))),
+        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], [1, 2]))),
+        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], ["1"]))),
+        ("cursor", rig.reports.jobs(cursor=paging.encode_cursor("jobs", ["id"], [2**64 - 1]))),
+        ("cursor", rig.reports.lanes(cursor=paging.encode_cursor("lanes", ["name"], ["a\0b"]))),
         ("limit", rig.reports.jobs(limit=0)),
         ("kind", rig.reports.export_page("nothing")),
     ]
@@ -107,13 +108,28 @@ async def test_an_unknown_state_or_cursor_is_refused_with_its_field(rig: PlacesR
 
 
 async def test_a_cursor_of_another_list_is_refused(rig: PlacesRig) -> None:
-    job = await mixed_job(rig)
-    of_tasks = (await rig.reports.tasks(job, limit=1)).next_cursor
-    assert of_tasks is not None
-    with pytest.raises(Rejected, match="cursor"):
-        await rig.reports.jobs(cursor=of_tasks)
-    of_job, of_all = [(await rig.reports.places(PlaceFilter(job=each), limit=1)).next_cursor for each in (job, None)]
-    for asked, cursor in ((PlaceFilter(), of_job), (PlaceFilter(job=job), of_all)):
-        assert cursor is not None
-        with pytest.raises(Rejected, match="cursor"):
-            await rig.reports.places(asked, cursor=cursor)
+    job, other = await mixed_job(rig), await rig.submit("pubs", zips=("85006", "85007"), pages=2)
+    await rig.run(lambda _: found(1, 2, phoneNumber="2"))  # so that places have a history
+    reports = rig.reports
+    lists: dict[str, Callable[..., Awaitable[Page[Any]]]] = {
+        "jobs": reports.jobs,
+        "tasks": partial(reports.tasks, job),
+        "other tasks": partial(reports.tasks, other),
+        "places": reports.places,
+        "places of a job": partial(reports.places, PlaceFilter(job=job)),
+        "places of a ZIP": partial(reports.places, PlaceFilter(zip="85001")),
+        "records": partial(reports.export_page, "place"),
+        "records of a job": partial(reports.export_page, "place", job=job),
+        "sightings": partial(reports.export_page, "sighting"),
+        "history": partial(reports.history, "place", "ChIJ000001"),
+        "other history": partial(reports.history, "place", "ChIJ000002"),
+    }
+    cursors = {name: (await ask(limit=1)).next_cursor for name, ask in lists.items()}
+    for name, cursor in cursors.items():
+        assert cursor is not None, name
+        for asked, ask in lists.items():
+            if asked == name:
+                await ask(cursor=cursor)
+                continue
+            with pytest.raises(Rejected, match="is not one that this list gave out"):
+                await ask(cursor=cursor)

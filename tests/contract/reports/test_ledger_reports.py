@@ -78,14 +78,22 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     for state in ("queued", "running", "paused"):
         await reports.jobs(state=state, pipeline="places")
     await reports.job(job)
-    await reports.tasks(job, state="queued", cursor=paging.encode_cursor(["kind", "key"], ["places.query", "85001/1"]))
+    await reports.tasks(
+        job,
+        state="queued",
+        cursor=paging.encode_cursor(f"tasks of {job}", ["kind", "key"], ["places.query", "85001/1"]),
+    )
     await reports.task(letter.id)
-    await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor(["ended_at", "id"], [2**50, 1]))
+    await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor("dead", ["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor(["sightings.id"], [1]))
-    await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor(["id"], [1]))
-    await reports.places(PlaceFilter(zip="85001"), cursor=paging.encode_cursor(["place_uid"], ["ChIJ000001"]))
-    await reports.history("place", "ChIJ000001", cursor=paging.encode_cursor(["version", "id"], [9, 9]))
+    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor("places of a job", ["id"], [1]))
+    await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor("places", ["id"], [1]))
+    await reports.places(
+        PlaceFilter(zip="85001"), cursor=paging.encode_cursor("places of a ZIP", ["place_uid"], ["ChIJ000001"])
+    )
+    await reports.history(
+        "place", "ChIJ000001", cursor=paging.encode_cursor("history of place ChIJ000001", ["version", "id"], [9, 9])
+    )
     await reports.export_page("place", job=job)
     await reports.export_page("sighting", job=job)
     await reports.density(keyword="bars", state="AZ")

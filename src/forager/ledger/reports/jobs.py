@@ -47,7 +47,7 @@ async def list_jobs(
     values: dict[str, Any] = {}
     if pipeline is not None:
         only, values = (*only, "w.pipeline = :pipeline"), {"pipeline": pipeline}
-    plan = Walk(_JOB, ("id",), where, descending=True, only=only, values=values)
+    plan = Walk("jobs", _JOB, ("id",), where, descending=True, only=only, values=values)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[job_report(row) for row in rows], next_cursor=following)
 
@@ -81,6 +81,7 @@ async def list_tasks(db: Database, job: UUID, *, state: str | None, cursor: str 
     # The walk reads names only; where a task stands now is looked up for what it finds. Together they would make a
     # planner with stale statistics join a whole job with the whole queue first.
     plan = Walk(
+        f"tasks of {job}",
         "SELECT id, kind, key FROM tasks",
         ("kind", "key"),
         ("job_id = :job",),
@@ -112,6 +113,7 @@ async def list_dead(
         only.append("j.pipeline = :pipeline")
         values["pipeline"] = pipeline
     plan = Walk(
+        "dead",
         f"{_TASK} dead_letters",
         ("ended_at", "id"),
         (),

@@ -18,7 +18,8 @@ _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[LaneReport]:
     """By name."""
-    plan = Walk(_LANE, ("name",), columns="w.*, s.name AS session", joins="LEFT JOIN sessions s ON s.id = w.owner")
+    sessions = "LEFT JOIN sessions s ON s.id = w.owner"
+    plan = Walk("lanes", _LANE, ("name",), columns="w.*, s.name AS session", joins=sessions)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_lane(row) for row in rows], next_cursor=following)
 

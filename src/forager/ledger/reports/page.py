@@ -43,6 +43,8 @@ class Walk:
     `joins` and `only` are applied to what the walk finds (called `w`), so that no planner walks the wrong way.
     """
 
+    of: str
+    """Which list this is a part of. Its cursors say so, and another list refuses them."""
     source: str
     order: tuple[str, ...]
     """Columns of the source; together unique, never null."""
@@ -52,13 +54,6 @@ class Walk:
     joins: str = ""
     only: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    of: str = ""
-    """Whose order it is, where a list shows other rows than it walks: in a walk along those its cursors say nothing."""
-
-    @property
-    def names(self) -> list[str]:
-        """Of its columns, as its cursors have them."""
-        return [f"{self.of}.{column}" if self.of else column for column in self.order]
 
 
 async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
@@ -68,7 +63,7 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     values: dict[str, Any] = {**plan.values, "most": most}
     where = list(plan.where)
     if cursor is not None:
-        start = decode_cursor(plan.names, cursor)
+        start = decode_cursor(plan.of, plan.order, cursor)
         values.update({f"start{n}": value for n, value in enumerate(start)})
         marks = ", ".join(f":start{n}" for n in range(len(start)))
         where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
@@ -92,20 +87,21 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     return list(rows), _cursor_at(plan, last[0]) if last else None
 
 
-def encode_cursor(order: Sequence[str], values: Sequence[Any]) -> str:
-    """Where a page ended, and in which order: the cursor of another list is then refused."""
-    return base64.urlsafe_b64encode(orjson.dumps([*order, *values])).decode().rstrip("=")
+def encode_cursor(of: str, order: Sequence[str], values: Sequence[Any]) -> str:
+    """Where a page ended, of which list and in which order: the cursor of another list is then refused."""
+    return base64.urlsafe_b64encode(orjson.dumps([of, *order, *values])).decode().rstrip("=")
 
 
-def decode_cursor(order: Sequence[str], cursor: str) -> list[Any]:
+def decode_cursor(of: str, order: Sequence[str], cursor: str) -> list[Any]:
+    names = [of, *order]
     try:
         said = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
         said = None
-    if not isinstance(said, list) or said[: len(order)] != list(order) or not _fits(order, said[len(order) :]):
+    if not isinstance(said, list) or said[: len(names)] != names or not _fits(order, said[len(names) :]):
         problem = FieldError("cursor", "is not one that this list gave out; start without a cursor")
         raise Rejected(f"cursor: {problem.message}", fields=[problem])
-    return said[len(order) :]
+    return said[len(names) :]
 
 
 def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:
@@ -113,9 +109,7 @@ def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:
     if len(values) != len(order):
         return False
     return all(
-        type(value) is int and abs(value) < 1 << 63
-        if column.rpartition(".")[2] in _NUMBERS
-        else type(value) is str and "\0" not in value
+        type(value) is int and abs(value) < 1 << 63 if column in _NUMBERS else type(value) is str and "\0" not in value
         for column, value in zip(order, values, strict=True)
     )
 
@@ -137,4 +131,4 @@ def _directed(plan: Walk, prefix: str = "") -> str:
 
 
 def _cursor_at(plan: Walk, row: Row, prefix: str = "") -> str:
-    return encode_cursor(plan.names, [row[prefix + column] for column in plan.order])
+    return encode_cursor(plan.of, plan.order, [row[prefix + column] for column in plan.order])

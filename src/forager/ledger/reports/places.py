@@ -108,7 +108,7 @@ async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
     where: tuple[str, ...] = ()
     if asked.category is not None:
         where, values = ("category = :category",), {**values, "category": asked.category}
-    return Walk("SELECT * FROM places", ("id",), where, only=tuple(only), values=values)
+    return Walk("places", "SELECT * FROM places", ("id",), where, only=tuple(only), values=values)
 
 
 def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
@@ -119,6 +119,7 @@ def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
     if asked.category is not None:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
+        "places of a job",
         "SELECT id, place_uid, zip, keyword, state FROM sightings",
         ("id",),
         ("job_id = :job",),
@@ -126,7 +127,6 @@ def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
         joins="JOIN places p ON p.place_uid = w.place_uid",
         only=(*about_sighting, *about_place),
         values={**values, **more, "job": job},
-        of="sightings",
     )
 
 
@@ -136,6 +136,7 @@ def _seen_in_zip(asked: PlaceFilter) -> Walk:
     if asked.category is not None:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
+        "places of a ZIP",
         "SELECT DISTINCT place_uid FROM sightings",  # a place is seen again by every job that asks there
         ("place_uid",),
         ("zip = :zip", *about_sighting),

@@ -13,6 +13,8 @@ from forager.ledger.reports.page import MOST, Page, Walk, walk
 from forager.ledger.reports.rows import at, change_report
 from forager.ledger.tables import RecordTable
 
+LONGEST_SHOWN = 100
+"""Characters of a record's key in a cursor, which must stay short."""
 _SEEN = ("version", "first_seen_at", "last_seen_at", "times_seen", "gone_at")
 
 
@@ -33,6 +35,7 @@ async def history(
     """What happened to one record of world scope, newest first. A record of job scope is final: it has no history."""
     known = key if kind == "job" else await resolve(db, catalog, kind, key)
     plan = Walk(
+        f"history of {kind} {known[:LONGEST_SHOWN]}",
         "SELECT id, kind, key, op, version, job_id, at, body FROM changes",
         ("version", "id"),
         ("kind = :kind", "key = :key", "body IS NOT NULL"),
@@ -79,7 +82,7 @@ def table_of(catalog: Catalog, kind: str) -> RecordTable:
 
 def _all_of(table: RecordTable) -> Walk:
     scope, joins = (", j.public_id", "JOIN jobs j ON j.id = w.job_id") if table.per_job else ("", "")
-    return Walk(f"SELECT * FROM {table.name}", ("id",), columns=f"w.*{scope}", joins=joins)
+    return Walk(f"records {table.name}", f"SELECT * FROM {table.name}", ("id",), columns=f"w.*{scope}", joins=joins)
 
 
 def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
@@ -87,6 +90,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
     if table.per_job:
         columns, joins = "w.*, j.public_id", "JOIN jobs j ON j.id = w.job_id"
         return Walk(
+            f"records {table.name}",
             f"SELECT * FROM {table.name}",
             ("id",),
             ("job_id = :job",),
@@ -106,13 +110,13 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
     # What a job found of the world is what its own records of the same identity point at.
     return Walk(
+        f"records {table.name} of a job",
         f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
         ("id",),
         ("job_id = :job",),
         columns="r.*",
         joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
         values={"job": job},
-        of=seen_by.name,
     )
 
 
