@@ -53,7 +53,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         places_router(app),
         scrape_router(app, Endings(app, feeds.closing)),
         jobs_router(app),
-        events_router(feeds, service_key),
+        events_router(feeds, service_key, app.reports.kinds),
         dead_router(app),
         schedules_router(app),
         lanes_router(app),

@@ -85,11 +85,22 @@ def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
     for wrong in error.errors()[:MOST_FIELDS]:
         place = [str(part) for part in wrong["loc"]]
         if wrong.get("type") == "json_invalid":
-            place = ["body"]
-        elif len(place) > 1 and place[0] in SOURCES:
+            where = _where(error.body, wrong["loc"][-1])
+            found.append(FieldError("body", f"is not JSON: {wrong['ctx']['error']}{where}"))
+            continue
+        if len(place) > 1 and place[0] in SOURCES:
             place = place[1:]
         found.append(FieldError(".".join(place), str(wrong["msg"]).removeprefix("Value error, ")))
     return found
+
+
+def _where(document: object, position: object) -> str:
+    """Of a document that could not be read. One that is not even text has no lines."""
+    if not (isinstance(document, str) and document and isinstance(position, int)):
+        return ""
+    before = document[:position]
+    line, column = before.count("\n") + 1, position - before.rfind("\n")
+    return f" at line {line}, column {column}"
 
 
 _FULL = (

@@ -5,7 +5,7 @@ one whose key was revoked.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from forager.api.envelope import refusal
 from forager.api.feed import PAGE, Feeds, JobFeed
 from forager.api.frames import comment, frame
 from forager.api.openapi import STREAM, failures
+from forager.core.errors import FieldError, Rejected
 
 HEARTBEAT = 10.0
 PATIENCE = 30.0
@@ -28,8 +29,10 @@ MOST_NUMBER = 2**63 - 1
 RECONNECT_MS = 2_000
 
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this change; 0: at the job's first.")]
+JOB = "job"
 Kind = Annotated[
-    str | None, Query(max_length=64, description="Only changes of this kind: `job`, `place` …", examples=["job"])
+    str | None,
+    Query(max_length=64, description="Only changes of this kind: `job`, or a kind of records.", examples=["job"]),
 ]
 LastEventId = Annotated[
     int | None,
@@ -37,8 +40,10 @@ LastEventId = Annotated[
 ]
 
 
-def events_router(feeds: Feeds, key: ServiceKey) -> APIRouter:
+def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> APIRouter:
+    """`records` are the kinds of records that there are."""
     router = APIRouter(tags=["jobs"])
+    kinds = (JOB, *sorted(records))
 
     @router.get(
         "/api/v1/jobs/{job_id}/events",
@@ -58,6 +63,9 @@ def events_router(feeds: Feeds, key: ServiceKey) -> APIRouter:
         `progress` frames are not: they carry the counters, at most four times a second, when they have moved. When
         the job has ended, `end` is the last frame and the stream closes; asking again from there is answered with 204.
         """
+        if kind is not None and kind not in kinds:
+            problem = FieldError("kind", f"{kind!r} is none; use one of {', '.join(kinds)}")
+            raise Rejected(f"kind: {problem.message}", fields=[problem])
         if _is_foreign(request):
             return refusal(request.scope, 403, "foreign_origin", "Streams are for pages of this server only.")
         if feeds.streams >= MOST_STREAMS:

@@ -125,6 +125,18 @@ async def test_only_json_is_taken_for_json(client: httpx.AsyncClient, kind: str)
     _failure(answer, 422, "invalid")
 
 
+async def test_a_body_that_is_not_json_is_told_where(client: httpx.AsyncClient) -> None:
+    async def said(body: bytes) -> str:
+        refused = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+        (wrong,) = refused.json()["meta"]["fields"]
+        assert (refused.status_code, wrong["field"]) == (422, "body")
+        return str(wrong["message"])
+
+    assert (await said('{"é": 1,\n "pipeline" 2}'.encode())).endswith(" at line 2, column 13")
+    assert (await said(b'{"a": NaN}')).endswith(" at line 1, column 7")
+    assert "line" not in await said(b"\xff{"), "where nothing could be read, there are no lines"
+
+
 async def test_a_nul_in_the_address_is_refused_on_every_store__S10(front: Front) -> None:
     for path in (
         "/api/v1/places?title=%00",
@@ -133,7 +145,11 @@ async def test_a_nul_in_the_address_is_refused_on_every_store__S10(front: Front)
         "/api/v1/jobs?pipeline=%00",
     ):
         assert (await front.client.get(path)).status_code == 422, path
-    odd = ("/api/v1/places?title=%ED%A0%80", "/api/v1/places/%ED%A0%80", "/api/v1/places?title=%F0%9F%8D%BA&zip=%27%22")
+    odd = (
+        "/api/v1/places?title=%ED%A0%80",
+        "/api/v1/places/%ED%A0%80",
+        "/api/v1/places?title=%F0%9F%8D%BA&category=%27%22",
+    )
     for path in odd:
         assert (await front.client.get(path)).status_code in (200, 404), path
 

@@ -94,6 +94,14 @@ async def test_a_stream_resumes_behind_the_last_number_by_header_or_query(front:
         assert done.status_code == 204, "an EventSource stops asking"
 
 
+async def test_an_unknown_kind_of_change_is_refused_with_those_there_are(simple: Front) -> None:
+    job = await simple.create()
+    refused = await simple.client.get(f"/api/v1/jobs/{job}/events", params={"kind": "bogus"})
+    assert refused.status_code == 422
+    message = "'bogus' is none; use one of job, place, scrape_result, sighting"
+    assert refused.json()["meta"]["fields"] == [{"field": "kind", "message": message}]
+
+
 async def test_a_long_history_comes_in_pages_without_a_gap(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "PAGE", 4)
     monkeypatch.setattr(events, "PAGE", 4)

@@ -1,6 +1,6 @@
 """`Reports`: every question that a front door may ask of the ledger. The answers are in the files beside."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -70,6 +70,11 @@ class Reports:
         return await jobs.one_dead(self._db, task)
 
     # ── records ──
+
+    @property
+    def kinds(self) -> Collection[str]:
+        """Of records."""
+        return self._catalog.records.keys()
 
     async def places(
         self, asked: places.PlaceFilter | None = None, *, cursor: str | None = None, limit: int = PAGE
