@@ -17,7 +17,7 @@ from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
 
 Format = Literal["jsonl", "csv"]
-Kind = Annotated[str, Path(max_length=100, description="Of which kind: `place`, `sighting` …", examples=["place"])]
+Kind = Annotated[str, Path(max_length=100, description="`place`, `sighting` or `scrape_result`.", examples=["place"])]
 OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 FILE: dict[str, Any] = {

@@ -142,6 +142,24 @@ async def test_every_route_is_in_the_guide(client: httpx.AsyncClient) -> None:
     assert told <= set(document["paths"]), told - set(document["paths"])
 
 
+async def test_every_kind_of_records_is_in_the_guide_and_in_the_document(simple: Front) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    paths = (await simple.client.get("/openapi.json")).json()["paths"]
+    for kind in simple.app.reports.kinds:
+        assert f"`{kind}`" in guide
+        for path in ("/api/v1/records/{kind}", "/api/v1/export/{kind}"):
+            assert f"`{kind}`" in paths[path]["get"]["parameters"][0]["description"]
+
+
+async def test_every_field_of_a_page_that_is_asked_for_is_in_its_guide(simple: Front) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "scrape.md").read_text()
+    asked = simple.api.openapi()["components"]["schemas"]["SyncScrapeRequest"]
+    told = dict(re.findall(r"^\| `(\w+)` \| .* \| ([^|]+) \|$", guide, re.MULTILINE))
+    for field in asked["properties"]:
+        assert field in told
+        assert (told[field] == "required") == (field in asked["required"]), field
+
+
 def _has_examples(document: dict[str, object], schema: dict[str, object]) -> bool:
     found = [schema, *schema.get("anyOf", [])]  # type: ignore[misc]
     parts = [document["components"]["schemas"][s["$ref"].rpartition("/")[2]] for s in found if "$ref" in s]  # type: ignore[index]
