@@ -15,7 +15,7 @@ from forager.cli.client import Answer, Api
 from forager.cli.demo_audit import audit_crash, expected_places
 from forager.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
 from forager.cli.exit_codes import ExitCode, exit_code_for
-from forager.cli.jobs import ended, show_result
+from forager.cli.jobs import ended, show_result, spent_of
 from forager.cli.schedules import hinted, read_params, seconds
 from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
 from forager.sandbox import Entry
@@ -133,7 +133,7 @@ def test_a_locked_store_is_not_taken_for_any_other_trouble_of_a_store() -> None:
 
 def job(**changes: Any) -> dict[str, Any]:
     counters = dict.fromkeys(
-        ("queued", "running", "completed", "failed", "skipped", "cancelled", "retries", "spent"), 0
+        ("queued", "running", "completed", "failed", "skipped", "cancelled", "retries", "spent", "guessed"), 0
     )
     return {"state": "running", "total": 100, "max_cost": None, "params": {"keyword": "bars"}, **counters, **changes}
 
@@ -163,6 +163,11 @@ def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str])
     assert "its budget of 50 credits: what was left is skipped" in capsys.readouterr().out
     assert progress.short_figures(ended) == ["50 credits", "budget spent", "50 skipped"]
     assert "budget spent" not in progress.short_figures(job(max_cost=50, skipped=50))
+
+
+def test_credits_whose_answers_were_lost_are_told_apart() -> None:
+    assert spent_of(job(spent=633, guessed=75)) == "633 spent (75 assumed: their answers were lost)"
+    assert spent_of(job(spent=558, guessed=0)) == "558 spent"
 
 
 def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:

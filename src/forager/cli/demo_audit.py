@@ -21,6 +21,8 @@ from forager.sandbox.audit import audit
 @dataclass(frozen=True, slots=True)
 class CrashAudit:
     requests: int
+    credits: int
+    """By the upstream's own count."""
     expected: int
     """Places in the answers that a complete job must have got."""
     stored: int
@@ -43,7 +45,7 @@ class CrashAudit:
         )
 
     def figures(self) -> dict[str, Any]:
-        names = ("requests", "expected", "stored", "lost", "duplicates", "resent", "resent_credits")
+        names = ("requests", "credits", "expected", "stored", "lost", "duplicates", "resent", "resent_credits")
         return {**{name: getattr(self, name) for name in names}, "failures": list(self.failures), "passed": self.passed}
 
 
@@ -69,6 +71,7 @@ def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> Cra
     }
     return CrashAudit(
         requests=sent.requests,
+        credits=sent.credits,
         expected=len(expected),
         stored=len(held),
         lost=len(lost),

@@ -154,7 +154,8 @@ def _show(job: Mapping[str, Any], found: CrashAudit, home: Path) -> None:
                 ("job", f"{job['state']} in {render.duration(seconds_of(job))}, crash and restart included"),
                 ("places", f"{render.count(found.stored)} stored, {render.count(found.expected)} expected"),
                 ("credits", credits_line(job)),
-                ("audited", f"{render.count(found.requests)} requests in {home / 'requests.jsonl'}"),
+                ("upstream", f"{render.count(found.requests)} requests, {render.count(found.credits)} credits charged"),
+                ("audited", str(home / "requests.jsonl")),
             ]
         )
     )

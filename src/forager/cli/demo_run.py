@@ -52,8 +52,10 @@ def show_places(places: list[Mapping[str, Any]]) -> None:
 
 
 def credits_line(job: Mapping[str, Any]) -> str:
-    spent = f"{render.count(job['spent'])} spent"
-    return f"{spent}, {render.count(job['skipped'])} saved by early exit (worst case {render.count(job['total'])})"
+    from forager.cli.jobs import spent_of
+
+    saved, worst = render.count(job["skipped"]), render.count(job["total"])
+    return f"{spent_of(job)}, {saved} saved by early exit (worst case {worst})"
 
 
 async def _run(home: Path, upstream: Upstream, *, as_json: bool) -> tuple[Mapping[str, Any], list[Any]]:

@@ -130,7 +130,7 @@ def show_result(job: Mapping[str, Any]) -> None:
 
     took = seconds_of(job)
     early = progress.saved(job)
-    spent = f"{render.count(job['spent'])} spent"
+    spent = spent_of(job)
     if early:
         spent += f", {render.count(early)} saved by early exit"
     figures = [
@@ -213,13 +213,26 @@ def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
 _COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")
 
 
+def spent_of(job: Mapping[str, Any]) -> str:
+    """What was spent, and how much of it may not have been: an answer that is lost tells no price."""
+    from forager.cli import render
+
+    return f"{render.count(job['spent'])} spent" + _assumed(job)
+
+
 def _spent(job: Mapping[str, Any]) -> str:
     from forager.cli import render
 
     text = f"{render.count(job['spent'])} credits"
     if job["max_cost"] is not None:
         text += f" of at most {render.count(job['max_cost'])}"
-    return text + (f" ({render.count(job['guessed'])} assumed)" if job["guessed"] else "")
+    return text + _assumed(job)
+
+
+def _assumed(job: Mapping[str, Any]) -> str:
+    from forager.cli import render
+
+    return f" ({render.count(job['guessed'])} assumed: their answers were lost)" if job["guessed"] else ""
 
 
 def seconds_of(job: Mapping[str, Any]) -> float | None:
