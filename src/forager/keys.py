@@ -3,7 +3,6 @@
 A key is never logged, never put into an error, and never compared with `==`.
 """
 
-import hmac
 import os
 import re
 import stat
@@ -85,11 +84,6 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
-
-
-def same_key(given: str, expected: str) -> bool:
-    """Takes as long wherever the two differ. Bytes, because the comparison refuses text beyond ASCII."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass"))
 
 
 def _weakness(key: str) -> str | None:

@@ -114,3 +114,13 @@ def test_a_log_that_the_sandbox_cannot_write_is_named(forager: Forager) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert "no/such/folder/log cannot be written (No such file or directory)" in ran.err
     assert "--log-path" in ran.err
+
+
+@pytest.mark.parametrize("command", [["add", "..", "--every", "6h"], ["run", "."], ["remove", "a/b c"], ["pause", ""]])
+def test_a_name_that_is_no_part_of_an_address_is_refused_before_it_becomes_one(
+    forager: Forager, command: list[str]
+) -> None:
+    ran = forager("schedules", *command)
+
+    assert ran.code == 2
+    assert "is no name; use letters, digits" in ran.err

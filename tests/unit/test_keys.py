@@ -12,8 +12,9 @@ import pytest
 from pydantic import SecretStr
 
 import forager
+from forager.api.auth import ServiceKey
 from forager.core.errors import Rejected
-from forager.keys import check_bind, is_loopback, read_service_key, same_key, service_key
+from forager.keys import check_bind, is_loopback, read_service_key, service_key
 
 STRONG = "Zk3vQ9xLw7Rb2Tn8Yc5Hm1Jd6Pf4Gs0A"
 
@@ -206,10 +207,16 @@ def test_random_keys_of_every_usual_form_are_strong_enough() -> None:
 
 
 def test_keys_are_compared_whole__S12() -> None:
-    assert same_key(STRONG, STRONG)
-    for other in ("", STRONG[:-1], STRONG + "x", STRONG.lower(), "ü", "\udcff", "x" * 100_000):
-        assert not same_key(other, STRONG)
-        assert not same_key(STRONG, other)
+    def accepted(*sent: bytes) -> bool:
+        headers = [(b"x-service-key", each) for each in sent]
+        return ServiceKey(STRONG).accepts({"method": "GET", "path": "/api/v1/jobs", "headers": headers})
+
+    right = STRONG.encode()
+    assert accepted(right)
+    for other in (b"", right[:-1], right + b"x", right.lower(), "ü".encode(), b"\xff", b"x" * 100_000):
+        assert not accepted(other)
+        assert not accepted(right, other)
+    assert not accepted()
 
 
 def test_no_code_compares_a_key_or_a_secret_with_an_operator__S12() -> None:

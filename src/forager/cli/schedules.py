@@ -9,6 +9,7 @@ import typer
 from forager.cli.invocation import Json
 from forager.cli.running import post, with_api
 from forager.core.errors import FieldError, Rejected
+from forager.core.names import checked_name
 
 app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
 
@@ -58,7 +59,7 @@ def add(
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
     body |= {"cron": cron, "every": seconds(every) if every is not None else None}
     try:
-        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(name)}", body))
+        kept = with_api(context, lambda at: at.api.put(f"/schedules/{part(checked_name(name))}", body))
     except Rejected as wrong:
         wrong.fields = tuple(hinted(each, param or []) for each in wrong.fields)
         raise
@@ -74,7 +75,7 @@ def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
     from forager.cli import render
     from forager.cli.client import part
 
-    found = with_api(context, lambda at: at.api.delete(f"/schedules/{part(name)}"))
+    found = with_api(context, lambda at: at.api.delete(f"/schedules/{part(checked_name(name))}"))
     render.show_json(found) if as_json else render.out().print("Removed.")
 
 
@@ -156,7 +157,7 @@ def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bo
     from forager.cli import render
     from forager.cli.client import part
 
-    found, but = post(context, f"/schedules/{part(name)}/{verb}")
+    found, but = post(context, f"/schedules/{part(checked_name(name))}/{verb}")
     if as_json:
         render.show_json(found)
         return
