@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -28,6 +29,7 @@ import psutil
 
 OWN_SERVER = "FORAGER_TEST_POSTGRES"
 START_LIMIT = 60.0
+PORTS_TRIED = 5
 _numbers = itertools.count(1)
 
 
@@ -79,8 +81,8 @@ class PostgresServer(Postgres):
         self._settings = {"max_connections": "200", **({} if fsync else _FAST), **(settings or {})}
         self._account = _account()
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
-        super().__init__(f"postgresql://app@127.0.0.1:{self.port}/postgres")
+        super().__init__("")
+        self._take_port()
 
     def __enter__(self) -> Self:
         self.folder = _folder_for(self._account)
@@ -88,7 +90,7 @@ class PostgresServer(Postgres):
             if self._account and not _open_to_all(self._programs):
                 self._programs = _copied_out(self._programs, self.folder)
             self._initdb()
-            self.start()
+            self._start_first()
         except BaseException:
             self.__exit__()
             raise
@@ -97,6 +99,21 @@ class PostgresServer(Postgres):
     def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _take_port(self) -> None:
+        self.port = _free_port()
+        self._admin_url = f"postgresql://app@127.0.0.1:{self.port}/postgres"
+
+    def _start_first(self) -> None:
+        """A port that was free a moment ago may be somebody else's by now: then another one will do."""
+        for left in reversed(range(PORTS_TRIED)):
+            try:
+                self.start()
+                break
+            except PostgresFailed as failed:
+                if not left or "could not bind" not in str(failed):
+                    raise
+                self._take_port()
 
     def start(self) -> None:
         """Start the server, also after `stop` or `kill`, on the same port and data; wait until it takes calls."""
@@ -249,9 +266,12 @@ def _copied_out(programs: Path, folder: Path) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that no client is given by itself (Linux: from 32768 on): a server that was stopped finds it free again."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 async def _execute(url: str, sql: str) -> None:

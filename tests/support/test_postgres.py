@@ -1,5 +1,6 @@
 """The private PostgreSQL does what the tests of outages and the fixtures rely on."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,13 @@ async def test_a_database_can_be_the_copy_of_another(postgres: Postgres, postgre
     assert await connection.fetchval("SELECT number FROM kept") == 7
     await connection.close()
     postgres.drop_database(copy)
+
+
+def test_a_port_that_somebody_took_meanwhile_is_changed_for_another(require_postgres: None) -> None:
+    server = PostgresServer(fsync=False)
+    with socket.create_server(("127.0.0.1", server.port)) as taken, server:
+        assert server.port != taken.getsockname()[1]
+        server.execute("SELECT 1")
 
 
 async def test_a_killed_server_comes_back_with_what_was_committed(postgres_server: PostgresServer) -> None:
