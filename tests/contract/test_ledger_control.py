@@ -286,3 +286,54 @@ async def test_open_work_is_what_can_still_go_on(rig: Rig, worker: Worker) -> No
     await rig.ledger.resume(job)
     await worker.drain()
     assert not await rig.ledger.has_open_work()
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of what is ended at once: four tasks, so that small jobs fill pages exactly."""
+    monkeypatch.setattr("forager.ledger.sqlite.control.PAGE", 4)
+    for store in ("sqlite", "postgres"):
+        for name in ("DRAIN_PER_TURN", "SWEEP_PAGE"):
+            monkeypatch.setattr(f"forager.ledger.{store}.store.{name}", 4)
+    return 4
+
+
+@pytest.mark.parametrize("by", ["turns", "sweeps"])
+@pytest.mark.parametrize("sizes", [(8, 8, 8), (4, 9, 12), (3, 5, 1)])
+async def test_jobs_that_are_cancelled_together_end_page_by_page_and_cost_nobody_else_anything(
+    rig: Rig, worker: Worker, small_pages: int, sizes: tuple[int, ...], by: str
+) -> None:
+    jobs = [(await rig.submit(calls(size))).job for size in sizes]
+    other = (await rig.submit(calls(40, where="site"))).job
+    await worker.take_lanes()
+    leases = await worker.lease(40, lane="site")
+    for job in jobs:
+        await rig.ledger.cancel(job)
+    for lease in leases:
+        await (worker.turn([Settlement(lease, TaskState.COMPLETED)]) if by == "turns" else rig.ledger.sweep())
+    while (await rig.ledger.sweep()).more:
+        pass
+    assert [rig.job(job)["cancelled"] for job in jobs] == list(sizes)
+    assert {rig.job(job)["state"] for job in jobs} == {"cancelled"}
+    if by == "turns":
+        assert rig.job(other)["completed"] == 40
+
+
+async def test_what_is_retried_while_its_job_is_being_ended_is_ended_too(
+    rig: Rig, worker: Worker, small_pages: int
+) -> None:
+    job = (await rig.submit(calls(20), max_cost=3)).job
+    first, second, third = sorted(await worker.lease(3), key=lambda lease: lease.key)
+    await worker.turn(
+        [
+            Settlement(first, TaskState.FAILED, cost=1, error="x"),
+            *(Settlement(lease, TaskState.COMPLETED, cost=1) for lease in (second, third)),
+        ]
+    )
+    await worker.lease(1)  # nothing can be paid any more, and a first page is ended
+    assert await rig.ledger.retry_task(rig.task_id(job, first.key)) == 1
+    for _ in range(10):
+        await worker.turn()
+        await rig.ledger.sweep()
+    row = rig.job(job)
+    assert (row["state"], row["queued"], row["completed"], row["skipped"]) == ("completed", 0, 2, 18)

@@ -36,8 +36,9 @@ def test_a_number_that_nothing_can_carry_is_named(forager: Forager, arguments: l
         ["schedules", "run", NOT_TEXT],
         ["jobs", "list", "--state", NOT_TEXT],
         ["places", "run", "--dry-run", "-k", "bars", "-s", "RI", "--idempotency-key", "日本"],
+        ["places", "run", "--dry-run", "-k", "bars", "-s", "RI", "--idempotency-key", "a\nb"],
     ],
-    ids=["body", "path", "query", "header"],
+    ids=["body", "path", "query", "header", "header of two lines"],
 )
 def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]) -> None:
     ran = forager(*arguments)

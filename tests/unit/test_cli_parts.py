@@ -163,6 +163,7 @@ def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str])
     assert "its budget of 50 credits: what was left is skipped" in capsys.readouterr().out
     assert progress.short_figures(ended) == ["50 credits", "budget spent", "50 skipped"]
     assert "budget spent" not in progress.short_figures(job(max_cost=50, skipped=50))
+    assert "budget spent" not in progress.short_figures(job(state="paused", reason="budget", max_cost=50))
 
 
 def test_credits_whose_answers_were_lost_are_told_apart() -> None:

@@ -84,6 +84,20 @@ async def test_more_than_may_be_asked_at_once_wait_for_their_turn(servers: Serve
     assert len(servers.asked) == 3
 
 
+async def test_a_lookup_for_which_there_is_no_thread_fails_as_one_that_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    names = SystemNames()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="no thread is left"):
+            await names("shop.example", 443)
+    assert not names._asked
+
+
 async def test_a_lookup_that_nobody_waits_for_leaves_no_thread_to_wait_for(servers: Servers) -> None:
     asking = asyncio.create_task(SystemNames()("dead.example", 443))
     async with asyncio.timeout(PATIENCE):

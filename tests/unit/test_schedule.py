@@ -87,6 +87,21 @@ async def test_a_firing_by_hand_is_noted_and_moves_none_of_its_own_times(meanwhi
     assert noted == ((due + 3_600_000, None, None) if meanwhile else (due, ms(clock.now()), made))
 
 
+async def test_a_firing_by_hand_that_cannot_be_noted_is_no_error() -> None:
+    """The job is there: whoever hears of an error would ask for another."""
+    clock, made = FakeClock(), uuid4()
+
+    class Away(OneSchedule):
+        async def fired(self, name: str, **_: Any) -> bool:
+            raise StoreUnavailable("away")
+
+    async def create(_: Schedule, key: str) -> UUID:
+        return made
+
+    kept = Away(Schedule("hourly", "places", {}, every=3_600, next_at=ms(clock.now())), clock)
+    assert await Scheduler(kept, create, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
+
+
 class Two:
     """Two schedules that are due; whatever is to happen to the first happens when its job is created."""
 

@@ -6,6 +6,7 @@ process. A command cannot tell them apart, so there is one code path to test.
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -228,7 +229,7 @@ def _readable(text: str) -> str:
 
 
 def _in_header(key: str) -> str:
-    if not key.isascii():
+    if re.fullmatch(r"[\x21-\x7e]+", key) is None:
         raise Rejected(f"The idempotency key {key!r} cannot be sent. Use printable ASCII characters without blanks.")
     return key
 

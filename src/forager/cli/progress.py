@@ -52,7 +52,7 @@ def has_stopped(job: Job) -> bool:
 
 def is_out_of_budget(job: Job) -> bool:
     """Whether it ended before everything was asked, for its budget was spent."""
-    return job.get("reason") == BUDGET
+    return job.get("reason") == BUDGET and job["max_cost"] is not None and job["state"] != "paused"
 
 
 def done(job: Job) -> int:

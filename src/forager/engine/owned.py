@@ -150,6 +150,19 @@ class OwnedLanes:
         """A lane without work, or closed for long, goes back, so that its next work is anybody's; one that makes room
         for others does when it has nothing in flight and nothing `unsettled`. Whether there is room now that was not
         there before."""
+        async with self._giving:
+            going, crowded = self._going(unsettled), len(self._lanes) >= self._most
+            if not going:
+                return False
+            await self._give(session, going)
+        for lane in going:
+            self._given_back[lane.id] = lane
+        while len(self._given_back) > MOST_REMEMBERED:
+            self._given_back.pop(next(iter(self._given_back)))
+        return crowded
+
+    def _going(self, unsettled: Collection[int]) -> list[LaneRun]:
+        """Those that go back now."""
         now = self._clock.monotonic()
         crowded = len(self._lanes) >= self._most
         for lane in self:
@@ -159,16 +172,7 @@ class OwnedLanes:
                 self._idle_since.setdefault(lane.id, now)
         idle = {i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK}
         idle |= {lane.id for lane in self if lane.leaving and not lane.in_flight and lane.id not in unsettled}
-        if not idle:
-            return False
-        going = [self._lanes.pop(number) for number in idle]
-        async with self._giving:
-            await self._give(session, going, now)
-        for lane in going:
-            self._given_back[lane.id] = lane
-        while len(self._given_back) > MOST_REMEMBERED:
-            self._given_back.pop(next(iter(self._given_back)))
-        return crowded
+        return [self._lanes[number] for number in idle]
 
     async def _take_one(self, session: Session, name: str) -> LaneRun | Away:
         """By its name. The store's answer counts only if no lane went back meanwhile: it may have been this one."""
@@ -183,10 +187,11 @@ class OwnedLanes:
             if gone == self._gone:
                 return self._own(owned)
 
-    async def _give(self, session: Session, going: Sequence[LaneRun], now: float) -> None:
+    async def _give(self, session: Session, going: Sequence[LaneRun]) -> None:
+        now = self._clock.monotonic()
         for lane in going:  # out of sight before they go: no request may still find them
             lane.ours = False
-            del self._by_name[lane.name]
+            del self._lanes[lane.id], self._by_name[lane.name]
             self._idle_since.pop(lane.id, None)
         self._gone += 1
         self.news += 1

@@ -75,7 +75,10 @@ class Scheduler:
         now, due = _milliseconds(await self._ledger.now()), schedule.next_at
         job = await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
         # If its own time came meanwhile, that firing is the last one, and this is not noted.
-        await self._ledger.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
+        try:
+            await self._ledger.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
+        except StoreError as error:  # the job is there: whoever asked must not ask again
+            log.warning("a firing by hand could not be noted", schedule=schedule.name, error=error.message)
         return job
 
     async def _fire(self, schedule: Schedule, now: int) -> int | None:

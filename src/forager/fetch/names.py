@@ -7,6 +7,7 @@ threads are daemons: a process that stops does not wait for a name server. Judge
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -53,5 +54,8 @@ class SystemNames:
                 else:
                     tell(answer.set_result, found)
 
-            threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()
+            try:
+                threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()
+            except RuntimeError as error:  # no more are allowed here, for now
+                raise OSError(errno.EAGAIN, "no thread is left for the lookup") from error
             return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in await answer))

@@ -157,6 +157,27 @@ async def test_the_more_jobs_are_watched_the_less_often_each_is_looked_at(
     assert feeds.nap() == 0.25
 
 
+async def test_a_watched_job_is_looked_at_after_each_nap(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = UUID(await simple.create(keyword="bars", zips=["85001"], pages=1))
+    monkeypatch.setattr(feed, "LOOK_EVERY", 0.01)
+    looks: list[UUID] = []
+    real = simple.app.reports.job
+
+    async def count(job: UUID) -> Any:
+        looks.append(job)
+        return await real(job)
+
+    monkeypatch.setattr(simple.app.reports, "job", count)
+    async with simple.api.state.feeds.watch(job), asyncio.timeout(PATIENCE):
+        while len(looks) < 5:
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr(feed, "LOOK_EVERY", 3_600.0)
+    looks.clear()
+    async with simple.api.state.feeds.watch(job):
+        await asyncio.sleep(0.1)
+    assert looks == [job], "once when it is opened"
+
+
 async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
     job = await simple.create()

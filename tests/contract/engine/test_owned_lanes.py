@@ -85,6 +85,23 @@ async def test_who_asks_for_a_lane_on_its_way_back_waits_until_it_is_there(
     assert owner_of(rig, lane.name) == session.id
 
 
+async def test_a_lane_that_a_request_uses_while_others_are_waited_for_stays(open_rig: OpenRig) -> None:
+    """Whoever would give it back must look again after waiting: it was idle only before."""
+    rig = await open_rig(acts())
+    session, lanes = await rig.ledger.begin("one"), owned_lanes(rig)
+    lane = await an_idle_lane(rig, lanes, session)
+    lane.seen_open = rig.clock.monotonic()
+    async with lanes._giving:
+        giving = asyncio.create_task(lanes.give_back_idle(session))
+        await asyncio.sleep(0)
+        assert await lanes.of_url(session, URL, own=None) is lane  # type: ignore[arg-type]
+        lane.in_flight = 1
+    assert not await giving
+    assert lane.ours
+    assert owner_of(rig, lane.name) == session.id
+    lane.in_flight = 0
+
+
 async def test_a_lane_with_next_to_no_rate_rests_for_a_day_at_most(open_rig: OpenRig) -> None:
     """Its next start is some ages away: more milliseconds than a store can keep."""
     rig = await open_rig(acts(Lane("acts", rate=1e-12, per=86_400)))

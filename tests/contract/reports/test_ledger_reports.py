@@ -86,10 +86,10 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     await reports.task(letter.id)
     await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor("dead", ["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor("places of a job", ["id"], [1]))
+    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor(f"places of {job}", ["id"], [1]))
     await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor("places", ["id"], [1]))
     await reports.places(
-        PlaceFilter(zip="85001"), cursor=paging.encode_cursor("places of a ZIP", ["place_uid"], ["ChIJ000001"])
+        PlaceFilter(zip="85001"), cursor=paging.encode_cursor("places of ZIP 85001", ["place_uid"], ["ChIJ000001"])
     )
     await reports.history(
         "place", "ChIJ000001", cursor=paging.encode_cursor("history of place ChIJ000001", ["version", "id"], [9, 9])

@@ -119,7 +119,7 @@ def _seen_by_job(asked: PlaceFilter, job: int) -> Walk:
     if asked.category is not None:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
-        "places of a job",
+        f"places of {asked.job}",
         "SELECT id, place_uid, zip, keyword, state FROM sightings",
         ("id",),
         ("job_id = :job",),
@@ -136,7 +136,7 @@ def _seen_in_zip(asked: PlaceFilter) -> Walk:
     if asked.category is not None:
         about_place, values = [*about_place, "p.category = :category"], {**values, "category": asked.category}
     return Walk(
-        "places of a ZIP",
+        f"places of ZIP {asked.zip}",
         "SELECT DISTINCT place_uid FROM sightings",  # a place is seen again by every job that asks there
         ("place_uid",),
         ("zip = :zip", *about_sighting),

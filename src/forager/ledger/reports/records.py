@@ -90,7 +90,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
     if table.per_job:
         columns, joins = "w.*, j.public_id", "JOIN jobs j ON j.id = w.job_id"
         return Walk(
-            f"records {table.name}",
+            f"records {table.name} of job {job}",
             f"SELECT * FROM {table.name}",
             ("id",),
             ("job_id = :job",),
@@ -110,7 +110,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
     # What a job found of the world is what its own records of the same identity point at.
     return Walk(
-        f"records {table.name} of a job",
+        f"records {table.name} of job {job}",
         f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
         ("id",),
         ("job_id = :job",),

@@ -16,6 +16,7 @@ from forager.ledger.sqlite.settle import pause_job
 
 PAGE = 5_000
 _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?"
+_LEFT_OVER = "SELECT id FROM jobs WHERE finished_at IS NULL AND drain IS NOT NULL AND queued > 0"
 _DRAIN = """
 UPDATE tasks SET state = ?, error = ?, ended_at = ?, due = NULL
 WHERE id IN (SELECT value FROM json_each(?)) AND state IN (0, 1, 2, 8)
@@ -83,6 +84,8 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
     draining = memory.flows.draining
     ended = 0
     for job, done in sorted(draining.items()):
+        if not limit:
+            break
         row = db.execute("SELECT drain, queued FROM jobs WHERE id = ? AND drain IS NOT NULL", (job,)).fetchone()
         if row is None:
             del draining[job]
@@ -101,10 +104,17 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
         if len(page) == limit and count < queued:
             _, kind, key = page[-1]
             draining[job] = (kind, key)
-            break
-        del draining[job]
+        else:
+            del draining[job]
         limit -= len(page)
     return ended
+
+
+def drain_left_over(db: sqlite3.Connection, memory: Memory) -> None:
+    """Should a job that is being ended have queued tasks that nobody walks to, it is walked again."""
+    for (job,) in db.execute(_LEFT_OVER).fetchall():
+        if job not in memory.flows.draining:
+            memory.flows.drain(job)
 
 
 def retry(db: sqlite3.Connection, memory: Memory, job: UUID) -> int:
@@ -164,6 +174,8 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     numbers = orjson.dumps(failed).decode()
     for (lane,) in db.execute(_LANES_OF, (numbers,)).fetchall():
         offer(db, memory, lane, job, turn)
+    if drain is not None:
+        memory.flows.drain(job)
     say(db, job, "retried", now)
     return count
 

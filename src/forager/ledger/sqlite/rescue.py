@@ -63,7 +63,9 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
                 (int(state), together, int(alone), price, price, number),
             )
             deltas.add(job, queued=1)
-            if not crashed:
+            if drain is not None:
+                memory.flows.drain(job)
+            elif not crashed:
                 memory.flows.add(lane, job, turn)
         wake(db, lane, now)
     memory.flows.grew = True  # suspects, too, are work for whoever waits for some

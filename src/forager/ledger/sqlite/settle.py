@@ -133,6 +133,8 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         state, error, ended = TaskState.READY, s.error, None
         if drain == CANCELLED:
             state, error, ended = TaskState.CANCELLED, CANCELLED, now
+        elif drain is not None:
+            memory.flows.drain(lease.job_id)
         elif s.wait > 0:
             state, due = TaskState.WAITING, now + round(s.wait * 1000)
             memory.flows.sleep_until(lease.lane, due)

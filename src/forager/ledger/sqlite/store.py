@@ -234,6 +234,7 @@ class SqliteLedger(SharedVerbs):
             now = self._now_ms()
             late = [r[0] for r in db.execute("SELECT id FROM sessions WHERE lease_until < ?", (now,))]
             rescued = rescue_sessions(db, self._memory, late, crashed=True)
+            control.drain_left_over(db, self._memory)
             drained = control.drain(db, self._memory, SWEEP_PAGE) if self._memory.flows.draining else 0
             stale = db.execute(
                 "SELECT id FROM jobs WHERE state = 'planning' AND planning_until < ? LIMIT 1", (now,)
