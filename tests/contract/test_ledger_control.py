@@ -10,7 +10,7 @@ from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Worker, calls, chain
+from tests.support.rig import Call, Rig, Worker, calls, chain, end_in_pages_of
 
 
 async def _fail(worker: Worker, *keys: str) -> None:
@@ -289,19 +289,14 @@ async def test_open_work_is_what_can_still_go_on(rig: Rig, worker: Worker) -> No
 
 
 @pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of what is ended at once: four tasks, so that small jobs fill pages exactly."""
-    monkeypatch.setattr("forager.ledger.sqlite.control.PAGE", 4)
-    for store in ("sqlite", "postgres"):
-        for name in ("DRAIN_PER_TURN", "SWEEP_PAGE"):
-            monkeypatch.setattr(f"forager.ledger.{store}.store.{name}", 4)
-    return 4
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    end_in_pages_of(4, monkeypatch)
 
 
 @pytest.mark.parametrize("by", ["turns", "sweeps"])
 @pytest.mark.parametrize("sizes", [(8, 8, 8), (4, 9, 12), (3, 5, 1)])
 async def test_jobs_that_are_cancelled_together_end_page_by_page_and_cost_nobody_else_anything(
-    rig: Rig, worker: Worker, small_pages: int, sizes: tuple[int, ...], by: str
+    rig: Rig, worker: Worker, small_pages: None, sizes: tuple[int, ...], by: str
 ) -> None:
     jobs = [(await rig.submit(calls(size))).job for size in sizes]
     other = (await rig.submit(calls(40, where="site"))).job
@@ -320,7 +315,7 @@ async def test_jobs_that_are_cancelled_together_end_page_by_page_and_cost_nobody
 
 
 async def test_what_is_retried_while_its_job_is_being_ended_is_ended_too(
-    rig: Rig, worker: Worker, small_pages: int
+    rig: Rig, worker: Worker, small_pages: None
 ) -> None:
     job = (await rig.submit(calls(20), max_cost=3)).job
     first, second, third = sorted(await worker.lease(3), key=lambda lease: lease.key)

@@ -34,7 +34,19 @@ from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from tests.support.auditor import Row
-from tests.support.rig import Call, DearCall, Rig, Seen, Thing, Worker, catalog, create_store, postgres_rig, sqlite_rig
+from tests.support.rig import (
+    Call,
+    DearCall,
+    Rig,
+    Seen,
+    Thing,
+    Worker,
+    catalog,
+    create_store,
+    end_in_pages_of,
+    postgres_rig,
+    sqlite_rig,
+)
 
 T = TypeVar("T")
 
@@ -286,6 +298,11 @@ class LedgerMachine(RuleBasedStateMachine):
             rig.pass_time(15)
             assert await rig.ledger.beat(last.session, {})
         raise AssertionError([(rig.job(j)["state"], rig.states(j)) for j in self.jobs if not rig.job(j)["finished_at"]])
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    end_in_pages_of(2, monkeypatch)
 
 
 @pytest.mark.timeout(1200)

@@ -171,10 +171,11 @@ def _claims(t: Tables) -> Iterator[str]:
 
 
 def _followers(t: Tables) -> Iterator[str]:
-    """A held task comes after one that is still open and knows of it: nobody else would release it (trap 5)."""
+    """A held task comes after one that is still open and knows of it: nobody else would release it (trap 5). Of a job
+    that is being ended, page by page, the one before may have ended already."""
     for row in t.read(
         f"""SELECT t.id, p.id AS before, p.state, p.followed FROM {t.tasks} t LEFT JOIN {t.tasks} p ON p.id = t."after"
-        JOIN jobs j ON j.id = t.job_id WHERE t.state = 2 AND j.state <> 'planning'
+        JOIN jobs j ON j.id = t.job_id WHERE t.state = 2 AND j.state <> 'planning' AND j.drain IS NULL
         AND (p.id IS NULL OR p.state NOT IN {OPEN} OR NOT p.followed)"""
     ):
         yield f"task {row['id']}: held behind {row['before']}, which is in state {row['state']}"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, cast
 from uuid import UUID
 
 import orjson
+import pytest
 from pydantic import BaseModel
 
 from forager.core.clock import Clock
@@ -113,6 +114,14 @@ class HandClock:
 
     def pass_(self, seconds: float) -> None:
         self._passed += seconds
+
+
+def end_in_pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many tasks of a cancelled job are ended at once, so that small jobs have several pages, and fill them."""
+    monkeypatch.setattr("forager.ledger.sqlite.control.PAGE", size)
+    for store in ("sqlite", "postgres"):
+        for name in ("DRAIN_PER_TURN", "SWEEP_PAGE"):
+            monkeypatch.setattr(f"forager.ledger.{store}.store.{name}", size)
 
 
 def catalog() -> Catalog:
