@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forager.ledger.sqlite import SqliteLedger, control
-from tests.support.rig import Rig, calls, create_store, sqlite_rig
+from tests.support.rig import Rig, calls, embedded_rig
 from tests.support.together import writer_of
 
 EVERY = 10
@@ -14,12 +14,8 @@ EVERY = 10
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    create_store(tmp_path / "ledger.db")
-    made = await sqlite_rig(tmp_path / "ledger.db")
-    yield made
-    made.check()
-    await made.ledger.close()
-    made.tables.close()
+    async with embedded_rig(tmp_path) as made:
+        yield made
 
 
 async def steps(rig: Rig, work: Awaitable[object]) -> int:

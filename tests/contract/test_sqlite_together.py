@@ -9,18 +9,14 @@ import pytest
 from forager.core.errors import Busy, StoreFull
 from forager.core.task import Plan
 from forager.ledger.planned import SMALL
-from tests.support.rig import Call, Rig, calls, create_store, sqlite_rig
+from tests.support.rig import Call, Rig, calls, embedded_rig
 from tests.support.together import Writes, side_by_side, writer_of
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    create_store(tmp_path / "ledger.db")
-    made = await sqlite_rig(tmp_path / "ledger.db")
-    yield made
-    made.check()
-    await made.ledger.close()
-    made.tables.close()
+    async with embedded_rig(tmp_path) as made:
+        yield made
 
 
 def totals(rig: Rig) -> list[int]:

@@ -5,7 +5,7 @@ Nothing here knows which database is behind the port, except the functions that 
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -270,6 +270,17 @@ async def open_sqlite(path: Path, clock: Clock, faults: Faults | None = None, le
 async def sqlite_rig(path: Path, clock: HandClock | None = None, faults: Faults | None = None) -> Rig:
     clock = clock or HandClock()
     return Rig(await open_sqlite(path, clock, faults), SqliteTables(path), clock, partial(_write_sqlite, path))
+
+
+@contextlib.asynccontextmanager
+async def embedded_rig(folder: Path) -> AsyncIterator[Rig]:
+    """A new embedded store, checked and closed at the end."""
+    create_store(folder / "ledger.db")
+    made = await sqlite_rig(folder / "ledger.db")
+    yield made
+    made.check()
+    await made.ledger.close()
+    made.tables.close()
 
 
 def _write_sqlite(path: Path, sql: str) -> None:

@@ -5,15 +5,15 @@ sweep), so that nobody waits for ever behind a lower turn.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from forager.core.ledger import Away, Demand, OwnedLane
+from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
 from forager.ledger.shared import loads
-from forager.ledger.sqlite.memory import Memory
+from forager.ledger.sqlite.memory import Memory, wake
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
 _TAKE = """
@@ -24,6 +24,10 @@ _TAKE_ONE = """
 UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL
 WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
 RETURNING id, name, state, epoch
+"""
+_GIVE = "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?"
+_ASLEEP = """
+SELECT id FROM lanes WHERE id IN (SELECT value FROM json_each(?)) AND owner IS NULL AND wake_at IS NULL
 """
 # Of a lane without ready work: the turn of what is due first.
 _NEXT_TURN = """
@@ -54,6 +58,30 @@ def take_one(db: sqlite3.Connection, memory: Memory, session: int, name: str) ->
     return Away.PAUSED if paused else Away.ELSEWHERE
 
 
+def give(db: sqlite3.Connection, memory: Memory, session: int, lanes: Mapping[int, GivenLane]) -> None:
+    now, suspected = memory.now_ms(), _suspected(db)
+    for lane, given in lanes.items():
+        at = _wakes_at(memory, lane, suspected, now)
+        at = at if at is None else max(at, now, given.not_before or 0)  # never before those that wait already
+        db.execute(_GIVE, (at, orjson.dumps(given.state).decode(), lane, session))
+
+
+def wake_sleepers(db: sqlite3.Connection, memory: Memory) -> int:
+    """No lane should sleep on ready work. Should one, it is woken and counted, so that the fault is seen.
+
+    Only lanes that have something are looked at: of all that there ever were, most are idle for good.
+    """
+    woken = 0
+    now, suspected = memory.now_ms(), _suspected(db)
+    busy = orjson.dumps(list(memory.flows.with_work() | suspected)).decode()
+    for (lane,) in db.execute(_ASLEEP, (busy,)).fetchall():
+        at = _wakes_at(memory, lane, suspected, now)
+        if at is not None:
+            wake(db, lane, at)
+            woken += 1
+    return woken
+
+
 def demand(db: sqlite3.Connection, memory: Memory, lanes: Sequence[int], most: int) -> Demand:
     waiting = [turn for turn, _ in _by_turn(db, memory, memory.now_ms())] if most else []
     return Demand({lane: _turn(db, memory, lane) for lane in lanes}, waiting[:most])
@@ -71,6 +99,18 @@ def _turn(db: sqlite3.Connection, memory: Memory, lane: int) -> int:
         row = db.execute(_NEXT_TURN, (lane,)).fetchone()
         turn = row[0] if row else 0
     return int(turn)
+
+
+def _wakes_at(memory: Memory, lane: int, suspected: Container[int], now: int) -> int | None:
+    """When a lane that nobody owns has something to do: at once, when its first waiting task is due, or never."""
+    if memory.flows.has_work(lane) or lane in suspected:
+        return now
+    return memory.flows.next_due.get(lane)
+
+
+def _suspected(db: sqlite3.Connection) -> set[int]:
+    """Lanes with tasks whose worker died."""
+    return {row[0] for row in db.execute("SELECT DISTINCT lane_id FROM tasks WHERE state = 8")}
 
 
 def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:

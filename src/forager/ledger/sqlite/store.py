@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +42,7 @@ from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
-from forager.ledger.sqlite.memory import Memory, next_number, wake
+from forager.ledger.sqlite.memory import Memory, next_number
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
@@ -63,9 +63,6 @@ T = TypeVar("T")
 
 SWEEP_PAGE = 5_000
 DRAIN_PER_TURN = 500
-_ASLEEP = """
-SELECT id FROM lanes WHERE id IN (SELECT value FROM json_each(?)) AND owner IS NULL AND wake_at IS NULL
-"""
 
 
 class SqliteLedger(SharedVerbs):
@@ -181,18 +178,7 @@ class SqliteLedger(SharedVerbs):
         return await self._run(lambda db: lanes.demand(db, self._memory, lanes_, most))
 
     async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
-        def command(db: sqlite3.Connection) -> None:
-            now = self._now_ms()
-            suspected = _suspected(db)
-            for lane, given in lanes_.items():
-                at = self._wake_at(lane, suspected, now)
-                at = at if at is None else max(at, now, given.not_before or 0)  # never before those that wait already
-                db.execute(
-                    "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?",
-                    (at, orjson.dumps(given.state).decode(), lane, session.id),
-                )
-
-        await self._run(command)
+        await self._run(lambda db: lanes.give(db, self._memory, session.id, lanes_))
 
     async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
         def command(db: sqlite3.Connection) -> Turn:
@@ -251,7 +237,8 @@ class SqliteLedger(SharedVerbs):
             ).rowcount
             aged = self._age(db, now)
             more = bool(self._memory.flows.draining) or bool(stale) or old >= SWEEP_PAGE
-            return Swept(rescued, len(late), drained, removed, self._wake_sleepers(db, now), old, more, aged, robots)
+            woken = lanes.wake_sleepers(db, self._memory)
+            return Swept(rescued, len(late), drained, removed, woken, old, more, aged, robots)
 
         return await self._run(command)
 
@@ -364,28 +351,6 @@ class SqliteLedger(SharedVerbs):
         self._faults.at("chunk-written")
         return written
 
-    def _wake_at(self, lane: int, suspected: Container[int], now: int) -> int | None:
-        """When a lane that nobody owns has something to do: at once, when its first waiting task is due, or never."""
-        flows = self._memory.flows
-        if flows.has_work(lane) or lane in suspected:
-            return now
-        return flows.next_due.get(lane)
-
-    def _wake_sleepers(self, db: sqlite3.Connection, now: int) -> int:
-        """No lane should sleep on ready work. Should one, it is woken and counted, so that the fault is seen.
-
-        Only lanes that have something are looked at: of all that there ever were, most are idle for good.
-        """
-        woken = 0
-        suspected = _suspected(db)
-        busy = orjson.dumps(list(self._memory.flows.with_work() | suspected)).decode()
-        for (lane,) in db.execute(_ASLEEP, (busy,)).fetchall():
-            at = self._wake_at(lane, suspected, now)
-            if at is not None:
-                wake(db, lane, at)
-                woken += 1
-        return woken
-
     def _age(self, db: sqlite3.Connection, now: int) -> int:
         """Jobs that have waited long enough behind others are behind nobody any more."""
         rows = db.execute(
@@ -399,8 +364,3 @@ class SqliteLedger(SharedVerbs):
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is not None
-
-
-def _suspected(db: sqlite3.Connection) -> set[int]:
-    """Lanes with tasks whose worker died."""
-    return {row[0] for row in db.execute("SELECT DISTINCT lane_id FROM tasks WHERE state = 8")}
