@@ -21,7 +21,7 @@ from bench.support.machine import Machine
 from bench.support.options import Options, parse
 from bench.support.verdict import Target, conclude, print_table
 from forager.extract.normalise import normalise
-from forager.fetch.looks import looks
+from forager.fetch.page_classifier import looks
 from forager.fetch.robots_rules import Rules
 from forager.pipelines.scrape.extractor import Page
 from forager.pipelines.scrape.extractors import EXTRACTORS

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and .env.example from the declarations in forager/settings.py, so that they cannot differ."""
+"""Writes docs/settings.md and .env.example from the declared settings, so that they cannot differ."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -13,7 +13,7 @@ EXAMPLE = ROOT / ".env.example"
 _PAGE_HEAD = """\
 # Settings
 
-Made from the declarations in `src/forager/settings.py` by `make settings`; a test fails when this page is out of date.
+Made from `src/forager/settings/tree.py` by `make settings`; a test fails when this page is out of date.
 
 A value comes from the first of these that has one:
 

@@ -7,7 +7,7 @@ store goes on after them, as it would have.
 from bench.support.noop import noop_catalog, push
 from bench.support.options import StoreKind
 from bench.support.stores import Store, open_ledger, run_sql
-from forager.ledger.schema import changes, jobs, tasks
+from forager.ledger.schema.core_tables import changes, jobs, tasks
 
 TASKS_EACH = 1_000
 

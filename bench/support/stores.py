@@ -16,7 +16,7 @@ from bench.support.options import StoreKind
 from forager.core.clock import SystemClock
 from forager.core.ledger import Ledger
 from forager.ledger.catalog import Catalog
-from forager.ledger.migrate import ensure_postgres, ensure_sqlite
+from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.postgres import PostgresServer
 

@@ -18,7 +18,6 @@ from uuid import UUID
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from forager import webhooks
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.invalid import field_errors
@@ -31,17 +30,24 @@ from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.any import Fetcher
 from forager.fetch.browser.fetcher import BrowserFetcher
+from forager.fetch.fetcher import Fetcher
 from forager.fetch.proxies import ProxyPool
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
-from forager.ledger.domains import Domains
-from forager.ledger.proxies import ProxyTable
 from forager.ledger.reports import Reports
-from forager.ledger.robots import LedgerRobots
-from forager.outbox import webhook_sink
-from forager.parts import (
+from forager.ledger.side_tables.domains import Domains
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.ledger.side_tables.robots import LedgerRobots
+from forager.pipelines import places, scrape
+from forager.politeness.rulebook import Rulebook
+from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
+from forager.settings import Settings
+from forager.sinks import webhook
+from forager.sinks.webhook import signing
+from forager.sinks.webhook.outbox import webhook_sink
+from forager.task_log import log_pages
+from forager.wiring import (
     build_pipelines,
     logins,
     open_browsers,
@@ -51,11 +57,6 @@ from forager.parts import (
     revealed,
     secrets,
 )
-from forager.pipelines import deliveries, places, scrape
-from forager.rulebook import Rulebook
-from forager.sealing import Rotated, rotate_keys, sealer_for
-from forager.settings import Settings
-from forager.task_log import log_pages
 
 log = structlog.get_logger("forager.app")
 
@@ -191,14 +192,14 @@ class App:
 
     async def is_idle(self) -> bool:
         """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""
-        if self.worker.in_flight or await self.ledger.has_open_work(but=deliveries.NAME):
+        if self.worker.in_flight or await self.ledger.has_open_work(but=webhook.NAME):
             return False
         return await self.has_told()
 
     async def has_told(self) -> bool:
         """Whether every job that has ended was told of, or tried to be."""
         await deliver_new(self.ledger, self.webhooks, self.clock)  # now, not at the next look
-        return not await self.ledger.has_ready_work(deliveries.NAME)
+        return not await self.ledger.has_ready_work(webhook.NAME)
 
     # ── inside ──
 
@@ -277,7 +278,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             user_agent=settings.user_agent,
             limit=settings.capacity,
             endpoint_of=proxies.endpoint,
-            sign=webhooks.sign,
+            sign=signing.sign,
         )
         stack.push_async_callback(fetcher.close)
         browsers = await open_browsers(settings, guard, clock, proxies)

@@ -11,7 +11,7 @@ import pytest
 
 from forager.core.http import Fetch
 from forager.core.pipeline import Retry
-from forager.fetch.any import Fetcher
+from forager.fetch.fetcher import Fetcher
 from forager.sandbox.site import SandboxSite
 from tests.support.engine import open_sqlite, until
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker

@@ -12,8 +12,8 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from forager.keys import read_service_key
 from forager.sandbox.site import SandboxSite
+from forager.secrets.service_key import read_service_key
 from tests.acceptance.test_cli import Machine
 from tests.acceptance.test_scrape import website
 

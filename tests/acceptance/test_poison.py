@@ -25,7 +25,7 @@ INNOCENT = 24
 STUCK_AFTER = 3.0
 SUPERVISE = textwrap.dedent("""
     import sys
-    from forager.supervise import Supervisor
+    from forager.cli.supervise import Supervisor
     raise SystemExit(Supervisor(sys.argv[2:], stuck_after=float(sys.argv[1]), grace=5.0).run())
 """)
 

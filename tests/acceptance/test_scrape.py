@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
-from forager.keys import read_service_key
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.site import SandboxSite
 from forager.sandbox.site_pages import Answer, page
+from forager.secrets.service_key import read_service_key
 from tests.acceptance.test_cli import Machine, until
 from tests.support.scrape import API, QUICK
 from tests.support.webhooks import SECRET

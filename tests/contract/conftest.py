@@ -33,7 +33,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 @pytest.fixture(scope="session")
 def postgres_template(postgres: Postgres) -> Iterator[str]:
     """The name of a database with the rig's schema: a copy takes a moment, making it anew takes many."""
-    from forager.ledger.migrate import create_postgres
+    from forager.ledger.schema.migrate import create_postgres
 
     url = postgres.create_database()
     create_postgres(url, catalog())

@@ -349,7 +349,7 @@ async def test_what_a_browser_would_repeat_to_strangers_is_not_sent__S7(
 
 
 async def test_both_ways_are_one_fetcher_and_auto_is_not_its_business__SC_3(fetch: BrowserFetcher, site: Site) -> None:
-    from forager.fetch.any import Fetcher
+    from forager.fetch.fetcher import Fetcher
 
     async def plain(request: Request) -> Response:
         return Response(request.url, 204, {}, b"", FakeClock().now(), 1)

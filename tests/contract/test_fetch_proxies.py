@@ -18,8 +18,8 @@ from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.connect import AddrInfo, Dialer, NotCleared, open_socket
 from forager.fetch.guard import Resolver
+from forager.fetch.proxy_tunnel import Way
 from forager.fetch.sessions import ProxyConnector
-from forager.fetch.upstream import Way
 from tests.support.origin import Origin, Seen, reply, trusting
 from tests.support.proxy import LittleProxy
 from tests.support.ssrf import forbidden_urls, public_urls

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from forager.core.errors import SealBroken
 from forager.core.faults import Faults
-from forager.ledger.proxies import ProxyTable
-from forager.sealing import FILE, Sealer, rotate_keys, sealer_for
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.secrets.sealing import FILE, Sealer, rotate_keys, sealer_for
 from tests.support.proxies import CANARIES, endpoint
 from tests.support.rig import Rig
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forager.core.errors import Rejected
-from forager.core.rules import FIELDS, Rules
-from forager.ledger.domains import Domains, Overrides
+from forager.core.rules import FIELDS, Overrides, Rules
+from forager.ledger.side_tables.domains import Domains
 from tests.support.rig import Rig
 
 EVERYTHING: dict[str, Any] = {

@@ -4,7 +4,7 @@ import pytest
 
 from forager.core.ledger import Away, OwnedLane, Settlement
 from forager.core.states import TaskState
-from forager.ledger.patience import SHARE
+from forager.ledger.shared.patience import SHARE
 from tests.support.rig import Rig, Worker, calls, chain
 
 HOUR = 3_600.0

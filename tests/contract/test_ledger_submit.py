@@ -9,7 +9,7 @@ from forager.core.errors import Busy, Conflict, NotFound
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import JobLimits
 from forager.core.task import Plan
-from forager.ledger import planned
+from forager.ledger.shared import plan_encoding
 from tests.support.rig import Call, Rig, Worker, calls, chain
 from tests.support.together import place_faults
 
@@ -214,8 +214,8 @@ async def test_a_submission_that_stood_still_is_given_up(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, chunks: int
 ) -> None:
     """In the middle, or when only its opening was left: the sweep may be removing it already."""
-    monkeypatch.setattr(planned, "CHUNK", 4)
-    monkeypatch.setattr(planned, "IN_ONE_GO", 8)
+    monkeypatch.setattr(plan_encoding, "CHUNK", 4)
+    monkeypatch.setattr(plan_encoding, "IN_ONE_GO", 8)
     LateAfter(rig, chunks)
     with pytest.raises(Conflict, match="stood still"):
         await rig.ledger.submit(NewJob("rig", {"name": "big"}), calls(12))

@@ -13,8 +13,8 @@ from forager.core.errors import CredentialsMissing
 from forager.core.http import Cookie, LoginRef, Request, Response
 from forager.core.secret import Secret
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.any import Fetcher
 from forager.fetch.credentials import SERVICE_KEY, CredentialClient
+from forager.fetch.fetcher import Fetcher
 from forager.fetch.logins import Logins, cookies_of
 from forager.sandbox.credentials import CredentialBackend
 from tests.support.clock import FakeClock

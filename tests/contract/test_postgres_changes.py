@@ -12,8 +12,8 @@ import pytest
 
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from forager.ledger.changelog import NewChange
 from forager.ledger.postgres.changes import write_changes
+from forager.ledger.shared.changelog import NewChange
 from tests.support.rig import Rig, Thing, calls, postgres_rig
 
 Connection = asyncpg.Connection

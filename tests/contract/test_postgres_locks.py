@@ -14,8 +14,8 @@ from forager.core.ledger import GivenLane, Lease, NewJob, Settlement
 from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger.creation import IN_ONE_GO
 from forager.ledger.postgres.submission import SHARED
+from forager.ledger.shared.job_creation import IN_ONE_GO
 from tests.support.rig import Call, Rig, Seen, Thing, calls, postgres_rig
 
 WORKERS = 4

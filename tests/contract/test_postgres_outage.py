@@ -8,8 +8,8 @@ import pytest
 from forager.core.errors import StoreUnavailable
 from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Want
 from forager.core.states import TaskState
-from forager.ledger.migrate import create_postgres
 from forager.ledger.postgres import PostgresLedger
+from forager.ledger.schema.migrate import create_postgres
 from tests.support.auditor import PostgresTables
 from tests.support.postgres import PostgresServer
 from tests.support.rig import calls, catalog

@@ -6,9 +6,9 @@ from typing import Any, cast
 import asyncpg
 
 from forager.core.ledger import GivenLane, NewJob
-from forager.ledger.planned import Whole, encode
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.submit import create_whole
+from forager.ledger.shared.plan_encoding import Whole, encode
 from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
 
 

@@ -10,8 +10,8 @@ import pytest
 from forager.core.errors import ProxyFailed, Rejected, StoreUnavailable
 from forager.fetch.proxies import given_proxies
 from forager.ledger.database import Database, Row
-from forager.ledger.proxies import ProxyTable
-from forager.sealing import sealer_for
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.secrets.sealing import sealer_for
 from tests.support.clock import FakeClock
 from tests.support.proxies import CANARY_ADDRESS, DecidedCheck, endpoint, pool_on, table_on
 from tests.support.rig import Rig
@@ -172,7 +172,7 @@ async def test_a_proxy_whose_key_is_lost_is_left_out_and_the_others_go_on__S9(ta
 
 
 async def test_a_change_of_keys_beside_a_running_pool_is_not_felt(table: ProxyTable, tmp_path: Path, rig: Rig) -> None:
-    from forager.sealing import rotate_keys
+    from forager.secrets.sealing import rotate_keys
 
     pool = await pool_on(table, FakeClock())
     proxy = (await pool.add(CANARY_ADDRESS)).id

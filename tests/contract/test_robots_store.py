@@ -7,7 +7,7 @@ from forager.core.robots import RobotsFile
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.robots import RobotsTxt
 from forager.fetch.robots_rules import MOST_BYTES, decoded
-from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE, LedgerRobots
+from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE, LedgerRobots
 from tests.support.origin import Origin, Seen, reply
 from tests.support.rig import Rig
 

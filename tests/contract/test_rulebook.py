@@ -9,9 +9,9 @@ from forager.core.errors import Rejected
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Breaker
 from forager.engine.lane import LaneRun
-from forager.ledger.domains import Domains
-from forager.politeness import ground
-from forager.rulebook import Rulebook
+from forager.ledger.side_tables.domains import Domains
+from forager.politeness.precedence import ground
+from forager.politeness.rulebook import Rulebook
 from tests.support.clock import FakeClock
 from tests.support.rig import PIPELINE, Rig
 

@@ -16,9 +16,9 @@ from forager.engine.deliver import KEEP_WITHIN, Delivery, deliver_new
 from forager.ledger.catalog import Catalog
 from forager.ledger.database import Row
 from forager.ledger.reports import Reports
-from forager.outbox import webhook_sink
-from forager.pipelines import deliveries
 from forager.sandbox.receiver import Mood, WebhookReceiver
+from forager.sinks import webhook
+from forager.sinks.webhook.outbox import webhook_sink
 from tests.support.acts import Act, many
 from tests.support.rig import HandClock
 from tests.support.webhooks import SECRET, Outbox, failing, open_outbox
@@ -228,7 +228,7 @@ async def test_one_dead_receiver_holds_up_no_other__SC_13(tmp_path: Path) -> Non
             await outbox.tell()
             await outbox.receiver.arrived(1)
         assert list(outbox.receiver.taken) == [f"job_{fine.hex}_2"]
-        assert len(dead.log) <= deliveries.WEBHOOK_LANES.concurrency
+        assert len(dead.log) <= webhook.WEBHOOK_LANES.concurrency
         assert len(outbox.standing_jobs()) == 2
 
 

@@ -11,16 +11,16 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from forager import webhooks
 from forager.api import create_api
 from forager.app import App, open_app
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.pipelines import deliveries
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.settings import Settings
+from forager.sinks import webhook
+from forager.sinks.webhook import signing
 from tests.support.api import KEY, ONE_QUERY, ZIPS, client_of
 from tests.support.engine import until
 from tests.support.logs import logging_to
@@ -36,11 +36,11 @@ CANARIES = (SECRET, TOKEN, BACKEND_KEY)
 async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
     async with Origin(lambda _: reply()) as canary:
         urls = forbidden_urls(canary.port)
-        fetch = HttpFetcher(EgressGuard(), SystemClock(), lambda _: SECRET, sign=webhooks.sign)
-        step = deliveries.build().steps[0]
+        fetch = HttpFetcher(EgressGuard(), SystemClock(), lambda _: SECRET, sign=signing.sign)
+        step = webhook.build().steps[0]
         ends: dict[str, str] = {}
         for url in urls:
-            task = deliveries.Delivery(id="m", receiver=url, host="h", body="{}", at=0)
+            task = webhook.Delivery(id="m", receiver=url, host="h", body="{}", at=0)
             try:
                 ends[url] = str(await step.run(task, fetch))
             except ForagerError as error:

@@ -9,9 +9,9 @@ from alembic import command
 from sqlalchemy import Connection, text
 
 from forager.ledger.catalog import Catalog
-from forager.ledger.connect import Store, in_transaction
-from forager.ledger.migrate import alembic_config
-from forager.ledger.revisions import CORE, home, locations
+from forager.ledger.schema.connect import Store, in_transaction
+from forager.ledger.schema.migrate import alembic_config
+from forager.ledger.schema.revisions import CORE, home, locations
 from forager.pipelines.places import places
 
 PLACES = locations([places])[1]

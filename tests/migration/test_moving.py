@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Integer, text
 
 from forager.core.errors import StoreLocked, StoreOutdated, StoreUnavailable
 from forager.ledger.catalog import Catalog
-from forager.ledger.connect import Store, in_transaction
-from forager.ledger.migrate import check, create, current, downgrade, ensure_postgres, ensure_sqlite, upgrade
-from forager.ledger.revisions import CORE, heads
+from forager.ledger.schema.connect import Store, in_transaction
+from forager.ledger.schema.migrate import check, create, current, downgrade, ensure_postgres, ensure_sqlite, upgrade
+from forager.ledger.schema.revisions import CORE, heads
 from forager.ledger.sqlite.lock import StoreLock
 from tests.migration.conftest import NextVersion, Query
 

@@ -10,9 +10,9 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from forager.ledger.catalog import Catalog
-from forager.ledger.connect import Store, in_transaction
-from forager.ledger.migrate import alembic_config, create, current, downgrade, upgrade
-from forager.ledger.revisions import heads, known, locations
+from forager.ledger.schema.connect import Store, in_transaction
+from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
+from forager.ledger.schema.revisions import heads, known, locations
 from forager.ledger.sqlite.lock import StoreLock
 from forager.pipelines import scrape
 from forager.pipelines.places import places

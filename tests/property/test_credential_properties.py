@@ -13,7 +13,7 @@ from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.credentials import SERVICE_KEY, CredentialClient
-from forager.logs import _Lines, configure_logs
+from forager.logs.lines import _Lines, configure_logs
 from forager.sandbox.credentials import CredentialBackend
 from tests.support.clock import FakeClock
 

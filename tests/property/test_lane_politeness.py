@@ -14,7 +14,7 @@ from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Breaker, Hours, Lane
 from forager.engine.breaker import BreakerRun
 from forager.engine.lane import LaneRun
-from forager.engine.passage import LaneFetch, MustSnooze, Surroundings
+from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings
 from tests.support.clock import FakeClock
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

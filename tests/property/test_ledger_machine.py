@@ -331,7 +331,7 @@ def test_no_order_of_events_breaks_the_ledger_on_sqlite__R6(tmp_path: Path) -> N
 def test_no_order_of_events_breaks_the_ledger_on_postgres__R6(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("forager.ledger.postgres", reason="forager.ledger.postgres does not import yet")
     postgres = request.getfixturevalue("postgres")
-    from forager.ledger.migrate import create_postgres
+    from forager.ledger.schema.migrate import create_postgres
 
     template = postgres.create_database()
     create_postgres(template, catalog())

@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forager.logs import _Lines, configure_logs
+from forager.logs.lines import _Lines, configure_logs
 from tests.support.origin import Origin, Seen, reply
 from tests.support.scrape import QUICK, Service, open_service
 

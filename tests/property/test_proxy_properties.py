@@ -18,8 +18,8 @@ from forager.core.pipeline import Lane
 from forager.core.proxies import ProxyUse
 from forager.engine.lane import LaneRun
 from forager.fetch.proxies import ProxyPool
-from forager.ledger.proxies import ProxyTable
-from forager.sealing import sealer_for
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.secrets.sealing import sealer_for
 from tests.support.postgres import Postgres
 from tests.support.proxies import DecidedCheck, endpoint, pool_on, table_on
 from tests.support.rig import HandClock, catalog, create_store, postgres_rig, sqlite_rig
@@ -257,7 +257,7 @@ def test_counts_are_those_of_what_happened_with_two_processes__SC_P21(acts: list
 
 # Feature: scraping-microservices, Property 21: Proxy metrics accuracy
 def test_counts_are_those_of_what_happened_on_postgresql_too__SC_P21(postgres: Postgres, tmp_path: Path) -> None:
-    from forager.ledger.migrate import create_postgres
+    from forager.ledger.schema.migrate import create_postgres
 
     url = postgres.create_database()
     create_postgres(url, catalog())

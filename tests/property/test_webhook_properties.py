@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager import webhooks
 from forager.core.clock import SystemClock
 from forager.core.ledger import Lease, NewJob, Settlement, Want
 from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.pipelines import deliveries
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sinks.webhook import MOST_RESULTS
+from forager.sinks import webhook
+from forager.sinks.webhook import signing
+from forager.sinks.webhook.sink import MOST_RESULTS
 from tests.support.acts import many
 from tests.support.origin import Origin, reply
 from tests.support.webhooks import SECRET, Outbox, open_outbox
@@ -60,15 +60,15 @@ class Stage:
         await ledger.end(session)
         return job
 
-    async def told(self) -> list[deliveries.Delivery]:
-        """What the sink makes of the log now: new deliveries, taken off the queue."""
+    async def told(self) -> list[webhook.Delivery]:
+        """What the sink makes of the log now: new webhook, taken off the queue."""
         await self.outbox.tell()
         ledger = self.outbox.engine.ledger
         session = await ledger.begin("postman")
         leases = await self._lease(session, 100)
         await ledger.turn(session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
         await ledger.end(session)
-        return [lease.task for lease in leases if isinstance(lease.task, deliveries.Delivery)]
+        return [lease.task for lease in leases if isinstance(lease.task, webhook.Delivery)]
 
     async def _lease(self, session: object, most: int) -> list[Lease]:
         ledger = self.outbox.engine.ledger
@@ -100,11 +100,11 @@ def test_the_signature_is_that_of_the_very_bytes_that_were_sent__SC_P40() -> Non
 
         async def send(secret: str, payload: object) -> tuple[dict[str, str], bytes]:
             async with Origin(lambda _: reply(200)) as origin:
-                fetch = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: secret, sign=webhooks.sign)
-                delivery = deliveries.Delivery(
+                fetch = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: secret, sign=signing.sign)
+                delivery = webhook.Delivery(
                     id="m1", receiver=origin.url("/x"), host="h", body=orjson.dumps(payload).decode(), at=0
                 )
-                step = deliveries.build().steps[0]
+                step = webhook.build().steps[0]
                 assert isinstance(await step.run(delivery, fetch), Done)
                 await fetch.close()
                 (seen,) = origin.seen
@@ -143,11 +143,11 @@ def test_results_are_told_of_jobs_of_up_to_a_hundred_tasks__SC_P41(stage: Stage)
 def test_a_jobs_own_receiver_is_told_instead_of_the_default_one__SC_P42(stage: Stage) -> None:
     names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-._~", max_size=20)
 
-    async def deliver(delivery: deliveries.Delivery) -> None:
+    async def deliver(delivery: webhook.Delivery) -> None:
         default = stage.outbox.receiver.url("/hook")
         guard = EgressGuard([stage.outbox.receiver.endpoint, stage.other.endpoint])
-        fetch = HttpFetcher(guard, SystemClock(), lambda _: SECRET, sign=webhooks.sign)
-        await deliveries.build(default).steps[0].run(delivery, fetch)
+        fetch = HttpFetcher(guard, SystemClock(), lambda _: SECRET, sign=signing.sign)
+        await webhook.build(default).steps[0].run(delivery, fetch)
         await fetch.close()
 
     @given(own=st.none() | names, wanted=ends)

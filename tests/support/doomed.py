@@ -23,7 +23,7 @@ from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import Lease, Ledger, NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.ledger import planned
+from forager.ledger.shared import plan_encoding
 from forager.ledger.sqlite import SqliteLedger, records, settle
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.rig import RECORDS, Call, Seen, Thing, calls, catalog, chain, create_store
@@ -252,7 +252,7 @@ def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Fi
 
 def write_in_chunks() -> None:
     """A job is big here long before 20,000 tasks."""
-    vars(planned).update(IN_ONE_GO=10, CHUNK=4)
+    vars(plan_encoding).update(IN_ONE_GO=10, CHUNK=4)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.migrate import create_postgres, create_sqlite
+from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines import places
 from forager.sandbox import SerperSandbox

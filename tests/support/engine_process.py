@@ -19,12 +19,12 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from forager.cli.supervise import beat_to_supervisor
 from forager.core.clock import SystemClock
 from forager.core.ledger import Session, Settlement, Turn, Want
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.record import Record
 from forager.core.states import TaskState
-from forager.supervise import beat_to_supervisor
 from tests.support.acts import QUICK, acts
 from tests.support.engine import EngineRig, open_postgres, open_sqlite, serper
 

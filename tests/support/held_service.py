@@ -15,7 +15,7 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from forager.api import vital
+from forager.api import health_snapshot
 from forager.core.http import Render
 from forager.core.ledger import Lease, OwnedLane, Session, Settlement, Want
 from forager.core.states import TaskState
@@ -64,7 +64,7 @@ class Held:
 @contextlib.contextmanager
 def held_still(home: Path) -> Iterator[Held]:
     patch = pytest.MonkeyPatch()
-    patch.setattr(vital, "FRESH", 0.0)
+    patch.setattr(health_snapshot, "FRESH", 0.0)
     with asyncio.Runner() as runner, patch.context():
         stack = contextlib.AsyncExitStack()
         service = runner.run(_enter(stack, home))

@@ -20,8 +20,8 @@ from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.database import Database
-from forager.ledger.migrate import create_postgres, create_sqlite
 from forager.ledger.reports import Reports
+from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places import PlacesJob, Serper, places, plan, shipped_zips
 

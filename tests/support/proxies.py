@@ -10,8 +10,8 @@ from forager.core.secret import Secret
 from forager.fetch.guard import EgressGuard
 from forager.fetch.proxies import ProxyPool
 from forager.fetch.proxy_check import Checked
-from forager.ledger.proxies import ProxyTable
-from forager.sealing import sealer_for
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.secrets.sealing import sealer_for
 from tests.support.rig import Rig
 
 CANARY_USER = "canary-user-3f9b"

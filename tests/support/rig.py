@@ -258,7 +258,7 @@ class Rig:
 
 
 def create_store(path: Path) -> None:
-    from forager.ledger.migrate import create_sqlite
+    from forager.ledger.schema.migrate import create_sqlite
 
     create_sqlite(path, catalog())
 
@@ -289,8 +289,8 @@ def _write_sqlite(path: Path, sql: str) -> None:
 
 
 async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
-    from forager.ledger.migrate import create_postgres
     from forager.ledger.postgres import PostgresLedger
+    from forager.ledger.schema.migrate import create_postgres
 
     if create:
         create_postgres(url, catalog())

@@ -16,7 +16,7 @@ from forager.core.task import Plan, Task
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.robots import RobotsTxt
-from forager.ledger.robots import LedgerRobots
+from forager.ledger.side_tables.robots import LedgerRobots
 from forager.sandbox.listener import LOOPBACK
 from forager.sandbox.site import SandboxSite
 from tests.support.engine import EngineRig

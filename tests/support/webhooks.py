@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from forager import webhooks
 from forager.core.clock import Clock, SystemClock
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
@@ -17,10 +16,11 @@ from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
-from forager.outbox import webhook_sink
-from forager.pipelines import deliveries
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sinks.webhook import WebhookSink
+from forager.sinks import webhook
+from forager.sinks.webhook import signing
+from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.webhook.sink import WebhookSink
 from tests.support.acts import Act, acts, many
 from tests.support.auditor import Row
 from tests.support.engine import PATIENCE, EngineRig, open_postgres, open_sqlite, until
@@ -89,7 +89,7 @@ async def open_outbox(
     own = receiver or WebhookReceiver([SECRET], clock.now)
     await own.start()
     url = own.url(path) if default else None
-    pipelines = [acts(), deliveries.build(url)]
+    pipelines = [acts(), webhook.build(url)]
     engine = await (
         open_sqlite(where, pipelines, clock=clock)
         if isinstance(where, Path)
@@ -98,8 +98,8 @@ async def open_outbox(
     fetcher = HttpFetcher(
         EgressGuard([own.endpoint, *allow]),
         clock,
-        {deliveries.SECRET: secret}.get,
-        sign=webhooks.sign,
+        {webhook.SECRET: secret}.get,
+        sign=signing.sign,
     )
     engine.fetchers.append(fetcher)
     sink = webhook_sink(engine.ledger, Reports(engine.ledger.database, Catalog(pipelines)), url, {})

@@ -1,4 +1,4 @@
-"""The receiver on the page about webhooks, run as it stands there."""
+"""The receiver on the page about signing, run as it stands there."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forager import webhooks
+from forager.sinks.webhook import signing
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 BODY = b'{"job_id": "j1", "status": "completed", "summary": {}, "results": null}'
@@ -44,15 +44,15 @@ def test_the_receiver_of_the_page_takes_the_true_once_and_refuses_the_false__SC_
     process, port = receiver
     assert process.stdout is not None
     now = int(time.time())
-    assert post(port, webhooks.sign("new-secret", "m1", now, BODY)) == 200
+    assert post(port, signing.sign("new-secret", "m1", now, BODY)) == 200
     assert process.stdout.readline() == "job j1 completed\n"
-    assert post(port, webhooks.sign("new-secret", "m1", now + 1, BODY)) == 200  # again: taken once
-    assert post(port, webhooks.sign("old-secret", "m2", now, BODY)) == 200
+    assert post(port, signing.sign("new-secret", "m1", now + 1, BODY)) == 200  # again: taken once
+    assert post(port, signing.sign("old-secret", "m2", now, BODY)) == 200
     assert process.stdout.readline() == "job j1 completed\n"
     for headers, body, said in (
-        (webhooks.sign("third", "m3", now, BODY), BODY, "another secret"),
-        (webhooks.sign("new-secret", "m3", now, BODY), BODY.replace(b"j1", b"j2"), "changed"),
-        (webhooks.sign("new-secret", "m3", now - 400, BODY), BODY, "5 minutes"),
+        (signing.sign("third", "m3", now, BODY), BODY, "another secret"),
+        (signing.sign("new-secret", "m3", now, BODY), BODY.replace(b"j1", b"j2"), "changed"),
+        (signing.sign("new-secret", "m3", now - 400, BODY), BODY, "5 minutes"),
         ({}, BODY, "missing"),
     ):
         assert post(port, headers, body) == 400
@@ -61,5 +61,5 @@ def test_the_receiver_of_the_page_takes_the_true_once_and_refuses_the_false__SC_
 
 def test_the_page_has_every_error_of_the_verifier() -> None:
     page = PAGE.read_text("utf-8")
-    for error in webhooks.WebhookError.__subclasses__():
+    for error in signing.WebhookError.__subclasses__():
         assert f"`{error.__name__}`" in page

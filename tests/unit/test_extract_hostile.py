@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from forager.extract.bounds import MOST_DEPTH, bounded
 from forager.extract.document import Document, decoded
+from forager.extract.html_limits import MOST_DEPTH, bounded
 from forager.extract.normalise import normalise
 from forager.extract.text import one_line
 from forager.pipelines.scrape.extractor import Page

@@ -7,9 +7,9 @@ import pytest
 
 from forager.extract.document import Document, decoded
 from forager.extract.json_ld import loads_tolerantly
+from forager.extract.json_search import values_by_key
 from forager.extract.labels import labelled
-from forager.extract.things import of_type, things
-from forager.extract.trees import values_by_key
+from forager.extract.structured_data import of_type, things
 from tests.support.shared_data import shared_data
 
 

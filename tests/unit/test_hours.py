@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from forager.core.pipeline import Hours, Lane
 from forager.core.rules import AllowedHours, Rules
-from forager.policies import Policies
-from forager.politeness import Politeness
+from forager.politeness.policy_file import Policies
+from forager.politeness.precedence import Politeness
 
 DAY = datetime(2026, 3, 14, tzinfo=UTC)
 moments = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import forager
 from forager.api.auth import ServiceKey
 from forager.core.errors import Rejected
-from forager.keys import check_bind, is_loopback, read_service_key, service_key
+from forager.secrets.service_key import check_bind, is_loopback, read_service_key, service_key
 
 STRONG = "Zk3vQ9xLw7Rb2Tn8Yc5Hm1Jd6Pf4Gs0A"
 

@@ -8,7 +8,7 @@ from forager.core.http import Request, Response
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 from forager.engine.lane import HORIZON, LONGEST_HOLD, LaneRun
-from forager.engine.passage import LaneFetch, MustSnooze, Surroundings
+from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings
 from tests.support.clock import FakeClock
 
 POLICY = Lane("api", rate=100, burst=1, concurrency=10)

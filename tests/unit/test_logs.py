@@ -15,7 +15,7 @@ import structlog
 from pydantic import SecretStr
 
 from forager.core.errors import Permanent
-from forager.logs import _Lines, configure_logs
+from forager.logs.lines import _Lines, configure_logs
 from tests.support.logs import logging_to
 
 CANARY = "canary/5d41402abc+4b2a76&b9719d"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from forager.fetch.names import SystemNames
+from forager.fetch.dns import SystemNames
 
 PATIENCE = 10.0
 

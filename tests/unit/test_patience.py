@@ -14,7 +14,7 @@ from forager.core.states import TaskState
 from forager.core.task import Task
 from forager.engine.attempt import attempt
 from forager.engine.lane import LaneRun
-from forager.engine.passage import LaneFetch, MustSnooze, Surroundings, TooLate
+from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings, TooLate
 from tests.support.clock import FakeClock
 
 PATIENCE = 123.0

@@ -8,8 +8,8 @@ import pytest
 
 from forager.core.pipeline import Breaker, Hours, Lane, Retry
 from forager.core.rules import FIELDS, AllowedHours, Rules
-from forager.policies import Policies, shipped_policies
-from forager.politeness import EVERY_SITE, By, Politeness, ground, slower
+from forager.politeness.policy_file import Policies, shipped_policies
+from forager.politeness.precedence import EVERY_SITE, By, Politeness, ground, slower
 
 HOST = "www.shop.example"
 OPERATOR = Rules.model_validate(

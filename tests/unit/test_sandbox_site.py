@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 import pytest
 
-from forager.fetch.looks import looks
+from forager.fetch.page_classifier import looks
 from forager.sandbox import Answer, Outage, SandboxSite, Visit, most_in_flight, most_starts
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from forager._key_file import KeyFile, new_key
 from forager.core.errors import Rejected, SealBroken
 from forager.core.secret import About, Secret
-from forager.sealing import FILE, Sealer, sealer_for
+from forager.secrets.key_file import KeyFile, new_key
+from forager.secrets.sealing import FILE, Sealer, sealer_for
 
 HERE = About("proxies", "row-1", "password")
 TEXT = "canary-p@ss 🔑"

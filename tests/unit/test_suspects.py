@@ -1,6 +1,6 @@
 """Which suspects run next, as a pure choice: both stores use it."""
 
-from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose, group_size
+from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose, group_size
 
 
 def suspect(task: int, **more: int | None) -> Suspect:

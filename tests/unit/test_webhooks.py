@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forager.webhooks import NotFresh, Replayed, Unsigned, WebhookError, WrongSignature, sign, verify
+from forager.sinks.webhook.signing import NotFresh, Replayed, Unsigned, WebhookError, WrongSignature, sign, verify
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 AT = int(NOW.timestamp())

@@ -13,6 +13,7 @@ from forager.api.errors import answer_errors
 from forager.api.events import events_router
 from forager.api.feed import Feeds
 from forager.api.health import health_router
+from forager.api.health_snapshot import VitalSigns
 from forager.api.jobs import jobs_router
 from forager.api.lanes import lanes_router
 from forager.api.limits import SizeLimit
@@ -24,8 +25,7 @@ from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
 from forager.api.scrape import scrape_router
-from forager.api.vital import VitalSigns
-from forager.api.waiting import Endings
+from forager.api.task_waiter import Endings
 from forager.app import App
 
 

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.asking import PageQuery
 from forager.api.envelope import Envelope, Page, answer, page
 from forager.api.examples import DEAD, DEAD_DETAIL
 from forager.api.jobs import Requeued
 from forager.api.openapi import example, failures
+from forager.api.params import PageQuery
 from forager.app import App
 from forager.ledger.reports import DeadLetter, DeadLetterDetail
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from forager.api.envelope import encoded
 from forager.core.ledger import Change
-from forager.ledger.counting import COUNTED
 from forager.ledger.reports import ChangeReport, JobReport
+from forager.ledger.shared.counting import COUNTED
 
 
 @dataclass(frozen=True, slots=True)

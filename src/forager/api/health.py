@@ -13,8 +13,8 @@ from forager.api.auth import ServiceKey
 from forager.api.envelope import Envelope, answer, encoded, request_id
 from forager.api.examples import HEALTH
 from forager.api.feed import Feeds
+from forager.api.health_snapshot import Vital, VitalSigns
 from forager.api.openapi import example
-from forager.api.vital import Vital, VitalSigns
 from forager.app import App
 from forager.fetch.browser.pool import PoolStats
 

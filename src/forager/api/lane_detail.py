@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from forager.app import App
 from forager.core.pipeline import Lane
 from forager.core.rules import AllowedHours, Rules
-from forager.ledger.domains import Domain
 from forager.ledger.reports import LaneReport
-from forager.politeness import By
+from forager.ledger.side_tables.domains import Domain
+from forager.politeness.precedence import By
 
 FAR_MS = 32_503_680_000_000
 """The year 3000: a state that somebody spoilt may say anything."""

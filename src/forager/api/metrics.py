@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from forager.api.vital import Vital, VitalSigns
+from forager.api.health_snapshot import Vital, VitalSigns
 from forager.app import App
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

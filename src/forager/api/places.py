@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.asking import IdempotencyKey, PageQuery, checked_key
 from forager.api.envelope import Envelope, Page, answer, page
 from forager.api.examples import CHANGE, PLACE, PLAN
 from forager.api.limits import JsonRoute
 from forager.api.openapi import body_of, example, failures
+from forager.api.params import IdempotencyKey, PageQuery, checked_key
 from forager.app import App
 from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
 from forager.pipelines.places import Keyword, PlacesPlan, State, ZipCode

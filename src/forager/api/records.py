@@ -9,10 +9,10 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forager.api.asking import PageQuery
 from forager.api.envelope import Page, page
 from forager.api.examples import PLACE
 from forager.api.openapi import example, failures
+from forager.api.params import PageQuery
 from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
 

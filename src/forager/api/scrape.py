@@ -8,11 +8,11 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.asking import IdempotencyKey, checked_key
 from forager.api.envelope import About, Envelope, answer, refusal
 from forager.api.examples import SCRAPE_JOB, SCRAPE_PAGE, SCRAPE_RESULT, SCRAPE_TASK
 from forager.api.limits import JsonRoute
 from forager.api.openapi import body_of, example, failures, refused
+from forager.api.params import IdempotencyKey, checked_key
 from forager.api.scrape_seen import (
     BatchCreated,
     JobSeen,
@@ -24,7 +24,7 @@ from forager.api.scrape_seen import (
     seen_result,
     seen_task,
 )
-from forager.api.waiting import Endings
+from forager.api.task_waiter import Endings
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, Stopping
 from forager.core.ledger import Submitted

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from forager.api.create import create_api
 from forager.app import App
 from forager.core.errors import Rejected
-from forager.keys import check_bind
+from forager.secrets.service_key import check_bind
 
 BACKLOG = 2_048
 KEEP_ALIVE = 30

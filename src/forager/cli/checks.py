@@ -141,10 +141,10 @@ def _answers(who: str, url: str) -> Finding:
 
 
 def _store(settings: "Settings") -> Iterator[Finding]:
-    from forager.ledger import migrate
     from forager.ledger.catalog import Catalog
+    from forager.ledger.schema import migrate
     from forager.ledger.sqlite.lock import read_owner
-    from forager.parts import build_pipelines
+    from forager.wiring import build_pipelines
 
     path = settings.home / "ledger.db"
     embedded = settings.database_url is None

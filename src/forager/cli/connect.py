@@ -62,7 +62,7 @@ def find_running(settings: "Settings") -> str | None:
 
 def service_key_for(settings: "Settings") -> str:
     """The key that a running Forager of these settings asks for."""
-    from forager.keys import read_service_key
+    from forager.secrets.service_key import read_service_key
 
     if settings.service_key is not None:
         return settings.service_key.get_secret_value()

@@ -16,7 +16,7 @@ app = typer.Typer(help="The schema of the store: where it stands, up and down; a
 @app.command()
 def current(context: typer.Context, as_json: Json = False) -> None:
     """Show the revisions that the store stands at."""
-    from forager.ledger import migrate
+    from forager.ledger.schema import migrate
 
     store, _ = _store(invocation(context))
     _show([] if isinstance(store, Path) and not store.exists() else migrate.current(store), as_json=as_json)
@@ -29,7 +29,7 @@ def upgrade(
     as_json: Json = False,
 ) -> None:
     """Bring the schema up to date, or up to a revision."""
-    from forager.ledger import migrate
+    from forager.ledger.schema import migrate
 
     store, catalog = _store(invocation(context))
     migrate.upgrade(store, catalog, revision)
@@ -44,7 +44,7 @@ def downgrade(
     as_json: Json = False,
 ) -> None:
     """Take the schema back to a revision. What newer tables and columns hold is lost."""
-    from forager.ledger import migrate
+    from forager.ledger.schema import migrate
 
     if not yes and not typer.confirm("What newer tables and columns hold will be lost. Go on?", err=True):
         raise typer.Abort
@@ -64,7 +64,7 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     from forager.app import open_app
     from forager.cli import render
     from forager.cli.running import run_loop
-    from forager.sealing import Rotated
+    from forager.secrets.sealing import Rotated
 
     given = invocation(context)
     settings = given.settings()
@@ -85,7 +85,7 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
     from forager.ledger.catalog import Catalog
-    from forager.parts import build_pipelines
+    from forager.wiring import build_pipelines
 
     settings = given.settings()
     quiet_log(debug=given.debug)

@@ -22,10 +22,10 @@ from forager.cli.demo_run import credits_line, say_what_runs
 from forager.cli.demo_setup import JOB, RATE, RETRY_DELAY, UPSTREAM_KEY, Upstream, clean_environment
 from forager.cli.errors import ProblemFound
 from forager.cli.running import run_loop
+from forager.cli.supervise import supervised_command
 from forager.core.errors import StoreUnavailable
-from forager.keys import read_service_key
 from forager.ledger.sqlite.lock import read_owner
-from forager.supervise import supervised_command
+from forager.secrets.service_key import read_service_key
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,9 +15,9 @@ import structlog
 
 from forager.cli.exit_codes import ExitCode
 from forager.cli.stopping import StopRequest, stop_on_signals
+from forager.cli.supervise import Supervisor, beat_to_supervisor, supervised_command
 from forager.core.errors import StoreLocked
 from forager.ledger.sqlite.lock import read_owner
-from forager.supervise import Supervisor, beat_to_supervisor, supervised_command
 
 if TYPE_CHECKING:
     from forager.app import App

@@ -22,9 +22,9 @@ def up(
     Prints its URL, and on the very first start the service key. Ctrl-C or SIGTERM lets what is in flight end.
     """
     from forager.cli import process
+    from forager.cli.supervise import is_supervised
     from forager.cli.supervisor_lock import looking_after
-    from forager.keys import check_bind, service_key
-    from forager.supervise import is_supervised
+    from forager.secrets.service_key import check_bind, service_key
 
     settings = invocation(context).settings({"host": host, "port": port})
     key, is_new = service_key(settings.home, settings.service_key)
@@ -51,7 +51,7 @@ def worker(
     many as you like.
     """
     from forager.cli import process
-    from forager.supervise import is_supervised
+    from forager.cli.supervise import is_supervised
 
     settings = invocation(context).settings()
     if not is_supervised():

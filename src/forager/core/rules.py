@@ -3,7 +3,9 @@
 Every field may be left unsaid (None): then the next in the order of precedence is asked. Nothing here decides.
 """
 
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Protocol, get_args
 
 from pydantic import (
     AfterValidator,
@@ -103,3 +105,21 @@ class Rules(BaseModel):
 
 
 FIELDS: tuple[str, ...] = tuple(Rules.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Every override that operators have set. `marker` is passed to the next `changed_since`."""
+
+    marker: int
+    rules: Mapping[str, Rules] = field(default_factory=dict)
+    inactive: frozenset[str] = frozenset()
+    """Domains that an operator has switched off."""
+
+
+class OverrideSource(Protocol):
+    """Where operators' overrides are stored. The ledger's `Domains` table implements it."""
+
+    async def changed_since(self, marker: int | None) -> Overrides | None:
+        """Return all overrides, or None if nothing changed since `marker`."""
+        ...

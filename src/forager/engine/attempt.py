@@ -21,7 +21,7 @@ from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.states import TaskState
 from forager.engine.lane import LONGEST_HOLD, LaneRun
-from forager.engine.passage import LaneFetch, MustSnooze, TooLate
+from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry
 
 AFTER_429 = 1.0

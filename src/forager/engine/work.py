@@ -22,12 +22,12 @@ from forager.core.robots import Robots
 from forager.core.states import TaskState
 from forager.engine.attempt import PATIENCE, attempt
 from forager.engine.lane import HORIZON, LaneRun
-from forager.engine.memo import Memo
-from forager.engine.owned import OwnedLanes
-from forager.engine.passage import LaneFetch, Surroundings
-from forager.engine.refused import settle_apart
+from forager.engine.lane_fairness import by_turn, share_out
+from forager.engine.lane_fetch import LaneFetch, Surroundings
+from forager.engine.lane_ownership import OwnedLanes
+from forager.engine.resume_cache import Memo
 from forager.engine.rules import DeclaredLanes, LaneRules
-from forager.engine.sharing import by_turn, share_out
+from forager.engine.settle_singly import settle_apart
 from forager.engine.stats import WorkStats
 from forager.engine.store_clock import StoreClock
 

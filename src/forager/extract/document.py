@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_to_unicode
 
-from forager.extract.bounds import bounded
+from forager.extract.html_limits import bounded
 from forager.extract.text import one_line
 
 MOST_LINES = 20_000

@@ -13,7 +13,7 @@ from yarl import URL
 
 from forager.core.errors import FieldError, Refused, Rejected, Transient
 from forager.fetch.addresses import is_public
-from forager.fetch.names import SystemNames
+from forager.fetch.dns import SystemNames
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -21,14 +21,14 @@ from forager.core.timing import standing_still
 from forager.fetch.body import Body
 from forager.fetch.connect import Dialer, guarded_connector, open_socket
 from forager.fetch.decode import stages, through, too_big
+from forager.fetch.errors import map_errors, shown
 from forager.fetch.guard import EgressGuard
-from forager.fetch.leaving import LeavingRequest, leaving
-from forager.fetch.looks import looks
+from forager.fetch.page_classifier import looks
+from forager.fetch.proxy_tunnel import Way
 from forager.fetch.redirect import REDIRECTS, Hop, next_hop
+from forager.fetch.send_hook import LeavingRequest, leaving
 from forager.fetch.sessions import ProxySessions
 from forager.fetch.stopwatch import Stopwatch
-from forager.fetch.translate import map_errors, shown
-from forager.fetch.upstream import Way
 
 USER_AGENT = "forager/0.1"
 ACCEPTED = "gzip, deflate, br, zstd"

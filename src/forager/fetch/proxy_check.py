@@ -21,7 +21,7 @@ from forager.core.errors import ForagerError, ProxyFailed
 from forager.core.http import Fetch, Request
 from forager.core.proxies import ProxyEndpoint
 from forager.fetch.guard import EgressGuard
-from forager.fetch.upstream import authorization
+from forager.fetch.proxy_tunnel import authorization
 
 SECONDS = 10.0
 NOWHERE = "forager-check.invalid:443"

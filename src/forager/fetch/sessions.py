@@ -18,8 +18,8 @@ from yarl import URL
 
 from forager.core.proxies import ProxyEndpoint
 from forager.fetch.connect import AddrInfo, GuardedResolver, clear
+from forager.fetch.proxy_tunnel import Way, authorization, reach, refused_by, tunnel
 from forager.fetch.redirect import Hop
-from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
 
 MOST_IDLE = 32
 IDLE = 60.0

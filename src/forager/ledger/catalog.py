@@ -10,8 +10,8 @@ from forager.core.errors import Undecodable
 from forager.core.ledger import Lease
 from forager.core.pipeline import Pipeline
 from forager.core.task import Task
-from forager.ledger.evidence import DAY_MS, DAYS
-from forager.ledger.tables import RecordTable, record_tables
+from forager.ledger.schema.record_tables import RecordTable, record_tables
+from forager.ledger.shared.evidence import DAY_MS, DAYS
 
 LANES_REMEMBERED = 10_000
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from forager import webhooks
 from forager.sandbox.listener import Listener
 from forager.sandbox.wire import Connection, Request
+from forager.sinks.webhook import signing
 
 
 class Mood(StrEnum):
@@ -50,7 +50,7 @@ class Received:
 
     @property
     def id(self) -> str:
-        return self.headers.get(webhooks.ID, "")
+        return self.headers.get(signing.ID, "")
 
 
 class WebhookReceiver(Listener):
@@ -103,10 +103,10 @@ class WebhookReceiver(Listener):
     def _judge(self, headers: dict[str, str], body: bytes, now: datetime) -> tuple[str | None, str | None]:
         """(what is wrong, the id if it is new)."""
         try:
-            return None, webhooks.verify(headers, body, self._secrets, now, seen=self.taken)
-        except webhooks.Replayed:
+            return None, signing.verify(headers, body, self._secrets, now, seen=self.taken)
+        except signing.Replayed:
             return None, None
-        except webhooks.WebhookError as error:
+        except signing.WebhookError as error:
             return error.message, None
 
     def _more(self) -> bytes:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forager.api import serve, vital
+from forager.api import health_snapshot, serve
 from forager.core.errors import Rejected, StoreFull, StoreUnavailable
 from forager.fetch.browser.pool import PoolStats
 from forager.ledger.sqlite.lock import read_owner
@@ -63,7 +63,7 @@ async def test_a_store_that_does_not_answer_turns_everything_red_and_heals(
     async def fails() -> None:
         raise StoreUnavailable(f"no answer from {SECRET}")
 
-    monkeypatch.setattr(vital, "FRESH", 0.0)
+    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
     with monkeypatch.context() as broken:
         broken.setattr(simple.app.reports, "health", fails)
         for path in ("/health", "/readiness"):
@@ -85,7 +85,7 @@ async def test_open_routes_ask_the_store_once_a_second_at_most(simple: Front, mo
         asked += 1
         return await really()
 
-    monkeypatch.setattr(vital, "FRESH", 3_600.0)
+    monkeypatch.setattr(health_snapshot, "FRESH", 3_600.0)
     monkeypatch.setattr(simple.app.reports, "health", counted)
     await asyncio.gather(*(simple.client.get(path) for path in ("/health", "/readiness", "/metrics") * 10))
     assert asked == 1

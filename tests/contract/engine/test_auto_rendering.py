@@ -8,7 +8,7 @@ import pytest
 
 from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Breaker
-from forager.fetch.looks import looks as looks_like
+from forager.fetch.page_classifier import looks as looks_like
 from forager.sandbox.site import SandboxSite
 from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig

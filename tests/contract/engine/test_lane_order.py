@@ -9,7 +9,7 @@ import pytest
 
 from forager.core.ledger import Demand, Settlement
 from forager.core.pipeline import Lane, Pipeline
-from forager.engine import owned, work
+from forager.engine import lane_ownership, work
 from forager.engine.rules import DeclaredLanes
 from forager.engine.work import Worker
 from tests.contract.engine.conftest import OpenRig
@@ -47,7 +47,7 @@ async def test_lanes_of_one_turn_are_served_one_after_the_other(open_rig: OpenRi
 async def test_a_lane_with_a_lower_turn_goes_first_as_soon_as_its_work_is_there(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "TURNS_HOLD", 0.0)
+    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.0)
     rig = await open_rig(shared())
     await rig.submit(many(200, prefix="a", where="a", seconds=0.01), turn=5)
     await rig.submit(many(1, prefix="b", where="b", seconds=0.01), turn=5)
@@ -67,8 +67,8 @@ async def test_a_lane_with_a_lower_turn_goes_first_as_soon_as_its_work_is_there(
 async def test_more_lanes_than_places_are_all_served_although_those_that_are_held_never_run_dry(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "QUANTUM", 0.3)
-    monkeypatch.setattr(owned, "TURNS_HOLD", 0.05)
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.3)
+    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.05)
     rig = await open_rig(shared())
     for name in "abcdef":
         await rig.submit(many(5_000, prefix=name, where=name, seconds=0.01))
@@ -84,8 +84,8 @@ async def test_more_lanes_than_places_are_all_served_although_those_that_are_hel
 async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "QUANTUM", 0.05)
-    monkeypatch.setattr(owned, "TURNS_HOLD", 0.01)
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.05)
+    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.01)
     rig = await open_rig(shared())
     for name in "ab":
         await rig.submit(many(100, prefix=name, where=name, seconds=0.01))
@@ -96,7 +96,7 @@ async def test_a_busy_lane_is_kept_where_nobody_waits_for_its_place(
 async def test_a_place_that_a_lane_has_left_is_taken_at_once(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "QUANTUM", 0.1)
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
     monkeypatch.setattr(work, "POLL", 3.0)  # so long the place was empty when only this look could find who waits
     rig = await open_rig(shared())
     for name in "ab":
@@ -111,7 +111,7 @@ async def test_a_place_that_a_lane_has_left_is_taken_at_once(
 
 async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands may, and the answer looks at each."""
-    monkeypatch.setattr(owned, "TURNS_HOLD", 0.0)
+    monkeypatch.setattr(lane_ownership, "TURNS_HOLD", 0.0)
     rig = await open_rig(shared())
     for name in "abcd":
         await rig.submit(many(60, prefix=name, where=name, seconds=0.002))
@@ -134,7 +134,7 @@ async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, mon
 async def test_work_that_comes_while_lanes_are_taken_is_worth_another_look(open_rig: OpenRig) -> None:
     rig = await open_rig(shared())
     session = await rig.ledger.begin("taker")
-    lanes = owned.OwnedLanes(
+    lanes = lane_ownership.OwnedLanes(
         rig.ledger, DeclaredLanes(rig.pipelines), rig.clock, most=10, fail_fast=False, random=lambda: 0.5
     )
     taking = asyncio.create_task(lanes.take(session))

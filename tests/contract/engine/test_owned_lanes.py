@@ -8,7 +8,7 @@ import pytest
 from forager.core.ledger import Away, GivenLane, OwnedLane, Session
 from forager.core.pipeline import Lane
 from forager.engine.lane import LaneRun
-from forager.engine.owned import LONGEST_REST, OwnedLanes
+from forager.engine.lane_ownership import LONGEST_REST, OwnedLanes
 from forager.engine.rules import DeclaredLanes
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many

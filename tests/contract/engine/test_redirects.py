@@ -53,7 +53,7 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_not_begun_anew(open_r
 async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.engine.passage.LONGEST_TAIL", 0.2)
+    monkeypatch.setattr("forager.engine.lane_fetch.LONGEST_TAIL", 0.2)
     async with SandboxSite() as site:
         rig = await open_rig(looks())
         url = site.url("/redirect?to=/page/1", host="a.example")

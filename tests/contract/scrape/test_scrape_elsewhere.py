@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forager.api import waiting
+from forager.api import task_waiter
 from forager.ledger.postgres import counters, listen
 from forager.sandbox.scrape_pages import job
 from tests.support.scrape import API, Service, open_service
@@ -32,7 +32,7 @@ class Pair:
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
     """Nobody looks for an end: who is not told waits for ever."""
-    monkeypatch.setattr(waiting, "LOOK_EVERY", 3_600.0)
+    monkeypatch.setattr(task_waiter, "LOOK_EVERY", 3_600.0)
     for name in ("front", "back"):
         (tmp_path / name).mkdir()
     async with (

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from forager.api import waiting
+from forager.api import task_waiter
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.site_pages import Answer, page
 from tests.support.api import client_of
@@ -38,7 +38,7 @@ async def test_sync_answers_with_the_result__SC_1(service: Service) -> None:
 async def test_sync_is_woken_by_the_end_of_the_task_and_does_not_look_for_it__SC_1(
     simple: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "LOOK_EVERY", 3_600.0)
+    monkeypatch.setattr(task_waiter, "LOOK_EVERY", 3_600.0)
     async with asyncio.timeout(20):
         answer = await simple.sync("/jobs/jsonld/4")
     assert answer.status_code == 200

@@ -17,11 +17,11 @@ from forager.fetch.browser.chromium import ChromiumBrowser
 from forager.fetch.browser.gate import Gate
 from forager.fetch.browser.pool import Launcher, Pool, PoolLimits, PoolStats
 from forager.fetch.browser.visit import Manner, Visit
+from forager.fetch.errors import map_errors
 from forager.fetch.fingerprints import DELAY, Fingerprints, action_delay
 from forager.fetch.guard import EgressGuard
-from forager.fetch.looks import looks
+from forager.fetch.page_classifier import looks
 from forager.fetch.redirect import HARMLESS
-from forager.fetch.translate import map_errors
 
 NAVIGATION_TIMEOUT = 30.0
 Endpoints = Callable[[int], ProxyEndpoint]

@@ -23,10 +23,10 @@ from forager.core.errors import ForagerError, ProxyFailed, Refused, Transient
 from forager.core.proxies import ProxyEndpoint
 from forager.core.secret import Secret
 from forager.fetch.browser.framing import Head, Malformed
-from forager.fetch.browser.splice import Inlet, Outlet
+from forager.fetch.browser.relay import Inlet, Outlet
 from forager.fetch.connect import Dialer, dial, open_socket
 from forager.fetch.guard import EgressGuard
-from forager.fetch.upstream import Way, authorization, reach, refused_by, tunnel
+from forager.fetch.proxy_tunnel import Way, authorization, reach, refused_by, tunnel
 
 MOST_CONNECTIONS = 256
 MOST_NAMES = 1024

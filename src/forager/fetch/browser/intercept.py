@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from forager.core.errors import Refused
 from forager.core.http import Request
 from forager.fetch.browser.gate import USERNAME, Passage
+from forager.fetch.errors import shown
 from forager.fetch.guard import EgressGuard
-from forager.fetch.translate import shown
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession

@@ -15,16 +15,16 @@ from forager.core.clock import Clock
 from forager.core.errors import BrowserCrashed, ForagerError, TimedOut
 from forager.core.http import Cookie, Request, Response
 from forager.fetch.browser.actions import most_seconds, perform
+from forager.fetch.browser.capture import read_html, response_of
 from forager.fetch.browser.chromium import ChromiumBrowser
 from forager.fetch.browser.failures import quietly, translated
 from forager.fetch.browser.gate import Passage
 from forager.fetch.browser.intercept import Intercept
-from forager.fetch.browser.reading import read_html, response_of
-from forager.fetch.browser.witness import Witness
+from forager.fetch.browser.page_events import Witness
+from forager.fetch.errors import map_errors
 from forager.fetch.fingerprints import Fingerprint
 from forager.fetch.guard import EgressGuard, literal
 from forager.fetch.stopwatch import Stopwatch
-from forager.fetch.translate import map_errors
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, CDPSession, Page

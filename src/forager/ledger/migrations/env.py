@@ -9,8 +9,8 @@ from pathlib import Path
 from alembic import context
 from sqlalchemy import Connection
 
-from forager.ledger.connect import Store, in_transaction
-from forager.ledger.migrate import alone, migrate_connection
+from forager.ledger.schema.connect import Store, in_transaction
+from forager.ledger.schema.migrate import alone, migrate_connection
 
 
 def run(connection: Connection) -> None:

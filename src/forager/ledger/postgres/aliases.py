@@ -10,13 +10,13 @@ import orjson
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
-from forager.ledger.changelog import NewChange
-from forager.ledger.known_as import Names
 from forager.ledger.postgres.arrays import as_json
 from forager.ledger.postgres.connection import Db, pairs
-from forager.ledger.postgres.found import Found
-from forager.ledger.tables import RecordTable
-from forager.ledger.text import clean
+from forager.ledger.postgres.records_by_kind import Found
+from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.shared.alias_names import Names
+from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.text import clean
 
 
 async def learn_aliases(

@@ -8,9 +8,6 @@ from uuid import UUID
 
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS, JobState
-from forager.ledger.counting import Deltas
-from forager.ledger.creation import being_cancelled
-from forager.ledger.planned import Encoded, Whole
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.counters import lock_jobs, write_counters
@@ -18,6 +15,9 @@ from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.submit import Repeated, create_whole
 from forager.ledger.postgres.tasks import insert_tasks
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.job_creation import being_cancelled
+from forager.ledger.shared.plan_encoding import Encoded, Whole
 
 _STANDING = "SELECT j.id, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
 

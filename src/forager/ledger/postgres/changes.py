@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from forager.core.states import JobState
-from forager.ledger.changelog import NewChange, job_change
 from forager.ledger.postgres.arrays import as_json, document, documents, rows_from
 from forager.ledger.postgres.connection import Db
+from forager.ledger.shared.changelog import NewChange, job_change
 
 _COLUMNS = NewChange._fields
 _WRITE = f"""

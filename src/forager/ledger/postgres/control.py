@@ -6,14 +6,14 @@ from uuid import UUID
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.counting import Deltas
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
-from forager.ledger.refusals import has_ended, was_cancelled
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.refusals import has_ended, was_cancelled
 
 
 async def pause(db: Db, job: UUID, reason: str | None) -> None:

@@ -7,11 +7,11 @@ limited ones before it knows what else it will touch.
 from collections.abc import Collection, Iterable
 
 from forager.core.states import BUDGET, CANCELLED, JobState, ended_state
-from forager.ledger.changelog import NewChange, job_change
-from forager.ledger.counting import COUNTED, Deltas
 from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.listen import ENDED, MOST_NAMED
+from forager.ledger.shared.changelog import NewChange, job_change
+from forager.ledger.shared.counting import COUNTED, Deltas
 
 _LOCK = """
 SELECT id FROM jobs WHERE id = ANY($1::bigint[])

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from forager.ledger.counting import Deltas
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.flows import Flow
 from forager.ledger.postgres.tasks import TaskName
+from forager.ledger.shared.counting import Deltas
 
 _RELEASE = """
 WITH t AS (UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ANY($1::bigint[]) RETURNING id)

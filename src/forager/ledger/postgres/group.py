@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from forager.core.errors import StoreFull, StoreUnavailable
 from forager.ledger.postgres.connection import COLLISIONS, Connections, Db, translated_errors
-from forager.ledger.together import Asked, take_step
+from forager.ledger.shared.command_batch import Asked, take_step
 
 T = TypeVar("T")
 Item = TypeVar("Item")

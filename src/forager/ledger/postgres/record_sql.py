@@ -6,7 +6,7 @@ from functools import cache
 from sqlalchemy.dialects import postgresql
 
 from forager.ledger.postgres.arrays import document, rows_from
-from forager.ledger.tables import RecordTable
+from forager.ledger.schema.record_tables import RecordTable
 
 JSON = "JSON"
 

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 from forager.core.record import Record
 from forager.ledger.catalog import Catalog
-from forager.ledger.changelog import NewChange
-from forager.ledger.counting import Deltas
-from forager.ledger.known_as import NO_NAMES
 from forager.ledger.postgres.aliases import learn_aliases
 from forager.ledger.postgres.arrays import as_json, documents
 from forager.ledger.postgres.connection import Db
-from forager.ledger.postgres.found import Finding, Found, by_kind, first_and_again
 from forager.ledger.postgres.record_sql import JSON, statements_for
-from forager.ledger.tables import Encoder, RecordTable
-from forager.ledger.text import clean
+from forager.ledger.postgres.records_by_kind import Finding, Found, by_kind, first_and_again
+from forager.ledger.schema.record_tables import Encoder, RecordTable
+from forager.ledger.shared.alias_names import NO_NAMES
+from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.text import clean
 
 N = TypeVar("N")
 Sighting = tuple[int, list[Any]]

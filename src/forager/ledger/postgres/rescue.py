@@ -19,7 +19,7 @@ from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.settle import Effect, bury
-from forager.ledger.suspects import group_size
+from forager.ledger.shared.suspects import group_size
 
 PAGE = 5_000
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."

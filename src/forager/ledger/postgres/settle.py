@@ -14,11 +14,6 @@ import orjson
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
-from forager.ledger.changelog import NewChange
-from forager.ledger.counting import COUNTER_OF, Deltas
-from forager.ledger.evidence import body_of, screenshot_of
-from forager.ledger.patience import NewWait, in_vain, wait_or_give_up
-from forager.ledger.planned import Encoded, encode
 from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
@@ -26,7 +21,12 @@ from forager.ledger.postgres.followers import release_followers, skip_followers,
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.records import store_records
 from forager.ledger.postgres.tasks import insert_tasks
-from forager.ledger.text import clean, clean_or_none
+from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.counting import COUNTER_OF, Deltas
+from forager.ledger.shared.evidence import body_of, screenshot_of
+from forager.ledger.shared.patience import NewWait, in_vain, wait_or_give_up
+from forager.ledger.shared.plan_encoding import Encoded, encode
+from forager.ledger.shared.text import clean, clean_or_none
 
 _NOT_WELL = COUNTER_OF.keys() - {TaskState.COMPLETED}
 Children = Sequence[tuple[int, Encoded]]

@@ -27,7 +27,6 @@ from forager.core.ledger import (
 )
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.planned import encode_all
 from forager.ledger.postgres import control, lanes
 from forager.ledger.postgres.append import append
 from forager.ledger.postgres.connection import NOW, Connections, Db
@@ -37,18 +36,19 @@ from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
+from forager.ledger.postgres.settle_and_lease import Worker, turn, turn_to_suspects
 from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
-from forager.ledger.postgres.turn import Worker, turn, turn_to_suspects
-from forager.ledger.shared import SharedVerbs
+from forager.ledger.shared.plan_encoding import encode_all
+from forager.ledger.shared.verbs import SharedVerbs
 
 MOST_SESSIONS_PER_SWEEP = 20
 
 
 class PostgresLedger(SharedVerbs):
-    """Use `await PostgresLedger.open(...)`. The schema must be there already (`forager.ledger.migrate`)."""
+    """Use `await PostgresLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
     def __init__(self, connections: Connections, url: str, catalog: Catalog, lease_seconds: float, faults: Faults):
         self._connections = connections

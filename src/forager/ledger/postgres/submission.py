@@ -12,8 +12,6 @@ from forager.core.faults import Faults
 from forager.core.ledger import NewJob, Submitted
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import Planned, Whole
 from forager.ledger.postgres.connection import Connections, Db
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.lanes import LaneNumbers
@@ -29,6 +27,8 @@ from forager.ledger.postgres.submit import (
     write_chunk,
 )
 from forager.ledger.postgres.tasks import TaskName
+from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
+from forager.ledger.shared.plan_encoding import Planned, Whole
 
 SHARED = 200
 """Jobs of up to so many tasks share a commit with others."""

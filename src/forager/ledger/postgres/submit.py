@@ -12,8 +12,13 @@ import asyncpg
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
-from forager.ledger.changelog import job_change
-from forager.ledger.creation import (
+from forager.ledger.postgres.changes import write_changes
+from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.flows import add_flows, pause_flows
+from forager.ledger.postgres.lanes import wake
+from forager.ledger.postgres.tasks import TaskName, insert_tasks
+from forager.ledger.shared.changelog import job_change
+from forager.ledger.shared.job_creation import (
     JOB_VALUES,
     PLANNING_LEASE_MS,
     fingerprint,
@@ -26,12 +31,7 @@ from forager.ledger.creation import (
     require_same,
     stood_still,
 )
-from forager.ledger.planned import Encoded, Whole
-from forager.ledger.postgres.changes import write_changes
-from forager.ledger.postgres.connection import NOW, Db
-from forager.ledger.postgres.flows import add_flows, pause_flows
-from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.tasks import TaskName, insert_tasks
+from forager.ledger.shared.plan_encoding import Encoded, Whole
 
 SWEEP_PAGE = 5_000
 

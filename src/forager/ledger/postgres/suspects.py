@@ -8,7 +8,7 @@ from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import end_for_budget, lock_jobs
 from forager.ledger.postgres.lease import LEASE_COLUMNS, count_leases
 from forager.ledger.postgres.settle import Effect
-from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
+from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
 
 _FROM = """
 FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8

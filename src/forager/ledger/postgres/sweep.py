@@ -4,7 +4,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.lanes import wake
-from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
+from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 
 # A loose scan of ix_queue_ready: one probe per (lane, job), not one per ready task.
 _READY = """

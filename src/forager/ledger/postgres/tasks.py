@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
-from forager.ledger.planned import Encoded
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.flows import Flow
+from forager.ledger.shared.plan_encoding import Encoded
 
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""

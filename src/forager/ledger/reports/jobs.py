@@ -18,7 +18,7 @@ from forager.ledger.reports.models import (
 )
 from forager.ledger.reports.page import Page, Walk, walk
 from forager.ledger.reports.rows import evidence_report, job_report, task_body, task_fields
-from forager.ledger.shared import loads
+from forager.ledger.shared.verbs import loads
 
 _JOB = """
 SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,

@@ -11,7 +11,7 @@ from forager.ledger.reports.jobs import job_number
 from forager.ledger.reports.models import ChangeReport
 from forager.ledger.reports.page import MOST, Page, Walk, walk
 from forager.ledger.reports.rows import at, change_report
-from forager.ledger.tables import RecordTable
+from forager.ledger.schema.record_tables import RecordTable
 
 LONGEST_SHOWN = 100
 """Characters of a record's key in a cursor, which must stay short."""

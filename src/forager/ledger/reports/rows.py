@@ -10,7 +10,7 @@ from forager.core.ids import claim_text, task_uuid
 from forager.core.states import JobState, TaskState
 from forager.ledger.database import Row
 from forager.ledger.reports.models import ChangeReport, EvidenceReport, JobReport
-from forager.ledger.shared import loads
+from forager.ledger.shared.verbs import loads
 
 
 def at(ms: int | None) -> datetime | None:

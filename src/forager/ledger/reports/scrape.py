@@ -10,7 +10,7 @@ from forager.ledger.database import Database, Row
 from forager.ledger.reports.jobs import job_number
 from forager.ledger.reports.models import ScrapeResultReport, ScrapeTaskReport
 from forager.ledger.reports.rows import at, task_body
-from forager.ledger.shared import loads
+from forager.ledger.shared.verbs import loads
 
 # A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
 _RESULTS = """

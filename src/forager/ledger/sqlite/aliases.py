@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from forager.core.record import Record
-from forager.ledger.changelog import NewChange
-from forager.ledger.known_as import NO_NAMES, Names
-from forager.ledger.sqlite.memory import Memory
-from forager.ledger.tables import RecordTable
-from forager.ledger.text import clean
+from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.shared.alias_names import NO_NAMES, Names
+from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.text import clean
+from forager.ledger.sqlite.writer_state import Memory
 
 Found = tuple[int, Record]
 """(job, record)"""

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TERMINAL_JOBS
-from forager.ledger.counting import Deltas
-from forager.ledger.creation import being_cancelled
-from forager.ledger.planned import Encoded, Whole
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.job_creation import being_cancelled
+from forager.ledger.shared.plan_encoding import Encoded, Whole
 from forager.ledger.sqlite.counters import say, write_deltas
-from forager.ledger.sqlite.memory import Memory
 from forager.ledger.sqlite.submit import create_whole
 from forager.ledger.sqlite.tasks import insert_tasks
+from forager.ledger.sqlite.writer_state import Memory
 
 _STANDING = """
 SELECT j.id, j.public_id, j.state, j.drain, j.turn FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = ?

@@ -3,9 +3,9 @@
 import sqlite3
 from collections.abc import Sequence
 
-from forager.ledger.changelog import NewChange
+from forager.ledger.shared.changelog import NewChange
 from forager.ledger.sqlite.bulk import insert_many
-from forager.ledger.sqlite.memory import next_number
+from forager.ledger.sqlite.writer_state import next_number
 
 
 def write_changes(db: sqlite3.Connection, changes: Sequence[NewChange], now: int) -> None:

@@ -8,11 +8,11 @@ import orjson
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.counting import Deltas
-from forager.ledger.refusals import has_ended, was_cancelled
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.refusals import has_ended, was_cancelled
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
-from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.settle import pause_job
+from forager.ledger.sqlite.writer_state import Memory, offer, wake
 
 PAGE = 5_000
 _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?"

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from forager.core.states import JobState, ended_state
-from forager.ledger.changelog import job_change
-from forager.ledger.counting import COUNTED, Deltas
+from forager.ledger.shared.changelog import job_change
+from forager.ledger.shared.counting import COUNTED, Deltas
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.flows import Flows
 

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
-from forager.ledger.shared import loads
-from forager.ledger.sqlite.memory import Memory, wake
+from forager.ledger.shared.verbs import loads
+from forager.ledger.sqlite.writer_state import Memory, wake
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
 _TAKE = """

@@ -10,10 +10,10 @@ import orjson
 
 from forager.core.ledger import Lease, Session, Turn, Want
 from forager.core.states import BUDGET
-from forager.ledger.counting import Deltas
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
 from forager.ledger.sqlite.counters import write_deltas
-from forager.ledger.sqlite.memory import Memory, next_number
-from forager.ledger.suspects import MOST_SUSPECTS, Suspect, choose
+from forager.ledger.sqlite.writer_state import Memory, next_number
 
 # In the order of a lease's fields; `?` is its claim.
 _COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, body"

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from forager.ledger.changelog import NewChange
-from forager.ledger.counting import Deltas
-from forager.ledger.known_as import NO_NAMES
+from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.shared.alias_names import NO_NAMES
+from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.text import NUL, clean
 from forager.ledger.sqlite.aliases import Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
-from forager.ledger.sqlite.memory import Memory
-from forager.ledger.tables import RecordTable
-from forager.ledger.text import NUL, clean
+from forager.ledger.sqlite.writer_state import Memory
 
 FoundRow = tuple[int, str, list[Any]]
 """(job, key, columns)"""

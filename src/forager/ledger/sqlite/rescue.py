@@ -9,11 +9,11 @@ from collections import defaultdict
 from typing import Any
 
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
-from forager.ledger.counting import Deltas
+from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.suspects import group_size
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
-from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.settle import add_spending, skip_followers
-from forager.ledger.suspects import group_size
+from forager.ledger.sqlite.writer_state import Memory, wake
 
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
 

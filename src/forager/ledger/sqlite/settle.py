@@ -13,16 +13,16 @@ import orjson
 
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.counting import COUNTER_OF, Deltas
-from forager.ledger.evidence import body_of, screenshot_of
-from forager.ledger.patience import in_vain, wait_or_give_up
-from forager.ledger.planned import encode
+from forager.ledger.shared.counting import COUNTER_OF, Deltas
+from forager.ledger.shared.evidence import body_of, screenshot_of
+from forager.ledger.shared.patience import in_vain, wait_or_give_up
+from forager.ledger.shared.plan_encoding import encode
+from forager.ledger.shared.text import clean
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
-from forager.ledger.sqlite.memory import Memory, offer, wake
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
-from forager.ledger.text import clean
+from forager.ledger.sqlite.writer_state import Memory, offer, wake
 
 _Alike = tuple[int, int, int, int, int, str | None, str | None]
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"

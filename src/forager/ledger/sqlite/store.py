@@ -33,16 +33,15 @@ from forager.core.ledger import (
 from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.planned import SMALL, Encoded, Planned, Whole, encode_all
-from forager.ledger.robots import OF_USE_MS, PRUNED_AT_ONCE
-from forager.ledger.shared import SharedVerbs
+from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
+from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
+from forager.ledger.shared.verbs import SharedVerbs
+from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
-from forager.ledger.sqlite.memory import Memory, next_number
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
@@ -58,6 +57,7 @@ from forager.ledger.sqlite.submit import (
 )
 from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.writer import Writer, connect, translated
+from forager.ledger.sqlite.writer_state import Memory, next_number
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ DRAIN_PER_TURN = 500
 
 
 class SqliteLedger(SharedVerbs):
-    """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.migrate`)."""
+    """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
     def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
         self._catalog = catalog

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
-from forager.ledger.changelog import job_change
-from forager.ledger.creation import (
+from forager.ledger.shared.changelog import job_change
+from forager.ledger.shared.job_creation import (
     CHUNK,
     JOB_VALUES,
     PLANNING_LEASE_MS,
@@ -26,11 +26,11 @@ from forager.ledger.creation import (
     require_same,
     stood_still,
 )
-from forager.ledger.planned import Whole
+from forager.ledger.shared.plan_encoding import Whole
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.memory import Memory, wake
 from forager.ledger.sqlite.tasks import task_rows, write_rows
+from forager.ledger.sqlite.writer_state import Memory, wake
 
 
 class Repeat(NamedTuple):

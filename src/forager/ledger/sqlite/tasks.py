@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
-from forager.ledger.creation import CHUNK
-from forager.ledger.planned import Encoded
+from forager.ledger.shared.job_creation import CHUNK
+from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
-from forager.ledger.sqlite.memory import Memory, offer
+from forager.ledger.sqlite.writer_state import Memory, offer
 
 
 class TaskRows(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.faults import Faults
-from forager.ledger.together import Asked, take_step
+from forager.ledger.shared.command_batch import Asked, take_step
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from forager.extract.document import Document
-from forager.extract.things import Thing
+from forager.extract.structured_data import Thing
 from forager.pipelines.scrape.extractor import Extracted, Found
 
 # How sure a reading is, by its kind: structured data above selectors above guesses from text.

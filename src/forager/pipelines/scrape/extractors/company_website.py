@@ -17,7 +17,7 @@ from forager.extract.locations import NormalizedLocation, location_of, location_
 from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
 from forager.extract.organisations import bare, copyright_owners, legal_names, tidy, title_parts
 from forager.extract.phones import e164, phones_in
-from forager.extract.things import Thing, first, of_type, text_of, things
+from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.urls import same_site, site_of
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, Page

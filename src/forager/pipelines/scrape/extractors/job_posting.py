@@ -8,14 +8,14 @@ from pydantic import BaseModel
 from forager.core.visit import Click, Scroll, WaitFor
 from forager.extract.document import Document
 from forager.extract.json_ld import loads_tolerantly
+from forager.extract.json_search import values_by_key
 from forager.extract.labels import labelled
 from forager.extract.locations import NormalizedLocation, location_of, location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
 from forager.extract.organisations import bare, copyright_owners, tidy, title_parts
 from forager.extract.salaries import salary_in, salary_of
+from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import paragraphs
-from forager.extract.things import Thing, first, of_type, text_of, things
-from forager.extract.trees import values_by_key
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings, page_url

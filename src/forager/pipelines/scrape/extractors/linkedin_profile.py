@@ -12,8 +12,8 @@ from forager.core.visit import Click, Scroll, WaitFor
 from forager.extract.document import Document
 from forager.extract.locations import location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
+from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line, paragraphs
-from forager.extract.things import Thing, first, of_type, text_of, things
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
 from forager.pipelines.scrape.findings import GUESS, OPEN_GRAPH, SELECTOR, Findings, page_url

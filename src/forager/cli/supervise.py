@@ -1,0 +1,132 @@
+"""The small parent of `up` and `worker`: restarts a child that died, ends one whose loop is stuck.
+
+It does nothing else, so that there is nothing in it to fail. The child beats through a pipe from its event loop; a
+task that never gives the loop back (an endless loop in a parser) stops the beats, and the parent kills the child. What
+was in flight is then suspect, and the ledger finds the guilty task.
+"""
+
+import asyncio
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import structlog
+
+log = structlog.get_logger("forager.cli.supervise")
+
+BEAT_FD = "FORAGER_BEAT_FD"
+BEAT_EVERY = 1.0
+START_GRACE = 60.0
+LONGEST_PAUSE = 5.0
+QUICK_DEATH = 5.0
+AFTER_GRACE = 5.0
+"""A child that was told to stop has its grace and so many seconds more to settle and leave."""
+MOST_IN_A_ROW = 20
+"""Of quick ends with an exit code, or before the first beat. A worker killed at work does not count: the search
+for a task that kills its worker takes as many deaths as it takes."""
+_PR_SET_PDEATHSIG = 1
+
+
+class Supervisor:
+    def __init__(self, command: Sequence[str], *, stuck_after: float, grace: float) -> None:
+        self._command = list(command)
+        self._stuck_after = stuck_after
+        self._grace = grace
+        self._child: subprocess.Popen[bytes] | None = None
+        self._told_to_stop = False
+        self._stop_by: float | None = None
+        self._has_beaten = False
+
+    def run(self) -> int:
+        """Until the child ends by itself; returns its exit code. SIGTERM and SIGINT are passed on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        in_a_row = 0
+        while True:
+            started = time.monotonic()
+            code = self._run_once()
+            if self._told_to_stop or code == 0 or (code > 0 and not self._has_beaten):
+                return code if code >= 0 else 128 - code
+            quick = time.monotonic() - started < QUICK_DEATH
+            in_a_row = in_a_row + 1 if quick and (code > 0 or not self._has_beaten) else 0
+            if in_a_row >= MOST_IN_A_ROW:
+                log.error("the process ends at once, again and again: giving up", times=in_a_row)
+                return code if code > 0 else 70
+            pause = min(LONGEST_PAUSE, 0.1 * (in_a_row + quick))
+            log.error("the process died and is started again", how=_how(code), pause=pause)
+            time.sleep(pause)
+
+    def _run_once(self) -> int:
+        reader, writer = os.pipe()
+        environment = {**os.environ, BEAT_FD: str(writer)}
+        self._child = subprocess.Popen(  # noqa: S603 - our own command line
+            self._command,
+            pass_fds=[writer],
+            env=environment,
+            preexec_fn=_die_with_parent,
+        )
+        os.close(writer)
+        if self._told_to_stop:  # the signal came while there was no child to pass it on to
+            self._child.terminate()
+        try:
+            return self._watch(self._child, reader)
+        finally:
+            os.close(reader)
+
+    def _watch(self, child: subprocess.Popen[bytes], reader: int) -> int:
+        patience = START_GRACE
+        self._has_beaten = False
+        while True:
+            if self._stop_by is not None:
+                patience = max(0.0, min(patience, self._stop_by - time.monotonic()))
+            ready, _, _ = select.select([reader], [], [], patience)
+            if ready and os.read(reader, 4096):
+                patience = self._stuck_after
+                self._has_beaten = True
+                continue
+            if not ready and child.poll() is None:
+                log.error("the process does not answer, or does not stop: killing it", seconds=patience)
+                child.kill()
+            return child.wait()
+
+    def _pass_on(self, number: int, _: object) -> None:
+        self._told_to_stop = True
+        self._stop_by = time.monotonic() + self._grace + AFTER_GRACE
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+
+async def beat_to_supervisor() -> None:
+    """Runs in the child, beside everything else on its loop. Without a supervisor it does nothing."""
+    beat_fd = os.environ.get(BEAT_FD)
+    if beat_fd is None:
+        return
+    while True:
+        try:
+            os.write(int(beat_fd), b".")
+        except OSError:
+            return
+        await asyncio.sleep(BEAT_EVERY)
+
+
+def supervised_command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "forager", *arguments]
+
+
+def is_supervised() -> bool:
+    return BEAT_FD in os.environ
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _die_with_parent() -> None:
+    """A supervisor that is killed takes its child along: two owners of one store would be worse."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

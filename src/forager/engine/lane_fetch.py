@@ -1,0 +1,310 @@
+"""`Fetch` as a step sees it: every request passes the lane it belongs to before it leaves.
+
+The order is always the same: robots.txt, the lane's hours, its breaker, its rate, a proxy. A short wait happens here;
+a long one gives the task back to the queue, where it holds nothing and burns nothing. Nothing here retries.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from forager.core.errors import BrowserCrashed, CircuitOpen, Disallowed, ProxyFailed, RateLimited, Refused, Transient
+from forager.core.http import Fetch, Request, Response
+from forager.core.ledger import Away
+from forager.core.pipeline import WhenOpen
+from forager.core.proxies import Proxies
+from forager.core.robots import Robots
+from forager.core.timing import standing_still
+from forager.engine.lane import LaneRun
+from forager.engine.resume_cache import Progress
+
+LONGEST_WAIT_INSIDE = 5.0
+"""A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
+LONGEST_TAIL = 60.0
+"""What cannot be taken up again later, such as a redirect half followed, waits so long."""
+ELSEWHERE = 5.0
+"""Another worker has the lane that a request needs: it is tried again after so many seconds."""
+BUSY = 1.0
+AT_ONCE = 0.05
+
+
+class MustSnooze(Exception):
+    """`in_vain`: something is wrong that may never be mended, unlike hours, a rate, a pause."""
+
+    def __init__(self, wait: float, why: str = "It waits for its lane.", *, in_vain: bool = False) -> None:
+        self.wait = wait
+        self.why = why
+        self.in_vain = in_vain
+
+
+class TooLate(Exception):
+    """The session's lease has passed: another worker may have this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker lends to all of its tasks."""
+
+    fetch: Fetch
+    may_send: Callable[[], bool]
+    lane_of: Callable[[str, LaneRun], Awaitable[LaneRun | Away]]
+    """The lane of a URL's host, if we have it or can have it; the task's own lane is given beside it."""
+    robots: Robots | None = None
+    proxies: Proxies | None = None
+
+
+class LaneFetch:
+    """One task's way out."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        lane: LaneRun,
+        start_at: float,
+        *,
+        when_open: WhenOpen = "snooze",
+        progress: Progress | None = None,
+    ) -> None:
+        self.around = around
+        self.lane = lane
+        self._start_at: float | None = start_at
+        self._when_open = when_open
+        self._before = progress or Progress()
+        """How far an earlier attempt came, that had to wait in the middle …"""
+        self.progress = Progress()
+        """… and how far this one has come."""
+        self.sent = False
+        self.proxy: int | None = None
+        """What the last request went through."""
+        self.slowed = False
+        """Whether the lane that asked for fewer calls has been slowed already."""
+        self.limit: asyncio.Timeout | None = None
+        """The step's time-out: waiting for a lane does not count."""
+
+    async def __call__(self, request: Request) -> Response:
+        if request.render != "auto":
+            return await self._answer(request)
+        plain = await self._answer(replace(request, render="http"), first_look=True)
+        if plain.looks not in ("empty_shell", "challenge"):
+            return plain
+        return await self._answer(replace(request, render="browser"))
+
+    async def _answer(self, request: Request, *, first_look: bool = False) -> Response:
+        if not self.lane.policy.site:
+            return await self._send(request)
+        response = self._before.take_answer(request) or await self._send(request, first_look=first_look)
+        self.progress.answered(request, response)
+        return response
+
+    async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
+        """Through the lane of the URL, unless the task's own lane is an API's."""
+        request, hops = self._resumed(asked)
+        lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
+        if robots and lane.policy.robots:
+            await self.obey_robots(lane, request.url)
+        way = _Way(self, lane, asked, hops, robots=robots)
+        try:
+            proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
+            response = await self.around.fetch(self._prepared(request, lane, way, proxy))
+            way.left()  # whoever has answered has got it
+            way.answered(response, first_look=first_look)
+            return response
+        except BaseException as error:
+            way.failed(error)
+            raise
+        finally:
+            way.close()
+
+    def _resumed(self, request: Request) -> tuple[Request, int]:
+        """A redirect that was half followed goes on where it was."""
+        hop = self._before.hop_of(request) if self._before.hops else None
+        if hop is None:
+            return request, 0
+        url, hops = hop
+        if hops > request.max_redirects:
+            raise Refused(f"{_host(request.url)}: it redirects more than {request.max_redirects} times.")
+        return replace(request, url=url, max_redirects=request.max_redirects - hops), hops
+
+    @staticmethod
+    def _prepared(request: Request, lane: LaneRun, way: "_Way", proxy: int | None) -> Request:
+        """With what the lane says about it."""
+        policy = lane.policy
+        if not policy.site:
+            return request.telling(way.left)
+        return replace(
+            request,
+            on_leave=way.left,
+            on_hop=way.hop,
+            site=True,
+            proxy=proxy,
+            block=policy.block | request.block,
+            delay=policy.delay,
+        )
+
+    async def obey_robots(self, lane: LaneRun, url: str) -> None:
+        if self.around.robots is None:
+            return
+        verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
+        if verdict.ask_again_in is not None:
+            unread = f"The robots.txt of {_host(url)} cannot be read now."
+            raise MustSnooze(verdict.ask_again_in, unread, in_vain=True)
+        if not verdict.allowed:
+            raise Disallowed(
+                f"robots: {_host(url)} does not allow this URL. An operator who may read it can say so: "
+                f"forager lanes set {lane.name} --no-robots"
+            )
+        lane.obey_crawl_delay(_origin(url), verdict.crawl_delay)
+
+    async def lane_of(self, url: str) -> LaneRun:
+        lane = await self.around.lane_of(url, self.lane)
+        if isinstance(lane, Away):
+            why = f"The lane of {_host(url)} cannot be had: {lane.value}."
+            raise MustSnooze(ELSEWHERE, why, in_vain=lane is Away.ELSEWHERE)
+        return lane
+
+    async def wait(self, lane: LaneRun, longest: float) -> None:
+        """Until the lane lets a request go; what is waited does not count as the step's time."""
+        own, self._start_at = (self._start_at if lane is self.lane else None), None
+        at = lane.plan_request() if own is None else own
+        with standing_still(self.limit if lane.policy.site else None):
+            too_long = await lane.wait_to_send(at, longest)
+        if too_long:
+            raise MustSnooze(too_long)
+
+    def refuse_if_closed(self, lane: LaneRun) -> None:
+        """Outside its hours, or with an open breaker, a lane lets nothing through."""
+        if closed := lane.closed_for():
+            raise MustSnooze(closed, f"{lane.name} may not be asked now: it is outside its hours, or switched off.")
+        if wait := lane.circuit_wait():
+            if self._when_open == "fail":
+                raise CircuitOpen(f"{lane.name} failed too often; it is left alone for another {wait:.0f} s.")
+            raise MustSnooze(wait, f"{lane.name} failed too often; it is left alone for a while.", in_vain=True)
+
+
+class _Way:
+    """One request and the hops of its redirects: each is charged to its own lane, and each lane learns how it went."""
+
+    def __init__(self, fetch: LaneFetch, lane: LaneRun, asked: Request, hops: int, *, robots: bool) -> None:
+        self._fetch = fetch
+        self._lane = lane
+        self._asked = asked
+        self._hops = hops
+        self._robots = robots
+        self._entered = False
+        self._may_leave = False
+        self._call: int | None = None
+        self._guest = False
+        self._proxy: int | None = None
+
+    async def enter(self, lane: LaneRun, longest: float) -> int | None:
+        """Wait for the lane; returns the proxy to use."""
+        fetch, self._lane = self._fetch, lane
+        if lane is not fetch.lane:
+            if not lane.ours:  # given back while we read its robots.txt
+                raise MustSnooze(AT_ONCE, f"{lane.name} has gone to another worker.")
+            if lane.room(1) == 0:
+                raise MustSnooze(BUSY, f"{lane.name} has as many requests in flight as it may.")
+            lane.in_flight += 1
+            self._guest = True
+        fetch.refuse_if_closed(lane)
+        await fetch.wait(lane, longest)
+        self._may_leave = True
+        if not fetch.around.may_send():
+            raise TooLate
+        fetch.refuse_if_closed(lane)  # it may have opened while we waited
+        self._call = lane.enter_circuit()
+        if not self._entered:  # the hops of a redirect go the way that it began
+            self._entered = True
+            self._proxy = fetch.proxy = self._choose_proxy(lane)
+        return self._proxy
+
+    async def hop(self, url: str) -> None:
+        """A redirect: its target is another request, maybe of another lane."""
+        self.left()
+        self._over(well=True)
+        self._hops += 1
+        try:
+            lane = await self._fetch.lane_of(url)
+            if self._robots and lane.policy.robots:
+                await self._fetch.obey_robots(lane, url)
+            if lane.policy.proxied and not self._lane.policy.proxied and self._can_resume():
+                raise MustSnooze(AT_ONCE, f"{lane.name} is asked through a proxy: the redirect goes on that way.")
+            await self.enter(lane, LONGEST_TAIL)
+        except MustSnooze:
+            if self._can_resume():
+                self._fetch.progress.hopped(self._asked, url, self._hops)
+            raise
+
+    def _can_resume(self) -> bool:
+        """What carries anything of its own might carry it to another origin: such a redirect begins anew."""
+        asked = self._asked
+        return asked.method in ("GET", "HEAD") and not (asked.headers or asked.auth or asked.body or asked.login)
+
+    def left(self) -> None:
+        if self._may_leave:
+            self._may_leave = False
+            self._fetch.sent = True
+            self._lane.left()
+            if self._proxy is not None:
+                self._lane.proxy_left(self._proxy)
+
+    def failed(self, error: BaseException) -> None:
+        """A time-out, no connection, an answer that broke off: the site's failure, unless the proxy's or ours."""
+        proxies = self._fetch.around.proxies
+        if isinstance(error, ProxyFailed) and proxies is not None and self._proxy is not None:
+            proxies.failed(self._proxy)
+        its_fault = isinstance(error, Transient) and not isinstance(error, ProxyFailed | RateLimited | BrowserCrashed)
+        self._lane.call_ended(self._call, well=False if its_fault else None)
+        self._call = None
+
+    def answered(self, response: Response, *, first_look: bool = False) -> None:
+        """`first_look`: a challenge is as good as a page, because a browser comes next."""
+        lane, status = self._lane, response.status
+        proxies = self._fetch.around.proxies
+        if self._proxy is not None and proxies is not None:
+            proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
+        told = response.retry_after() if status in (429, 503) else None
+        challenged = first_look and response.looks == "challenge"
+        slow = not challenged and (status == 429 or (status == 503 and told is not None))
+        well = challenged or (status < 500 and response.looks != "block")
+        lane.call_ended(self._call, well=None if slow else well)
+        self._call = None
+        if slow and lane.policy.site:
+            lane.slow_down(told)
+            self._fetch.slowed = True
+            raise RateLimited(f"{lane.name} asked for fewer calls ({status}).", retry_after=told)
+
+    def close(self) -> None:
+        """However it ended, nothing is left open."""
+        self._over(well=None)
+
+    def _over(self, *, well: bool | None) -> None:
+        if self._may_leave:
+            self._may_leave = False
+            self._lane.gave_up()
+        if self._call is not None:
+            self._lane.call_ended(self._call, well=well)
+            self._call = None
+        if self._guest:
+            self._guest = False
+            self._lane.in_flight -= 1
+            self._lane.hungry = True
+
+    def _choose_proxy(self, lane: LaneRun) -> int | None:
+        proxies = self._fetch.around.proxies
+        if proxies is None or not lane.policy.proxied:
+            return None
+        proxy, rest = proxies.choose(lane.proxy_rests)
+        if rest > 0:
+            raise MustSnooze(rest, f"All proxies rest for {lane.name}.")
+        return proxy
+
+
+def _origin(url: str) -> str:
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}"
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "the site"

@@ -1,0 +1,60 @@
+"""Which revisions of the schema exist, read from the migrations' files without Alembic: every start asks this.
+
+One branch for the ledger itself and one for each pipeline, in `migrations/` of its own folder.
+"""
+
+import ast
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from forager.core.pipeline import Pipeline
+
+SCRIPTS = Path(__file__).parents[1] / "migrations"
+CORE = SCRIPTS / "versions"
+
+
+def locations(pipelines: Iterable[Pipeline]) -> list[Path]:
+    """Where migrations lie: the ledger's own first, then those of each pipeline that has some."""
+    return [CORE, *(m for p in pipelines if (m := _folder(p) / "migrations").is_dir())]
+
+
+def home(location: Path) -> Path:
+    """The folder that owns these migrations: its views lie there, too."""
+    return location.parents[1] if location == CORE else location.parent
+
+
+def heads(places: Sequence[Path]) -> frozenset[str]:
+    """The newest revision of each branch: what a store has in `alembic_version` when it is up to date."""
+    known: set[str] = set()
+    passed: set[str] = set()
+    for file in _files(places):
+        said = _read(file)
+        known.update(said["revision"])
+        passed.update(said["down_revision"], said["depends_on"])
+    return frozenset(known - passed)
+
+
+def known(places: Sequence[Path]) -> frozenset[str]:
+    return frozenset(name for file in _files(places) for name in _read(file)["revision"])
+
+
+def _files(places: Sequence[Path]) -> list[Path]:
+    return [file for place in places for file in sorted(place.glob("*.py"))]
+
+
+def _folder(pipeline: Pipeline) -> Path:
+    """A pipeline's folder is where its tasks are written: unlike `plan` and `params`, nobody wraps their classes."""
+    module = sys.modules.get(pipeline.steps[0].task.__module__) if pipeline.steps else None
+    file = getattr(module, "__file__", None)
+    return Path(file).parent if file else Path("/nonexistent")
+
+
+def _read(file: Path) -> dict[str, tuple[str, ...]]:
+    """`revision`, `down_revision` and `depends_on` of a migration: literals at the top of its file."""
+    said: dict[str, tuple[str, ...]] = {"revision": (), "down_revision": (), "depends_on": ()}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in said:
+            value = ast.literal_eval(node.value)
+            said[node.targets[0].id] = () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    return said

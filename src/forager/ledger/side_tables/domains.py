@@ -1,0 +1,188 @@
+"""What operators say about domains, kept in the ledger: the `domains` table. It keeps; whose word holds is not decided
+here.
+
+A row is never deleted: cleared, it says nothing any more, and its time of change tells every worker that it did once.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from forager.core.errors import FieldError, Rejected
+from forager.core.hosts import checked_host
+from forager.core.invalid import field_errors
+from forager.core.rules import FIELDS, Overrides, Rules
+from forager.ledger.database import Database, Row
+from forager.ledger.reports.page import Page, Walk, walk
+
+HOURS = ("allowed_hours_start", "allowed_hours_end")
+RULE_COLUMNS = (*(name for name in FIELDS if name != "allowed_hours"), *HOURS)
+_COLUMNS = f"domain_name, base_url, is_active, {', '.join(RULE_COLUMNS)}, created_at, updated_at"
+_SPEAKS = f"({' OR '.join(f'{column} IS NOT NULL' for column in RULE_COLUMNS)})"
+# A change always moves the row's own time on, even twice in a millisecond: `changed_since` counts on it.
+_MOVED_ON = (
+    "updated_at = CASE WHEN CAST(:now AS BIGINT) > domains.updated_at THEN CAST(:now AS BIGINT)"
+    " ELSE domains.updated_at + 1 END"
+)
+_TYPES = {
+    "tokens_per_interval": "DOUBLE PRECISION",
+    "interval_seconds": "DOUBLE PRECISION",
+    "crawl_delay_seconds": "DOUBLE PRECISION",
+    "proxy_cooldown_seconds": "DOUBLE PRECISION",
+    "respect_robots_txt": "BOOLEAN",
+    "use_proxies": "BOOLEAN",
+    "block_resources": "TEXT",
+}
+"""Of the values; the others are INTEGER. Without it PostgreSQL cannot tell what a NULL is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    name: str
+    rules: Rules
+    base_url: str | None
+    """Where the site begins: a record, which no rule reads."""
+    is_active: bool
+    """An operator's switch: nothing is asked of a domain that is off, whatever the rules say."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class Domains:
+    def __init__(self, database: Database, now_ms: Callable[[], Awaitable[int]]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    async def get(self, name: str) -> Domain | None:
+        """None where nothing is said."""
+        rows = await self._database.fetch(
+            f"SELECT {_COLUMNS} FROM domains WHERE domain_name = :name AND {_SPEAKS}", {"name": name}
+        )
+        return _domain(rows[0]) if rows else None
+
+    async def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[Domain]:
+        """Those about which something is said, by name."""
+        plan = Walk("overrides", f"SELECT {_COLUMNS} FROM domains", ("domain_name",), where=(_SPEAKS,))
+        rows, following = await walk(self._database, plan, cursor, limit)
+        return Page(items=[_domain(row) for row in rows], next_cursor=following)
+
+    async def set(self, name: str, changes: Mapping[str, Any]) -> Domain:
+        """Change the rules that are named; None takes one back. The others stay as they are.
+
+        The whole is checked, so that one change cannot contradict another; `Rejected` names the fields.
+        """
+        before = await self.get(name)
+        said = before.rules.model_dump() if before else {}
+        columns = [column for key in changes for column in (HOURS if key == "allowed_hours" else (key,))]
+        return await self._write(name, _checked({**said, **changes}), columns)
+
+    async def replace(self, name: str, rules: Rules) -> Domain:
+        """These rules and no others."""
+        return await self._write(name, rules, RULE_COLUMNS)
+
+    async def _write(self, name: str, rules: Rules, columns: Sequence[str]) -> Domain:
+        """Only these columns, so that of two operators who change different rules at once both are heard."""
+        every = _values(rules)
+        new = "".join(f", CAST(:{column} AS {_TYPES.get(column, 'INTEGER')})" for column in columns)
+        rows = await self._database.write(
+            f"INSERT INTO domains (domain_name, created_at, updated_at{''.join(f', {c}' for c in columns)})"
+            f" VALUES (:name, :now, :now{new}) ON CONFLICT (domain_name) DO UPDATE SET"
+            f" {_MOVED_ON}{''.join(f', {c} = excluded.{c}' for c in columns)}"
+            f" RETURNING {_COLUMNS}",
+            {"name": checked_name(name), "now": await self._now_ms(), **{c: every[c] for c in columns}},
+        )
+        return _domain(rows[0])
+
+    async def clear(self, name: str) -> bool:
+        """Nothing is said about this domain any more; False where nothing was."""
+        rows = await self._database.write(
+            f"UPDATE domains SET {', '.join(f'{column} = NULL' for column in RULE_COLUMNS)},"
+            f" {_MOVED_ON} WHERE domain_name = :name AND {_SPEAKS} RETURNING domain_name",
+            {"name": name, "now": await self._now_ms()},
+        )
+        return bool(rows)
+
+    async def switch(self, name: str, *, active: bool) -> None:
+        """On or off; the rules stay. Nothing is written where nothing changes."""
+        now = {"name": checked_name(name), "now": await self._now_ms()}
+        if active:
+            await self._database.write(
+                f"UPDATE domains SET is_active = true, {_MOVED_ON} WHERE domain_name = :name AND NOT is_active", now
+            )
+            return
+        await self._database.write(
+            "INSERT INTO domains (domain_name, is_active, created_at, updated_at) VALUES (:name, false, :now, :now)"
+            f" ON CONFLICT (domain_name) DO UPDATE SET is_active = false, {_MOVED_ON} WHERE domains.is_active",
+            now,
+        )
+
+    async def changed_since(self, marker: int | None) -> Overrides | None:
+        """Everything, if anything has changed since the marker was given out; None if nothing has.
+
+        The marker is the sum of all times of change, read from their index: every change makes it larger, also that of
+        a transaction which began earlier and committed later, which the latest time alone would miss.
+        """
+        rows = await self._database.fetch("SELECT CAST(coalesce(sum(updated_at), 0) AS BIGINT) AS marker FROM domains")
+        now = int(rows[0]["marker"])
+        if now == marker:
+            return None
+        said = await self._database.fetch(f"SELECT {_COLUMNS} FROM domains WHERE {_SPEAKS} OR NOT is_active")
+        speaking = (row for row in said if any(row[column] is not None for column in RULE_COLUMNS))
+        rules = {row["domain_name"]: _rules(row) for row in speaking}
+        return Overrides(now, rules, frozenset(row["domain_name"] for row in said if not row["is_active"]))
+
+
+def checked_name(name: str) -> str:
+    """A domain, or the name of an API's lane, in its one spelling."""
+    try:
+        return checked_host(name)
+    except ValueError as error:
+        raise Rejected(f"{name[:80]!r} is no lane's name: {error}.", fields=[FieldError("lane", str(error))]) from None
+
+
+def _checked(said: Mapping[str, Any]) -> Rules:
+    try:
+        return Rules.model_validate(dict(said))
+    except ValidationError as error:
+        raise Rejected("The rules are not valid.", fields=field_errors(error)) from error
+
+
+def _values(rules: Rules) -> dict[str, Any]:
+    hours, blocked = rules.allowed_hours, rules.block_resources
+    return {
+        **{name: getattr(rules, name) for name in RULE_COLUMNS if name in FIELDS},
+        "block_resources": None if blocked is None else ",".join(blocked),
+        "allowed_hours_start": None if hours is None else hours.start,
+        "allowed_hours_end": None if hours is None else hours.end,
+    }
+
+
+def _domain(row: Row) -> Domain:
+    return Domain(
+        row["domain_name"],
+        _rules(row),
+        row["base_url"],
+        bool(row["is_active"]),
+        datetime.fromtimestamp(row["created_at"] / 1000, UTC),
+        datetime.fromtimestamp(row["updated_at"] / 1000, UTC),
+    )
+
+
+def _rules(row: Row) -> Rules:
+    """Our own values, checked when they were written: a row that somebody spoilt must not stop the others' rules."""
+    said = {name: row[name] for name in RULE_COLUMNS if name in FIELDS and row[name] is not None}
+    for flag in ("respect_robots_txt", "use_proxies"):
+        if flag in said:
+            said[flag] = bool(said[flag])
+    if "block_resources" in said:
+        said["block_resources"] = tuple(name for name in said["block_resources"].split(",") if name)
+    if row["allowed_hours_start"] is not None and row["allowed_hours_end"] is not None:
+        said["allowed_hours"] = {"start": row["allowed_hours_start"], "end": row["allowed_hours_end"]}
+    try:
+        return Rules.model_validate(said)
+    except ValidationError as error:
+        wrong = {found["loc"][0] for found in error.errors()}
+        return Rules.model_validate({name: value for name, value in said.items() if name not in wrong})

@@ -1,0 +1,146 @@
+"""The log: JSON lines on stderr, or readable lines on a terminal; ours and those of every library alike.
+
+A line never holds a secret, is never longer than 16 KB, and is one line: what a stranger sends cannot forge another.
+Loggers are had anywhere by `structlog.get_logger("forager.…")`; `request_id` and the like by `bound_contextvars`.
+"""
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.types import EventDict, Processor
+
+from forager.logs.redaction import redaction
+
+LONGEST_LINE = 16 * 1024
+# What ends a line or moves the cursor, somewhere: C0 and C1 controls, line separators, and what turns text around.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What a line keeps when all of it is too long.
+_HEAD = ("timestamp", "level", "logger", "request_id", "event", "exception")
+# At INFO these tell of every request what our own lines tell already, with the whole URL.
+_TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "asyncio")
+
+
+def configure_logs(
+    level: str = "INFO",
+    format: Literal["auto", "json", "console"] = "auto",  # noqa: A002 — the setting's own word
+    secrets: Iterable[str] = (),
+    *,
+    stream: TextIO | None = None,
+) -> None:
+    """Once at the start of a process; a later call replaces the former. `secrets`: values that no line may hold."""
+    out = sys.stderr if stream is None else stream
+    console = format == "console" or (format == "auto" and out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        _with_request_id,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    clean = redaction(secrets)
+    line = _ConsoleLine(colors=out.isatty()) if console else _json_line
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            lambda _logger, _method, event: clean(event),
+            line,
+        ],
+    )
+    _install(_Lines(out), formatter, level)
+
+
+def _with_request_id(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Every line has one, so that a reader need not ask; what no request caused says so."""
+    event.setdefault("request_id", None)
+    return event
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """Ours, so that a second call finds it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 — the library's name
+        """The library would print the arguments of the record, secrets and all."""
+        lost = {"level": "error", "event": "a line of the log could not be written", "logger": record.name}
+        try:
+            self.stream.write(f"{_dumped(lost)}\n")
+        except (OSError, ValueError):
+            return  # stderr is closed or full: there is nowhere left to tell it
+
+
+def _install(lines: _Lines, formatter: logging.Formatter, level: str) -> None:
+    root = logging.getLogger()
+    for former in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
+        root.removeHandler(former)
+    lines.setFormatter(formatter)
+    root.addHandler(lines)
+    root.setLevel(level)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.captureWarnings(True)
+
+
+def _json_line(_logger: Any, _method: str, event: EventDict) -> str:
+    """ASCII alone: every control character and separator is escaped."""
+    return _dumped(_fitted(event))
+
+
+class _ConsoleLine:
+    """For people: colours on a terminal, tracebacks below the line and indented, so that none looks like a line."""
+
+    def __init__(self, *, colors: bool) -> None:
+        self._render = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> str:
+        fitted = {_escaped(key): self._value(key, value) for key, value in _fitted(event).items()}
+        return str(self._render(logger, method, fitted))[:LONGEST_LINE]
+
+    @staticmethod
+    def _value(key: str, value: Any) -> Any:
+        if key in ("exception", "stack") and isinstance(value, str):
+            return "\n".join(f"    {_escaped(line)}" for line in value.split("\n"))
+        return _escaped(value if isinstance(value, str) else json.dumps(value))
+
+
+def _fitted(event: EventDict) -> EventDict:
+    """The event itself if it fits into a line; else with long values cut; else its head alone."""
+    length = len(_dumped(event))
+    if length < LONGEST_LINE:
+        return event
+    for most in (4_000, 1_000, 200):
+        cut = {key: _cut(value, most) for key, value in event.items()} | {"cut_from": length}
+        if len(_dumped(cut)) < LONGEST_LINE:
+            return cut
+    return {key: _cut(event[key], 200) for key in _HEAD if key in event} | {"cut_from": length}
+
+
+def _cut(value: Any, most: int) -> Any:
+    """Beginning and end stay: the end of a traceback says what happened. Each character may take six bytes."""
+    text = value if isinstance(value, str) else _dumped(value)
+    if len(_dumped(text)) <= most:
+        return value
+    half = most // 12
+    if text.isascii() and text.isprintable():
+        half = most // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)

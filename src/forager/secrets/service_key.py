@@ -1,0 +1,138 @@
+"""The service key: made on the first start, kept in a file for its owner alone, compared in constant time.
+
+A key is never logged, never put into an error, and never compared with `==`.
+"""
+
+import os
+import re
+import stat
+from ipaddress import ip_address
+from itertools import pairwise
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from forager.core.errors import FieldError, Rejected
+from forager.secrets.key_file import locked, new_key, write_whole
+
+FILE = "service.key"
+VARIABLE = "FORAGER_SERVICE_KEY"
+SHORTEST = 32
+LEAST_DISTINCT = 10
+MAKE_ONE = f'Set {VARIABLE} to the output of: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+
+# Words of the keys that documentation, examples and other programs come with. None is in a random key but by a wonder.
+_KNOWN = re.compile(
+    r"(change|replace)[-_ ]?(me|it|this)|default|example|password|placeholder|qwerty"
+    r"|secret|service[-_ ]?key|test[-_ ]key|your[-_ ]",
+    re.IGNORECASE,
+)
+
+
+def service_key(home: Path, configured: SecretStr | None) -> tuple[str, bool]:
+    """The key to ask callers for, and whether it was made just now (then it is to be shown, once).
+
+    A configured key comes before the file. Processes that start together agree on one key.
+    """
+    if configured is not None:
+        return _sendable(configured.get_secret_value()), False
+    path = home / FILE
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(home):
+            if not path.is_symlink() and not path.exists():
+                return _create(path), True
+            return _read(path), False
+    except OSError as error:
+        raise Rejected(
+            f"the key file {path} cannot be used ({error.strerror}). "
+            f"Make the folder writable for this user, set FORAGER_HOME to another one, or set {VARIABLE}.",
+            fields=[FieldError("FORAGER_HOME", "the data folder cannot hold the service key")],
+        ) from None
+
+
+def read_service_key(home: Path) -> str | None:
+    """The key of a running `up`, for a client beside it; None: there is no key file. Makes nothing."""
+    path = home / FILE
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Rejected(f"the key file {path} cannot be read ({error.strerror}). Run as the user who owns it.") from None
+
+
+def check_bind(host: str, key: str | None) -> None:
+    """Refuses to listen where others can connect, unless the key would hold against them."""
+    if is_loopback(host):
+        return
+    if weakness := _weakness(key or ""):
+        raise Rejected(
+            f"listening on {host or 'every address'} needs a strong service key, and this one {weakness}. "
+            f"{MAKE_ONE}; or listen on 127.0.0.1.",
+            fields=[FieldError(VARIABLE, f"the key {weakness}")],
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """By the text alone: a name that the resolver decides about is not taken for loopback."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _weakness(key: str) -> str | None:
+    if not key:
+        return "is not set"
+    if len(key) < SHORTEST:
+        return f"is shorter than {SHORTEST} characters"
+    if _KNOWN.search(key):
+        return "holds a word that default keys have"
+    steps = [abs(ord(after) - ord(before)) for before, after in pairwise(key)]
+    repeats = key in (key + key)[1:-1]
+    if len(set(key)) < LEAST_DISTINCT or repeats or sum(step <= 1 for step in steps) > len(steps) // 2:
+        return "is too regular to be random"
+    return None
+
+
+def _sendable(key: str) -> str:
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
+        raise Rejected(
+            f"the service key holds characters that a header cannot carry. {MAKE_ONE}.",
+            fields=[FieldError(VARIABLE, "use printable ASCII characters without spaces")],
+        )
+    return key
+
+
+def _create(path: Path) -> str:
+    key = new_key()
+    write_whole(path, f"{key}\n")
+    return key
+
+
+def _read(path: Path) -> str:
+    if path.is_symlink():
+        raise _unusable(path, "is a link", f"Replace it by the file itself, then: chmod 600 {path}")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unusable(path, "is not a file", "Remove it, and the next start makes a key")
+        if status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            remedy = f"Run: chmod 600 {path}. If others may have read it, remove it, and the next start makes a new key"
+            raise _unusable(path, f"can be read or changed by other users (mode {mode:o})", remedy)
+        text = file.read(4097)
+    key = text.decode("ascii", "replace").strip()
+    if not re.fullmatch(rf"[\x21-\x7e]{{{SHORTEST},4096}}", key):
+        raise _unusable(path, "is empty or damaged", "Remove it, and the next start makes a new key")
+    return key
+
+
+def _unusable(path: Path, what: str, remedy: str) -> Rejected:
+    return Rejected(f"the key file {path} {what}. {remedy}.", fields=[FieldError(FILE, f"the key file {what}")])

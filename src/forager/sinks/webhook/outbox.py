@@ -1,0 +1,77 @@
+"""Puts the webhook sink together: what it reads of a job, and how its messages become tasks. Part of the composition.
+
+A delivery's own job tells nobody that it has ended: that would never end. Nothing about one job may hold up what is
+told of the others.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+import structlog
+
+from forager.core.errors import StoreError
+from forager.core.hosts import host_of
+from forager.core.ledger import Ledger
+from forager.core.task import Plan
+from forager.sinks import webhook
+from forager.sinks.webhook.sink import MOST_RESULTS, Message, WebhookSink
+
+log = structlog.get_logger("forager.sinks.webhook.outbox")
+
+CALLBACK = "callback_url"
+Results = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
+"""What a job of one pipeline found, one entry for each of its tasks."""
+
+
+class JobReports(Protocol):
+    """What this sink reads of jobs. The ledger's `Reports` implements it."""
+
+    async def job(self, job: UUID) -> Any: ...
+    async def tasks(self, job: UUID, *, limit: int) -> Any: ...
+    async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> Mapping[UUID, tuple[str, Any]]: ...
+
+
+def webhook_sink(
+    ledger: Ledger, reports: JobReports, default_url: str | None, results: Mapping[str, Results]
+) -> WebhookSink:
+    """`results`: by pipeline; of any other, a task's state and error are told."""
+
+    async def callbacks_of(jobs: Sequence[UUID]) -> Mapping[UUID, Any]:
+        named = await reports.param_of_jobs(jobs, CALLBACK)
+        return {job: own for job, (pipeline, own) in named.items() if pipeline != webhook.NAME}
+
+    async def results_of(job: UUID) -> Sequence[Mapping[str, Any]]:
+        own = results.get((await reports.job(job)).pipeline)
+        try:
+            return await (own(job) if own else _plain_results(reports, job))
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("the results of a job cannot be told as its pipeline wants it", job=str(job))
+            return await _plain_results(reports, job)
+
+    async def submit(message: Message) -> None:
+        url = default_url if message.receiver == webhook.DEFAULT_RECEIVER else message.receiver
+        task = webhook.Delivery(
+            id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
+        )
+        await ledger.append(webhook.standing_job(message.receiver), [Plan(task)])
+
+    return WebhookSink(callbacks_of, results_of, submit, has_default=default_url is not None)
+
+
+def _host(url: str) -> str:
+    """Of whatever was given as a URL: what is none is refused when it is sent, where everybody can see it."""
+    try:
+        return host_of(url)
+    except ValueError:
+        return ""
+
+
+async def _plain_results(reports: JobReports, job: UUID) -> list[dict[str, Any]]:
+    page = await reports.tasks(job, limit=MOST_RESULTS)
+    return [
+        {"task_id": str(task.id), "kind": task.kind, "key": task.key, "status": task.state, "error": task.error}
+        for task in page.items
+    ]

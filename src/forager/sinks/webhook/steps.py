@@ -1,0 +1,73 @@
+"""One try to deliver a message. A URL may hold a token, so what is written down about a try names the host alone."""
+
+from collections.abc import Mapping
+
+from forager.core.errors import ForagerError, Permanent, RateLimited, Refused, Transient, Unconfigured
+from forager.core.http import Fetch, Request, Response, SignRef
+from forager.core.outcome import Done, Halt, Outcome
+from forager.sinks.webhook.task import DEFAULT_RECEIVER, Delivery
+
+SECRET = "FORAGER_WEBHOOK_SECRET"  # noqa: S105 - its name
+TIMEOUT = 10.0
+MOST_ANSWER = 1024 * 1024
+GIVEN_UP_AFTER = 7 * 24 * 3600.0
+
+
+class Deliver:
+    """The step. `default_url` is where messages to the default receiver go now."""
+
+    def __init__(self, default_url: str | None) -> None:
+        self._default_url = default_url
+
+    async def __call__(self, delivery: Delivery, fetch: Fetch) -> Outcome:
+        response = await _send(self._request(delivery), delivery, fetch)
+        status, facts = response.status, _facts(response)
+        if 200 <= status < 300:
+            return Done(facts=facts, cost=0)
+        said = f"{delivery.host} answered {status}."
+        if status == 410:
+            return Halt(f"{said} It wants no more webhooks: deliveries to it wait until the job is resumed.")
+        told = response.retry_after()
+        if (status == 429 or (status == 503 and told is not None)) and not _too_old(delivery, response):
+            raise RateLimited(said, retry_after=told, facts=facts)
+        raise Transient(said, facts=facts)
+
+    def _request(self, delivery: Delivery) -> Request:
+        url = self._default_url if delivery.receiver == DEFAULT_RECEIVER else delivery.receiver
+        if not url:
+            raise Unconfigured(
+                "FORAGER_DEFAULT_WEBHOOK_URL is not set any more. Set it, restart Forager if it runs, and resume the"
+                " job; or cancel the job."
+            )
+        return Request(
+            url,
+            "POST",
+            headers={"Content-Type": "application/json"},
+            body=delivery.body.encode(),
+            sign=SignRef(SECRET, delivery.id),
+            timeout=TIMEOUT,
+            max_bytes=MOST_ANSWER,
+            max_redirects=0,
+        )
+
+
+async def _send(request: Request, delivery: Delivery, fetch: Fetch) -> Response:
+    try:
+        return await fetch(request)
+    except ForagerError as error:
+        place, _, said = error.message.partition(": ")
+        if place.startswith("http"):  # as the fetcher names it
+            error.args = (f"{delivery.host}: {said}", *error.args[1:])
+        if isinstance(error, Permanent) and not isinstance(error, Refused):
+            # A certificate that has run out, say: that is mended within days, and the message is wanted then.
+            raise Transient(error.message) from None
+        raise
+
+
+def _too_old(delivery: Delivery, response: Response) -> bool:
+    """To be asked for fewer calls burns no try, but even so a message is not carried about for ever."""
+    return response.at.timestamp() - delivery.at / 1000 > GIVEN_UP_AFTER
+
+
+def _facts(response: Response) -> Mapping[str, int]:
+    return {"api_status": response.status, "api_ms": response.elapsed_ms}

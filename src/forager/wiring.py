@@ -1,0 +1,148 @@
+"""How each part is built from the settings. Part of the composition root: `app` alone uses it, and joins the parts."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import SecretStr
+
+from forager.core.clock import Clock
+from forager.core.http import Fetch
+from forager.core.pipeline import Breaker, Pipeline, Retry
+from forager.fetch import EgressGuard
+from forager.fetch.browser.chromium import ChromiumLauncher
+from forager.fetch.browser.fetcher import BrowserFetcher
+from forager.fetch.browser.gate import Gate
+from forager.fetch.browser.pool import PoolLimits
+from forager.fetch.credentials import SERVICE_KEY, CredentialClient
+from forager.fetch.logins import Logins
+from forager.fetch.proxies import ProxyPool, given_proxies
+from forager.fetch.proxy_check import ProxyCheck
+from forager.ledger.catalog import Catalog
+from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
+from forager.ledger.side_tables.domains import Domains
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.ledger.sqlite import SqliteLedger
+from forager.ledger.sqlite.lock import usable_folder
+from forager.pipelines import places, scrape
+from forager.pipelines.scrape.extractors import EXTRACTORS
+from forager.politeness.precedence import ground
+from forager.politeness.rulebook import Rulebook
+from forager.settings import Settings
+from forager.sinks import webhook
+
+PIPELINE_ENTRY_POINTS = "forager.pipelines"
+
+
+def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
+    """Every pipeline there is, with its settings in it. Another package adds its own by an entry point."""
+    lane = replace(
+        places.SERPER_LANE,
+        rate=settings.serper_rate,
+        burst=settings.serper_burst,
+        concurrency=settings.serper_concurrency,
+        retry=Retry(settings.max_retries_per_query, first=settings.retry_delay_seconds),
+        cap_day=settings.serper_max_credits_day,
+        cap_month=settings.serper_max_credits_month,
+    )
+    serper = places.Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
+    defaults = places.PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
+    ours = (
+        places.build(serper, lane=lane, params=places.places_params(defaults)),
+        webhook.build(revealed(settings.default_webhook_url)),
+        scrape.build(
+            (*EXTRACTORS, *(point.load() for point in entry_points(group=scrape.ENTRY_POINTS))),
+            navigation=settings.navigation_timeout_ms / 1000,
+            timeout=settings.task_timeout_seconds,
+            most_queued=settings.max_queue_depth,
+            logins=settings.backend_api_url is not None,
+            keep_logged_in=settings.keep_logged_in_pages,
+        ),
+    )
+    others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
+    return (*ours, *others)
+
+
+async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:
+    if settings.database_url is None:
+        path = settings.home / "ledger.db"
+        with usable_folder(settings.home):
+            await asyncio.to_thread(ensure_sqlite, path, catalog)
+        return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
+    from forager.ledger.postgres import PostgresLedger  # the driver is an extra
+
+    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog)
+    return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
+
+
+async def open_rules(settings: Settings, domains: Domains, pipelines: Sequence[Pipeline]) -> Rulebook:
+    return await Rulebook.open(
+        domains,
+        pipelines,
+        path=settings.domain_policies_path,
+        ground=ground(
+            tokens=settings.rate_limit_tokens,
+            interval=settings.rate_limit_interval_seconds,
+            proxy_rest=settings.proxy_domain_cooldown_seconds,
+        ),
+        breaker=Breaker(settings.cb_window_size, settings.cb_failure_threshold, settings.cb_cooldown_seconds),
+    )
+
+
+async def open_proxies(
+    settings: Settings, table: ProxyTable, guard: EgressGuard, clock: Clock, fetch: Fetch
+) -> ProxyPool:
+    addresses = [each.get_secret_value() for each in settings.proxy_endpoints]
+    pool = ProxyPool(
+        table,
+        clock,
+        guard,
+        ProxyCheck(guard, clock, fetch=fetch, url=settings.proxy_check_url),
+        given=given_proxies(addresses, settings.proxy_file),
+        check_every=settings.proxy_health_check_interval_seconds,
+    )
+    await pool.open()
+    return pool
+
+
+async def open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
+    """No browser is started, nor even looked for, before the first page that needs one; what a killed program left
+    behind is ended now."""
+    launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids")
+    await launcher.clear_up()
+    return BrowserFetcher(
+        guard,
+        Gate(guard),
+        clock,
+        launcher,
+        limits=PoolLimits(
+            size=settings.browser_pool_size,
+            most=max(settings.browser_pool_max, settings.browser_pool_size),
+            page_limit=settings.browser_page_limit,
+            memory=settings.browser_memory_mb * 1024 * 1024,
+        ),
+        navigation_timeout=settings.navigation_timeout_ms / 1000,
+        endpoints=proxies.endpoint,
+    )
+
+
+def logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
+    if settings.backend_api_url is None:
+        return None
+    ttl, retries = settings.credential_cache_ttl_seconds, settings.credential_max_retries
+    return Logins(CredentialClient(fetch, clock, settings.backend_api_url, ttl=ttl, retries=retries))
+
+
+def secrets(settings: Settings) -> Callable[[str], str | None]:
+    known = {
+        "SERPER_API_KEY": settings.serper_api_key,
+        webhook.SECRET: settings.webhook_secret,
+        SERVICE_KEY: settings.backend_service_key,
+    }
+    return lambda name: revealed(known.get(name))
+
+
+def revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
