@@ -1,0 +1,54 @@
+"""A feature is one pipeline with all of its edges: settings, wiring, queries, routes, commands, log lines.
+
+The composition root holds one tuple of features and learns everything about a pipeline from this value. The edges are
+given as references (`"package.module:name"`) and imported only when they are needed: a command line that prints its
+help loads no web framework, and a worker without an API loads no routes.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+ENTRY_POINTS = "forager.features"
+"""Entry point group under which another package offers its own feature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name in a module that is imported on first use: `Ref("forager.pipelines.places.api:routes")`."""
+
+    target: str
+
+    def load(self) -> Any:
+        module, _, name = self.target.partition(":")
+        return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One pipeline and its edges. Every field but the first three may be left out."""
+
+    name: str
+    """The pipeline's name: in the ledger, in URLs and on the command line."""
+    summary: str
+    """One sentence: the description of its tag in /docs and of its command group."""
+    build: Ref
+    """`build(settings) -> Pipeline`: the pipeline with its settings in it (wiring.py)."""
+    settings: Ref | None = None
+    """Its own settings: a class whose fields are declared with `setting(...)`; merged into the one tree."""
+    secrets: Ref | None = None
+    """`secrets(settings) -> Mapping[str, SecretStr | None]`: secrets that its requests name."""
+    references: Ref | None = None
+    """`references(settings) -> Mapping[str, Callable[[], Any]]`: loaders of the reference data in `Pipeline.needs`."""
+    estimate: Ref | None = None
+    """`estimate(service, job) -> Awaitable[BaseModel]`: the price of a job; it calls and spends nothing."""
+    results: Ref | None = None
+    """`results(service, job_id) -> Awaitable[Sequence[Mapping]]`: what a webhook reports about a job's tasks."""
+    log: Ref | None = None
+    """`log(settlements) -> None`: log lines of its own for tasks that have just been settled."""
+    routes: Ref | None = None
+    """`routes(service) -> Iterable[APIRouter]`: routes and bodies of its own."""
+    commands: Ref | None = None
+    """`commands`: a `typer.Typer`, added to the command line under `name`."""
+    words: Ref | None = None
+    """How `forager jobs` names what a job of this pipeline asks for, brings and costs."""
