@@ -145,6 +145,12 @@ def test_drawings_and_scripts_that_write_scripts_are_no_depth() -> None:
     assert bounded(page) == page
 
 
+def test_templates_with_comments_in_a_script_are_no_hidden_end() -> None:
+    template = "<!-- state --><div></div><!-- end --><script src=x>"
+    page = f"<div><script type=text/template>{template}</script></div>" * 1_000
+    assert bounded(page) == page
+
+
 def test_no_page_of_the_shared_set_is_taken_for_hostile() -> None:
     pages = sorted(shared_data("pages").glob("*/*.html"))
     assert len(pages) > 50

@@ -137,10 +137,13 @@ class _Depth:
 
 
 def _hides_its_end(script: str) -> bool:
-    """`<!--<script>`: the next </script> is no end then. Harmless where the comment is closed again."""
-    script = script.lower()
-    inner = script.rfind("<script")
-    return inner > 0 and 0 <= script.find("<!--") < inner and script.rfind("-->") < inner
+    """Whether `<!--<script>` stands open at the end of a script's content: then the next </script> does not end it.
+
+    `-->` ends both, so that only what follows the last one counts: templates kept in a script have many comments.
+    """
+    tail = script[script.rfind("-->") + 1 :].lower()
+    opened = tail.find("<!--")
+    return opened >= 0 and tail.find("<script", opened) >= 0
 
 
 def _attributes_are_few(tag: str) -> bool:
