@@ -39,7 +39,11 @@ from forager.ledger.reports import Reports
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
-from forager.pipelines import places, scrape
+from forager.pipelines.places.estimate import Density, Pages, Terms
+from forager.pipelines.places.estimate import estimate as estimate_places
+from forager.pipelines.places.job import PlacesJob
+from forager.pipelines.places.zips import ZipTable, shipped_zips
+from forager.pipelines.scrape.words import reason_of, without_reason
 from forager.politeness.rulebook import Rulebook
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
@@ -306,24 +310,24 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, browsers, rotate)
 
 
-def _load_zips(settings: Settings) -> places.ZipTable:
-    return places.ZipTable.from_csv(settings.zip_table) if settings.zip_table else places.shipped_zips()
+def _load_zips(settings: Settings) -> ZipTable:
+    return ZipTable.from_csv(settings.zip_table) if settings.zip_table else shipped_zips()
 
 
-async def _estimate_places(app: App, job: places.PlacesJob) -> BaseModel:
+async def _estimate_places(app: App, job: PlacesJob) -> BaseModel:
     settings = app.settings
-    terms = places.Terms(
+    terms = Terms(
         rate=settings.serper_rate,
         concurrency=settings.serper_concurrency,
         price_per_1000=settings.serper_price_per_1000,
     )
     zips = await app.reference("zips")
     recorded = await app.reports.density(keyword=job.keyword, state=job.state)
-    density = places.Density(
-        {code: places.Pages(seen.full, seen.short) for code, seen in recorded.same_keyword.items()},
-        {code: places.Pages(seen.full, seen.short) for code, seen in recorded.any_keyword.items()},
+    density = Density(
+        {code: Pages(seen.full, seen.short) for code, seen in recorded.same_keyword.items()},
+        {code: Pages(seen.full, seen.short) for code, seen in recorded.any_keyword.items()},
     )
-    return await asyncio.to_thread(places.estimate, job, zips, terms, density)
+    return await asyncio.to_thread(estimate_places, job, zips, terms, density)
 
 
 _REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
@@ -343,8 +347,8 @@ async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
                 "target_url": target["target_url"],
                 "status": task.state,
                 "result": found.get(task.id),
-                "error": None if error is None else scrape.without_reason(error),
-                "reason": scrape.reason_of(error),
+                "error": None if error is None else without_reason(error),
+                "reason": reason_of(error),
             }
         )
     return told

@@ -11,7 +11,8 @@ import structlog
 from forager.core.hosts import host_of
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from forager.pipelines import scrape
+from forager.pipelines.scrape.target import Scrape
+from forager.pipelines.scrape.words import reason_of
 
 log = structlog.get_logger("forager.scrape")
 
@@ -21,7 +22,7 @@ LONGEST_REASON = 200
 def log_pages(settlements: Sequence[Settlement]) -> None:
     for settlement in settlements:
         task = settlement.lease.task
-        if not isinstance(task, scrape.Scrape):
+        if not isinstance(task, Scrape):
             continue
         facts = settlement.facts or {}
         if settlement.state is TaskState.COMPLETED:
@@ -50,4 +51,4 @@ def _without_query(url: str) -> str:
 
 def _reason(error: str | None) -> str:
     """The word for it; a sentence only where there is none, because it may quote what a page says."""
-    return scrape.reason_of(error) or (error or "unknown")[:LONGEST_REASON]
+    return reason_of(error) or (error or "unknown")[:LONGEST_REASON]

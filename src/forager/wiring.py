@@ -26,8 +26,13 @@ from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite.lock import usable_folder
-from forager.pipelines import places, scrape
+from forager.pipelines.places.job import PlacesDefaults, places_params
+from forager.pipelines.places.pipeline import SERPER_LANE
+from forager.pipelines.places.pipeline import build as build_places
+from forager.pipelines.places.steps import Serper
+from forager.pipelines.scrape.extractor import ENTRY_POINTS
 from forager.pipelines.scrape.extractors import EXTRACTORS
+from forager.pipelines.scrape.pipeline import build as build_scrape
 from forager.politeness.precedence import ground
 from forager.politeness.rulebook import Rulebook
 from forager.settings import Settings
@@ -39,7 +44,7 @@ PIPELINE_ENTRY_POINTS = "forager.pipelines"
 def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
     """Every pipeline there is, with its settings in it. Another package adds its own by an entry point."""
     lane = replace(
-        places.SERPER_LANE,
+        SERPER_LANE,
         rate=settings.serper_rate,
         burst=settings.serper_burst,
         concurrency=settings.serper_concurrency,
@@ -47,13 +52,13 @@ def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
         cap_day=settings.serper_max_credits_day,
         cap_month=settings.serper_max_credits_month,
     )
-    serper = places.Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
-    defaults = places.PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
+    serper = Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
+    defaults = PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
     ours = (
-        places.build(serper, lane=lane, params=places.places_params(defaults)),
+        build_places(serper, lane=lane, params=places_params(defaults)),
         webhook.build(revealed(settings.default_webhook_url)),
-        scrape.build(
-            (*EXTRACTORS, *(point.load() for point in entry_points(group=scrape.ENTRY_POINTS))),
+        build_scrape(
+            (*EXTRACTORS, *(point.load() for point in entry_points(group=ENTRY_POINTS))),
             navigation=settings.navigation_timeout_ms / 1000,
             timeout=settings.task_timeout_seconds,
             most_queued=settings.max_queue_depth,

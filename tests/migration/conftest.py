@@ -12,7 +12,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import Store, in_transaction
 from forager.ledger.schema.migrate import alembic_config
 from forager.ledger.schema.revisions import CORE, home, locations
-from forager.pipelines.places import places
+from forager.pipelines.places.pipeline import places
 
 PLACES = locations([places])[1]
 

@@ -14,9 +14,9 @@ from forager.ledger.schema.connect import Store, in_transaction
 from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
 from forager.ledger.schema.revisions import heads, known, locations
 from forager.ledger.sqlite.lock import StoreLock
-from forager.pipelines import scrape
-from forager.pipelines.places import places
+from forager.pipelines.places.pipeline import places
 from forager.pipelines.scrape.extractors import EXTRACTORS
+from forager.pipelines.scrape.pipeline import build as build_scrape
 from tests.migration.catalogs import names, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def catalog() -> Catalog:
     """Every pipeline that has tables of its own."""
-    return Catalog([places, scrape.build(EXTRACTORS)])
+    return Catalog([places, build_scrape(EXTRACTORS)])
 
 
 def _other(store: Store) -> Store:

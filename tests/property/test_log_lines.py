@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
 from forager.logs import configure_logs
-from forager.pipelines.scrape import Scrape
+from forager.pipelines.scrape.target import Scrape
 from forager.pipelines.scrape.words import REASONS
 from forager.task_log import log_pages
 

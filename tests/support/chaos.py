@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.states import TaskState
-from forager.pipelines.places import Place, Sighting
+from forager.pipelines.places.records import Place, Sighting
 from forager.sandbox import Band, SerperSandbox
 from forager.sandbox.audit import audit as audit_log
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit

@@ -23,7 +23,11 @@ from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.ledger.sqlite import SqliteLedger
-from forager.pipelines import places
+from forager.pipelines.places.job import PlacesJob
+from forager.pipelines.places.pipeline import build as build_places
+from forager.pipelines.places.pipeline import places, plan
+from forager.pipelines.places.steps import Serper
+from forager.pipelines.places.zips import shipped_zips
 from forager.sandbox import SerperSandbox
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 
@@ -34,12 +38,12 @@ TICK = 0.01
 
 def serper(url: str, *, timeout: float = 5.0, **lane: Any) -> Pipeline:
     """Places on a sandbox; unless told otherwise with quick retries and no limit on the rate."""
-    policy = replace(places.places.lanes[0], **{"rate": None, "retry": QUICK, **lane})
-    return places.build(places.Serper(base_url=url, timeout=timeout), lane=policy)
+    policy = replace(places.lanes[0], **{"rate": None, "retry": QUICK, **lane})
+    return build_places(Serper(base_url=url, timeout=timeout), lane=policy)
 
 
 def zip_codes(count: int) -> tuple[str, ...]:
-    table = places.shipped_zips()
+    table = shipped_zips()
     known = [z.zip for state in ("AZ", "CA", "NY", "TX", "FL", "PA", "IL", "OH", "MI") for z in table.of_state(state)]
     assert len(known) >= count
     return tuple(known[:count])
@@ -79,9 +83,9 @@ class EngineRig:
 
     async def submit_places(self, zips: int | Sequence[str], *, keyword: str = "bars", **more: Any) -> UUID:
         codes = zip_codes(zips) if isinstance(zips, int) else tuple(zips)
-        job = places.PlacesJob(keyword=keyword, zips=codes, **more)
-        new = NewJob("places", job.model_dump(mode="json"), places.places.limits(job))
-        submitted: Submitted = await self.ledger.submit(new, places.plan(job, places.shipped_zips()))
+        job = PlacesJob(keyword=keyword, zips=codes, **more)
+        new = NewJob("places", job.model_dump(mode="json"), places.limits(job))
+        submitted: Submitted = await self.ledger.submit(new, plan(job, shipped_zips()))
         return submitted.job
 
     async def run(self, *endpoints: str, **more: Any) -> Worker:

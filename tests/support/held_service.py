@@ -19,8 +19,8 @@ from forager.api import health_snapshot
 from forager.core.http import Render
 from forager.core.ledger import Lease, OwnedLane, Session, Settlement, Want
 from forager.core.states import TaskState
-from forager.pipelines.scrape import Result
 from forager.pipelines.scrape.extractors import EXTRACTORS
+from forager.pipelines.scrape.records import Result
 from tests.support.scrape import Service, open_service
 
 T = TypeVar("T")

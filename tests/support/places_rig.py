@@ -23,7 +23,10 @@ from forager.ledger.database import Database
 from forager.ledger.reports import Reports
 from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.ledger.sqlite import SqliteLedger
-from forager.pipelines.places import PlacesJob, Serper, places, plan, shipped_zips
+from forager.pipelines.places.job import PlacesJob
+from forager.pipelines.places.pipeline import places, plan
+from forager.pipelines.places.steps import Serper
+from forager.pipelines.places.zips import shipped_zips
 
 Places = Sequence[Mapping[str, Any]]
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forager.pipelines.places import Density, Pages, PlacesJob, PlacesPlan, Terms, Zip, ZipTable, estimate
-from forager.pipelines.places.estimate import package_for
+from forager.pipelines.places.estimate import Density, Pages, PlacesPlan, Terms, estimate, package_for
+from forager.pipelines.places.job import PlacesJob
+from forager.pipelines.places.zips import Zip, ZipTable
 
 
 def table(count: int) -> ZipTable:

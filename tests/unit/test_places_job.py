@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from forager.core.errors import Rejected
-from forager.pipelines.places import PlacesDefaults, PlacesJob, Zip, ZipTable, check, places_params, zip_codes
+from forager.pipelines.places.job import PlacesDefaults, PlacesJob, check, places_params, zip_codes
+from forager.pipelines.places.zips import Zip, ZipTable
 
 ZIPS = ZipTable(
     [

@@ -2,20 +2,12 @@
 
 from forager.core.pipeline import JobLimits, Lane
 from forager.core.task import Plan
-from forager.pipelines.places import (
-    Place,
-    PlacesDefaults,
-    PlacesJob,
-    Query,
-    Serper,
-    Sighting,
-    Zip,
-    ZipTable,
-    build,
-    places,
-    places_params,
-    plan,
-)
+from forager.pipelines.places.job import PlacesDefaults, PlacesJob, places_params
+from forager.pipelines.places.pipeline import build, places, plan
+from forager.pipelines.places.query import Query
+from forager.pipelines.places.records import Place, Sighting
+from forager.pipelines.places.steps import Serper
+from forager.pipelines.places.zips import Zip, ZipTable
 
 ZIPS = ZipTable([Zip("02139", "MA"), Zip("85001", "AZ", type="PO BOX"), Zip("85003", "AZ"), Zip("85004", "AZ")])
 

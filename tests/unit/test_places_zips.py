@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from forager.core.errors import Rejected
-from forager.pipelines.places import Zip, ZipTable, shipped_zips
-from forager.pipelines.places.zips import read_csv
+from forager.pipelines.places.zips import Zip, ZipTable, read_csv, shipped_zips
 
 
 def csv(*lines: str) -> list[str]:

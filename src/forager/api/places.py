@@ -15,7 +15,8 @@ from forager.api.openapi import body_of, example, failures
 from forager.api.params import IdempotencyKey, PageQuery, checked_key
 from forager.app import App
 from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
-from forager.pipelines.places import Keyword, PlacesPlan, State, ZipCode
+from forager.pipelines.places.estimate import PlacesPlan
+from forager.pipelines.places.job import Keyword, State, ZipCode
 
 PIPELINE = "places"
 REPEATED = {"Idempotent-Replayed": "true"}

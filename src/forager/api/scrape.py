@@ -29,24 +29,35 @@ from forager.app import App
 from forager.core.errors import FieldError, Rejected, Stopping
 from forager.core.ledger import Submitted
 from forager.ledger.reports import ScrapeTaskReport
-from forager.pipelines import scrape
+from forager.pipelines.scrape.job import ScrapeRequest
+from forager.pipelines.scrape.pipeline import NAME
+from forager.pipelines.scrape.words import (
+    CIRCUIT_OPEN,
+    NO_HEALTHY_PROXIES,
+    NOT_FOUND,
+    POOL_EXHAUSTED,
+    ROBOTS,
+    TIMED_OUT,
+    reason_of,
+    without_reason,
+)
 
 REPEATED = {"Idempotent-Replayed": "true"}
 RETRY_AFTER = {"Retry-After": "5"}
 ENDED = frozenset({"completed", "failed", "cancelled"})
-SHORT = frozenset({scrape.POOL_EXHAUSTED, scrape.NO_HEALTHY_PROXIES})
+SHORT = frozenset({POOL_EXHAUSTED, NO_HEALTHY_PROXIES})
 """Reasons for which a task went back to the queue, and whoever waits for it is told so."""
 STATUS_OF_REASON = {
-    scrape.ROBOTS: 403,
-    scrape.CIRCUIT_OPEN: 503,
-    scrape.POOL_EXHAUSTED: 503,
-    scrape.NO_HEALTHY_PROXIES: 503,
-    scrape.TIMED_OUT: 504,
+    ROBOTS: 403,
+    CIRCUIT_OPEN: 503,
+    POOL_EXHAUSTED: 503,
+    NO_HEALTHY_PROXIES: 503,
+    TIMED_OUT: 504,
 }
 """How a page that could not be had is answered at once; any other reason is a 502."""
 
 
-class SyncScrapeRequest(scrape.ScrapeRequest):
+class SyncScrapeRequest(ScrapeRequest):
     """One page, and how long to wait for it."""
 
     model_config = ConfigDict(
@@ -95,9 +106,7 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         response_model=Envelope[TaskCreated],
         responses={202: _QUEUED, **failures(409, body=True)},
     )
-    async def scrape_page(
-        request: Request, body: scrape.ScrapeRequest, idempotency_key: IdempotencyKey = None
-    ) -> Response:
+    async def scrape_page(request: Request, body: ScrapeRequest, idempotency_key: IdempotencyKey = None) -> Response:
         """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
         if endings.closing.is_set():
             return _closing(request)
@@ -149,13 +158,13 @@ def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
         summary="Ask for many pages",
         response_model=Envelope[BatchCreated],
         responses={202: _BATCH_QUEUED, **failures(409, body=True)},
-        openapi_extra=body_of(app.pipelines[scrape.NAME]),
+        openapi_extra=body_of(app.pipelines[NAME]),
     )
     async def scrape_batch(request: Request, body: dict[str, Any], idempotency_key: IdempotencyKey = None) -> Response:
         """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
         if endings.closing.is_set():
             return _closing(request)
-        made = await app.submit(scrape.NAME, body, key=checked_key(idempotency_key))
+        made = await app.submit(NAME, body, key=checked_key(idempotency_key))
         data = {"job_id": made.job, "total_tasks": made.total, "status": "queued"}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
@@ -193,10 +202,10 @@ def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
         return answer(request, await seen_job(app, await job_of(app, job_id)))
 
 
-async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
+async def _submit_one(app: App, body: ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
     """The task of a job of one. What is wrong with it is named as its caller named it."""
     try:
-        made = await app.submit(scrape.NAME, body.job(), key=checked_key(key))
+        made = await app.submit(NAME, body.job(), key=checked_key(key))
     except Rejected as wrong:
         if type(wrong) is not Rejected:
             raise
@@ -206,7 +215,7 @@ async def _submit_one(app: App, body: scrape.ScrapeRequest, key: str | None) -> 
 
 
 def _is_over(task: ScrapeTaskReport) -> bool:
-    return task.state in ENDED or (task.state == "queued" and scrape.reason_of(task.error) in SHORT)
+    return task.state in ENDED or (task.state == "queued" and reason_of(task.error) in SHORT)
 
 
 def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
@@ -214,13 +223,13 @@ def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
     error = task.error or "It did not end well."
     if task.state == "cancelled":
         return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.id)
-    reason = scrape.reason_of(error)
+    reason = reason_of(error)
     status = STATUS_OF_REASON.get(reason or "", 502)
     return refusal(
         request.scope,
         status,
         reason or "scrape_failed",
-        scrape.without_reason(error),
+        without_reason(error),
         headers=RETRY_AFTER if status == 503 else None,
         reason=reason,
         task_id=task.id,
@@ -239,9 +248,9 @@ _BATCH_QUEUED = example(
 _SYNC_FAILURES = failures(403, 409, 502, 504, body=True)
 _SYNC_FAILURES[403]["description"] = "robots.txt does not allow this page; `meta.reason` is `robots`."
 for _status, _code, _said in (
-    (403, scrape.ROBOTS, "example.com does not allow this URL."),
-    (502, scrape.NOT_FOUND, "example.com/jobs/1 has no such page (404)."),
-    (503, scrape.CIRCUIT_OPEN, "example.com failed too often; it is left alone for another 97 s."),
-    (504, scrape.TIMED_OUT, "https://example.com: no complete answer in time."),
+    (403, ROBOTS, "example.com does not allow this URL."),
+    (502, NOT_FOUND, "example.com/jobs/1 has no such page (404)."),
+    (503, CIRCUIT_OPEN, "example.com failed too often; it is left alone for another 97 s."),
+    (504, TIMED_OUT, "https://example.com: no complete answer in time."),
 ):
     _SYNC_FAILURES[_status] |= refused(_code, _said, reason=_code, task_id=SCRAPE_TASK["task_id"])

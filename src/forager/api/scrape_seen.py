@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from forager.app import App
 from forager.core.errors import NotFound
 from forager.ledger.reports import JobReport, ScrapeResultReport, ScrapeTaskReport
-from forager.pipelines import scrape
+from forager.pipelines.scrape.pipeline import NAME
+from forager.pipelines.scrape.words import reason_of, without_reason
 
 TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 JobStatus = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
@@ -79,7 +80,7 @@ async def job_of(app: App, job_id: UUID) -> JobReport:
         job = await app.reports.job(job_id)
     except NotFound:
         job = None
-    if job is None or job.pipeline != scrape.NAME:
+    if job is None or job.pipeline != NAME:
         raise NotFound(f"There is no scrape job {job_id}.")
     return job
 
@@ -95,8 +96,8 @@ def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
         "target_type": task.target_type,
         "target_url": task.target_url,
         "result": found.result if found else None,
-        "error": None if error is None else scrape.without_reason(error),
-        "reason": scrape.reason_of(error),
+        "error": None if error is None else without_reason(error),
+        "reason": reason_of(error),
         "created_at": task.created_at,
         "started_at": task.started_at,
         "completed_at": task.ended_at,

@@ -202,7 +202,7 @@ def _upstream(settings: "Settings") -> Iterator[Finding]:
 def _zips(settings: "Settings") -> Iterator[Finding]:
     if settings.zip_table is None:
         return
-    from forager.pipelines.places import ZipTable
+    from forager.pipelines.places.zips import ZipTable
 
     try:
         table = ZipTable.from_csv(settings.zip_table)

@@ -67,7 +67,7 @@ def _check_all(lines: Sequence[Line]) -> None:
     from pydantic import ValidationError
 
     from forager.core.invalid import field_errors
-    from forager.pipelines.scrape import BatchTarget
+    from forager.pipelines.scrape.job import BatchTarget
 
     wrong: list[FieldError] = []
     for number, line in enumerate(lines):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forager.pipelines.places import shipped_zips
+from forager.pipelines.places.zips import shipped_zips
 from forager.sandbox.audit import audit
 from forager.sandbox.world import MIXED_DENSITY
 from tests.support.api import Front, open_front

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from forager.pipelines.places import Sighting
+from forager.pipelines.places.records import Sighting
 from forager.sandbox import FULL_DENSITY, Band, Fault, Rule, SerperConfig, SerperSandbox
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import serper, until

@@ -6,7 +6,9 @@ import orjson
 import pytest
 
 from forager.core.outcome import Done
-from forager.pipelines.places import Place, Query, Serper, Sighting
+from forager.pipelines.places.query import Query
+from forager.pipelines.places.records import Place, Sighting
+from forager.pipelines.places.steps import Serper
 
 from .conftest import Answer
 

@@ -6,7 +6,9 @@ import pytest
 from forager.core.errors import Permanent, RateLimited, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.core.outcome import Done, Halt
-from forager.pipelines.places import Place, Query, Serper, Sighting
+from forager.pipelines.places.query import Query
+from forager.pipelines.places.records import Place, Sighting
+from forager.pipelines.places.steps import Serper
 
 from .conftest import Answer, Recorded, Refusal, Rows
 

@@ -1,0 +1,11 @@
+"""The scrape pipeline with its edges, each named and imported only when it is needed."""
+
+from forager.kit.feature import Feature, Ref
+
+feature = Feature(
+    name="scrape",
+    summary="Pages on demand: a URL and what kind of page it is, and its fields come back.",
+    build=Ref("forager.pipelines.scrape.wiring:build"),
+    commands=Ref("forager.pipelines.scrape.cli:commands"),
+    words=Ref("forager.pipelines.scrape.job_words:words"),
+)
