@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from forager.core.database import Database, Row
 from forager.core.errors import ProxyFailed, Rejected, StoreUnavailable
 from forager.fetch.proxies import given_proxies
-from forager.ledger.database import Database, Row
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.secrets.sealing import sealer_for
 from tests.support.clock import FakeClock

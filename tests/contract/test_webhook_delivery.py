@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from forager.core.database import Row
 from forager.core.ledger import Change, NewJob
 from forager.core.task import Plan
 from forager.engine.deliver import KEEP_WITHIN, Delivery, deliver_new
 from forager.ledger.catalog import Catalog
-from forager.ledger.database import Row
 from forager.ledger.reports import Reports
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks import webhook

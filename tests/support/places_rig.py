@@ -13,13 +13,13 @@ from uuid import UUID
 import orjson
 
 from forager.core.clock import Clock, SystemClock
+from forager.core.database import Database
 from forager.core.errors import Evidence, Permanent
 from forager.core.http import Request, Response
 from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Want
 from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.ledger.catalog import Catalog
-from forager.ledger.database import Database
 from forager.ledger.reports import Reports
 from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.ledger.sqlite import SqliteLedger

@@ -13,7 +13,7 @@ import hmac
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from forager.api.envelope import refusal
+from forager.kit.http.envelope import refusal
 
 HEADER = b"x-service-key"
 OPEN_PATHS = frozenset({"/health", "/readiness", "/metrics"})

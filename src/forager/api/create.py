@@ -25,8 +25,8 @@ from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
 from forager.api.scrape import scrape_router
-from forager.api.task_waiter import Endings
 from forager.app import App
+from forager.kit.http.task_waiter import TaskWaiter
 
 
 def create_api(app: App, *, key: str) -> FastAPI:
@@ -51,7 +51,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
     answer_errors(api)
     for router in (
         places_router(app),
-        scrape_router(app, Endings(app, feeds.closing)),
+        scrape_router(app, TaskWaiter(app.ledger, app.worker.when_settled, feeds.closing)),
         jobs_router(app),
         events_router(feeds, service_key, app.reports.kinds),
         dead_router(app),

@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import Envelope, Page, answer, page
 from forager.api.examples import DEAD, DEAD_DETAIL
 from forager.api.jobs import Requeued
-from forager.api.openapi import example, failures
-from forager.api.params import PageQuery
 from forager.app import App
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
 from forager.ledger.reports import DeadLetter, DeadLetterDetail
 
 

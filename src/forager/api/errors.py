@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import MOST_FIELDS, refusal, request_id
 from forager.core.errors import (
     Busy,
     Conflict,
@@ -21,6 +20,7 @@ from forager.core.errors import (
     StoreError,
     StoreFull,
 )
+from forager.kit.http.envelope import MOST_FIELDS, refusal, request_id
 
 log = structlog.get_logger("forager.api")
 

@@ -16,11 +16,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forager.api.auth import ServiceKey
-from forager.api.envelope import refusal
 from forager.api.feed import PAGE, Feeds, JobFeed
 from forager.api.frames import comment, frame
-from forager.api.openapi import STREAM, failures
+from forager.api.openapi import STREAM
 from forager.core.errors import FieldError, Rejected
+from forager.kit.http.envelope import refusal
+from forager.kit.http.openapi import failures
 
 HEARTBEAT = 10.0
 PATIENCE = 30.0

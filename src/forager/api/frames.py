@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from forager.api.envelope import encoded
 from forager.core.ledger import Change
+from forager.kit.http.envelope import encoded
 from forager.ledger.reports import ChangeReport, JobReport
 from forager.ledger.shared.counting import COUNTED
 

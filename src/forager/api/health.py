@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from forager import __version__
 from forager.api.auth import ServiceKey
-from forager.api.envelope import Envelope, answer, encoded, request_id
 from forager.api.examples import HEALTH
 from forager.api.feed import Feeds
 from forager.api.health_snapshot import Vital, VitalSigns
-from forager.api.openapi import example
 from forager.app import App
 from forager.fetch.browser.pool import PoolStats
+from forager.kit.http.envelope import Envelope, answer, encoded, request_id
+from forager.kit.http.openapi import example
 
 TROUBLE = "the store does not take work; the log says why"
 

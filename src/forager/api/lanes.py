@@ -8,16 +8,16 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import Envelope, Page, answer, page
 from forager.api.examples import LANE, LANE_DETAIL, OVERRIDE, OVERRIDES
 from forager.api.lane_detail import LaneDetail, OverrideReport, lane_detail, override_report
-from forager.api.limits import JsonRoute
-from forager.api.openapi import example, failures
-from forager.api.params import PageQuery
 from forager.app import App
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.hosts import checked_host
 from forager.core.rules import Rules
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
 from forager.ledger.reports import LaneReport
 from forager.ledger.side_tables.domains import checked_name
 from forager.politeness.precedence import API_FIELDS

@@ -1,4 +1,4 @@
-"""What OpenAPI shows beside the models: the key, errors in the envelope, examples. Describes; runs nothing."""
+"""What OpenAPI shows beside the models: the key, errors in the envelope, tags. Describes; runs nothing."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,6 @@ from fastapi.openapi.utils import get_openapi
 
 from forager import __version__
 from forager.api.auth import OPEN_PATHS
-from forager.api.envelope import Failure
 from forager.core.pipeline import Pipeline
 
 TITLE = "Forager"
@@ -28,19 +27,6 @@ TAGS = [
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"
-REQUEST_ID = "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"
-REASONS = {
-    401: "The service key is missing or wrong.",
-    403: "A page of another origin asked.",
-    404: "There is no such thing.",
-    409: "It contradicts what is already there.",
-    413: "The body is too large.",
-    422: "The request is not valid; `meta.fields` says where.",
-    500: "A defect of Forager; the log has the details.",
-    502: "The page could not be had; `meta.reason` says why, where it is known.",
-    503: "No room or no answer: of the store, a queue, a browser. Try again after `Retry-After` seconds.",
-    504: "It took too long.",
-}
 STREAM: dict[str, Any] = {
     "description": "Frames `change` (numbered), `progress` and, at last, `end`.",
     "content": {
@@ -51,35 +37,6 @@ STREAM: dict[str, Any] = {
         }
     },
 }
-
-
-def failures(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """The errors that a route may answer with: those that any may, and these."""
-    every = {401, 422, 500, 503, *statuses, *((413,) if body else ())}
-    return {status: {"model": Failure, "description": REASONS[status]} for status in sorted(every)}
-
-
-def example(data: Any, *, description: str = "", **about: Any) -> dict[str, Any]:
-    """One response with an example of its envelope."""
-    said = {"success": True, "data": data, "error": None, "meta": {"request_id": REQUEST_ID, **about}}
-    return {"description": description or "As asked.", "content": {"application/json": {"example": said}}}
-
-
-def refused(code: str, error: str, **about: Any) -> dict[str, Any]:
-    """The example of one failure, for what `failures` describes in general."""
-    said = {"success": False, "data": None, "error": error, "meta": {"request_id": REQUEST_ID, "code": code, **about}}
-    return {"content": {"application/json": {"example": said}}}
-
-
-def body_of(pipeline: Pipeline) -> dict[str, Any]:
-    """A request body that is a pipeline's own job, described by its class."""
-    reference = {"$ref": f"#/components/schemas/{pipeline.params.__name__}"}
-    extra = pipeline.params.model_config.get("json_schema_extra")
-    shown = extra.get("examples", []) if isinstance(extra, dict) else []
-    examples = {f"example {n}": {"value": value} for n, value in enumerate(_listed(shown), 1)}
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": reference, "examples": examples}}}
-    }
 
 
 def describe(api: FastAPI, pipelines: Iterable[Pipeline]) -> None:
@@ -116,7 +73,3 @@ def _show_request_id(operation: Mapping[str, Any]) -> None:
     header = {"X-Request-ID": {"schema": {"type": "string", "format": "uuid"}, "description": "Ours, of this request."}}
     for response in operation["responses"].values():
         response.setdefault("headers", {}).update(header)
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else []

@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import Envelope, Page, answer, page
 from forager.api.examples import CHANGE, PLACE, PLAN
-from forager.api.limits import JsonRoute
-from forager.api.openapi import body_of, example, failures
-from forager.api.params import IdempotencyKey, PageQuery, checked_key
 from forager.app import App
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import body_of, example, failures
+from forager.kit.http.params import IdempotencyKey, PageQuery, checked_key
 from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
 from forager.pipelines.places.estimate import PlacesPlan
 from forager.pipelines.places.job import Keyword, State, ZipCode

@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import Envelope, answer
 from forager.api.examples import PROXY, PROXY_CHECK
-from forager.api.limits import JsonRoute
-from forager.api.openapi import example, failures
 from forager.app import App
 from forager.core.errors import FieldError, Rejected
 from forager.core.proxies import Proxy
+from forager.kit.http.envelope import Envelope, answer
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import example, failures
 
 ProxyId = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.", examples=[7])]
 Region = Annotated[

@@ -9,12 +9,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forager.api.envelope import Page, page
 from forager.api.examples import PLACE
-from forager.api.openapi import example, failures
-from forager.api.params import PageQuery
 from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
+from forager.kit.http.envelope import Page, page
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
 
 Format = Literal["jsonl", "csv"]
 Kind = Annotated[str, Path(max_length=100, description="`place`, `sighting` or `scrape_result`.", examples=["place"])]

@@ -11,7 +11,7 @@ from uuid import uuid4
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forager.api.envelope import refusal
+from forager.kit.http.envelope import refusal
 
 log = structlog.get_logger("forager.api")
 

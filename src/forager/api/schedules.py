@@ -10,13 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import Envelope, answer
 from forager.api.examples import JOB, SCHEDULE
-from forager.api.limits import JsonRoute
-from forager.api.openapi import example, failures
 from forager.app import App
 from forager.core.ledger import Schedule
 from forager.core.names import NAME, bad_name, checked_name, is_name
+from forager.kit.http.envelope import Envelope, answer
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import example, failures
 
 TEN_YEARS = 10 * 366 * 86_400
 

@@ -8,11 +8,7 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.envelope import About, Envelope, answer, refusal
 from forager.api.examples import SCRAPE_JOB, SCRAPE_PAGE, SCRAPE_RESULT, SCRAPE_TASK
-from forager.api.limits import JsonRoute
-from forager.api.openapi import body_of, example, failures, refused
-from forager.api.params import IdempotencyKey, checked_key
 from forager.api.scrape_seen import (
     BatchCreated,
     JobSeen,
@@ -24,10 +20,14 @@ from forager.api.scrape_seen import (
     seen_result,
     seen_task,
 )
-from forager.api.task_waiter import Endings
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, Stopping
 from forager.core.ledger import Submitted
+from forager.kit.http.envelope import About, Envelope, answer, refusal
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import body_of, example, failures, refused
+from forager.kit.http.params import IdempotencyKey, checked_key
+from forager.kit.http.task_waiter import TaskWaiter
 from forager.ledger.reports import ScrapeTaskReport
 from forager.pipelines.scrape.job import ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
@@ -91,14 +91,14 @@ class TaskEnvelope(Envelope[TaskSeen]):
     meta: AboutResult
 
 
-def scrape_router(app: App, endings: Endings) -> APIRouter:
+def scrape_router(app: App, waiter: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
-    _add_jobs(router, app, endings)
-    _add_tasks(router, app, endings)
+    _add_jobs(router, app, waiter)
+    _add_tasks(router, app, waiter)
     return router
 
 
-def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
+def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
     @router.post(
         "",
         status_code=202,
@@ -108,7 +108,7 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
     )
     async def scrape_page(request: Request, body: ScrapeRequest, idempotency_key: IdempotencyKey = None) -> Response:
         """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
-        if endings.closing.is_set():
+        if waiter.closing.is_set():
             return _closing(request)
         task, made = await _submit_one(app, body, idempotency_key)
         data = {"task_id": task, "job_id": made.job, "status": "queued"}
@@ -124,12 +124,18 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         request: Request, body: SyncScrapeRequest, idempotency_key: IdempotencyKey = None
     ) -> Response:
         """Answers when the task ends; after `timeout_seconds` 504 with the task's id, and the task goes on."""
-        if endings.closing.is_set():
+        if waiter.closing.is_set():
             return _closing(request)
-        before = endings.told
+        before = waiter.told
         task, made = await _submit_one(app, body, idempotency_key)
-        ended = await endings.wait(task, before if made.created else None, body.timeout_seconds, _is_over)
-        if ended is None and endings.closing.is_set():
+        ended = await waiter.wait(
+            task,
+            before if made.created else None,
+            body.timeout_seconds,
+            read=lambda fresh: app.reports.scrape_task(task, fresh=fresh),
+            is_over=_is_over,
+        )
+        if ended is None and waiter.closing.is_set():
             return _closing(request, task_id=task)
         if ended is None:
             message = f"It has not ended within {body.timeout_seconds} s and goes on: GET /api/v1/scrape/{task}"
@@ -151,7 +157,7 @@ def _add_tasks(router: APIRouter, app: App, endings: Endings) -> None:
         return answer(request, seen, **page)
 
 
-def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
+def _add_jobs(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
     @router.post(
         "/batch",
         status_code=202,
@@ -162,7 +168,7 @@ def _add_jobs(router: APIRouter, app: App, endings: Endings) -> None:
     )
     async def scrape_batch(request: Request, body: dict[str, Any], idempotency_key: IdempotencyKey = None) -> Response:
         """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
-        if endings.closing.is_set():
+        if waiter.closing.is_set():
             return _closing(request)
         made = await app.submit(NAME, body, key=checked_key(idempotency_key))
         data = {"job_id": made.job, "total_tasks": made.total, "status": "queued"}

@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forager.api.envelope import encoded
+from forager.kit.http.envelope import encoded
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """A cell of text that begins so is code to some spreadsheet; a leading apostrophe makes it text."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forager.ledger.reports import page as paging
+from forager.kit.queries import page as paging
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
+from forager.kit.queries import page as paging
 from forager.ledger.reports import Page, PlaceFilter
-from forager.ledger.reports import page as paging
 from tests.support.places_rig import PlacesRig, found
 from tests.support.reports import mixed_job, whole
 

@@ -8,10 +8,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from forager.core.database import Row
 from forager.core.errors import NotFound
-from forager.ledger.database import Row
+from forager.kit.queries import page as paging
 from forager.ledger.reports import PlaceFilter, Reports
-from forager.ledger.reports import page as paging
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 from tests.support.reports import mixed_job
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forager.api import task_waiter
+from forager.kit.http import task_waiter
 from forager.ledger.postgres import counters, listen
 from forager.sandbox.scrape_pages import job
 from tests.support.scrape import API, Service, open_service

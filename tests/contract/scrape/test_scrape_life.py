@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from forager.api import task_waiter
+from forager.kit.http import task_waiter
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.site_pages import Answer, page
 from tests.support.api import client_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forager.ledger.database import Row
+from forager.core.database import Row
 from forager.ledger.postgres.connection import Connections, translated_errors
 from forager.ledger.postgres.names import numbered
 

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
+from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
-from forager.ledger.shared.verbs import loads
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
 _WAKE = """

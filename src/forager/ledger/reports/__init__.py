@@ -1,5 +1,6 @@
 """What people and front doors may read of the ledger. Read only, paged by cursor, and nothing that scans history."""
 
+from forager.kit.queries.page import MOST, Page
 from forager.ledger.reports.models import (
     ChangeReport,
     DeadLetter,
@@ -19,7 +20,6 @@ from forager.ledger.reports.models import (
     TaskDetail,
     TaskReport,
 )
-from forager.ledger.reports.page import MOST, Page
 from forager.ledger.reports.places import PlaceFilter
 from forager.ledger.reports.reports import Reports
 

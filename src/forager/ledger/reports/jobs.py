@@ -7,7 +7,7 @@ from uuid import UUID
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ids import task_numbers
 from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
-from forager.ledger.database import Database, Row
+from forager.kit.queries import Database, Page, Row, Walk, job_number, loads, no_job, task_body, walk
 from forager.ledger.reports.models import (
     DeadLetter,
     DeadLetterDetail,
@@ -16,9 +16,7 @@ from forager.ledger.reports.models import (
     TaskDetail,
     TaskReport,
 )
-from forager.ledger.reports.page import Page, Walk, walk
-from forager.ledger.reports.rows import evidence_report, job_report, task_body, task_fields
-from forager.ledger.shared.verbs import loads
+from forager.ledger.reports.rows import evidence_report, job_report, task_fields
 
 _JOB = """
 SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,
@@ -55,7 +53,7 @@ async def list_jobs(
 async def one_job(db: Database, job: UUID) -> JobReport:
     rows = await db.fetch(f"{_JOB} WHERE public_id = :job", {"job": str(job)})
     if not rows:
-        raise _no_job(job)
+        raise no_job(job)
     return job_report(rows[0])
 
 
@@ -67,13 +65,6 @@ async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[U
         rows = await db.fetch(_PARAM_OF_JOBS, {"name": name, **dict(zip(_FEW, few, strict=False)), **rest})
         found |= {UUID(row["public_id"]): (row["pipeline"], loads(row["value"])) for row in rows}
     return found
-
-
-async def job_number(db: Database, job: UUID) -> int:
-    rows = await db.fetch("SELECT id FROM jobs WHERE public_id = :job", {"job": str(job)})
-    if not rows:
-        raise _no_job(job)
-    return int(rows[0]["id"])
 
 
 async def list_tasks(db: Database, job: UUID, *, state: str | None, cursor: str | None, limit: int) -> Page[TaskReport]:
@@ -195,7 +186,3 @@ def _with_task_state(state: str) -> str:
 def _unknown_state(state: str, known: set[str]) -> Rejected:
     problem = FieldError("state", f"{state!r} is none; use one of {', '.join(sorted(known))}")
     return Rejected(f"state: {problem.message}", fields=[problem])
-
-
-def _no_job(job: UUID) -> NotFound:
-    return NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")

@@ -3,11 +3,9 @@
 from datetime import date, datetime
 
 from forager.core.errors import NotFound
-from forager.ledger.database import Database, Row
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
 from forager.ledger.reports.models import Health, LaneReport, SessionReport, SinkReport, Spending
-from forager.ledger.reports.page import MOST, Page, Walk, walk
-from forager.ledger.reports.rows import at, public_job_state
-from forager.ledger.shared.verbs import loads
+from forager.ledger.reports.rows import public_job_state
 
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""

@@ -10,11 +10,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import NotFound
-from forager.ledger.database import Database, Row
-from forager.ledger.reports.jobs import job_number
+from forager.kit.queries import Database, Page, Row, Walk, at, job_number, walk
 from forager.ledger.reports.models import Density, PagesSeen, PlaceReport
-from forager.ledger.reports.page import Page, Walk, walk
-from forager.ledger.reports.rows import at
 
 FULL_PAGE = 10
 JOBS_LOOKED_AT = 2_000

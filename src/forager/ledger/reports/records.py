@@ -5,12 +5,10 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.errors import FieldError, Rejected
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, walk
 from forager.ledger.catalog import Catalog
-from forager.ledger.database import Database, Row
-from forager.ledger.reports.jobs import job_number
 from forager.ledger.reports.models import ChangeReport
-from forager.ledger.reports.page import MOST, Page, Walk, walk
-from forager.ledger.reports.rows import at, change_report
+from forager.ledger.reports.rows import change_report
 from forager.ledger.schema.record_tables import RecordTable
 
 LONGEST_SHOWN = 100

@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from forager.core.database import Database
+from forager.kit.queries import MOST, Page, at
 from forager.ledger.catalog import Catalog
-from forager.ledger.database import Database
 from forager.ledger.reports import jobs, lanes, places, records, scrape
 from forager.ledger.reports.jobs import param_of_jobs
 from forager.ledger.reports.models import (
@@ -25,8 +26,6 @@ from forager.ledger.reports.models import (
     TaskDetail,
     TaskReport,
 )
-from forager.ledger.reports.page import MOST, Page
-from forager.ledger.reports.rows import at
 
 PAGE = 100
 

@@ -4,17 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from forager.core.ids import claim_text, task_uuid
 from forager.core.states import JobState, TaskState
-from forager.ledger.database import Row
+from forager.kit.queries import Row, at, loads
 from forager.ledger.reports.models import ChangeReport, EvidenceReport, JobReport
-from forager.ledger.shared.verbs import loads
-
-
-def at(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def public_job_state(state: str, drain: str | None) -> str:
@@ -49,14 +42,6 @@ def task_fields(row: Row) -> dict[str, Any]:
         "facts": loads(row["facts"]) or {},
         "ended_at": at(row["ended_at"]),
     }
-
-
-def task_body(body: bytes) -> Any:
-    """As a value; as text where it is no JSON, because it is shown to find out what is wrong with it."""
-    try:
-        return orjson.loads(body)
-    except ValueError:
-        return bytes(body).decode(errors="replace")
 
 
 def evidence_report(row: Row) -> EvidenceReport:

@@ -6,11 +6,8 @@ from uuid import UUID
 from forager.core.errors import NotFound
 from forager.core.ids import task_numbers, task_uuid
 from forager.core.states import TaskState
-from forager.ledger.database import Database, Row
-from forager.ledger.reports.jobs import job_number
+from forager.kit.queries import Database, Row, at, job_number, loads, task_body
 from forager.ledger.reports.models import ScrapeResultReport, ScrapeTaskReport
-from forager.ledger.reports.rows import at, task_body
-from forager.ledger.shared.verbs import loads
 
 # A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
 _RESULTS = """

@@ -1,14 +1,14 @@
 """The verbs that both databases do with the same SQL: reading changes, cursors, schedules. Never on a hot path."""
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import orjson
 
+from forager.core.database import Database, Row
 from forager.core.errors import NotFound
 from forager.core.ledger import Change, Schedule
-from forager.ledger.database import Database, Row
+from forager.kit.queries import loads
 
 
 class SharedVerbs:
@@ -135,11 +135,6 @@ _READY = """
 SELECT 1 AS one FROM jobs j WHERE j.finished_at IS NULL AND j.state <> 'paused' AND j.pipeline = :pipeline
 AND EXISTS (SELECT 1 FROM tasks_now t WHERE t.job_id = j.id AND t.state IN (0, 3, 8)) LIMIT 1
 """
-
-
-def loads(value: Any) -> Any:
-    """A JSON column as a value, whatever the driver made of it."""
-    return orjson.loads(value) if isinstance(value, str | bytes) else value
 
 
 def _schedule(row: Row) -> Schedule:

@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from forager.core.database import Database, Row
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
 from forager.core.invalid import field_errors
 from forager.core.rules import FIELDS, Overrides, Rules
-from forager.ledger.database import Database, Row
-from forager.ledger.reports.page import Page, Walk, walk
+from forager.kit.queries.page import Page, Walk, walk
 
 HOURS = ("allowed_hours_start", "allowed_hours_end")
 RULE_COLUMNS = (*(name for name in FIELDS if name != "allowed_hours"), *HOURS)

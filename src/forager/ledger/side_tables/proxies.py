@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import orjson
 
+from forager.core.database import Database, Row
 from forager.core.errors import Conflict, NotFound, SealBroken, StoreError
 from forager.core.proxies import MOST_FAILURES, Proxy, ProxyEndpoint, ProxySource, ProxyUse
 from forager.core.secret import About, Seal, Secret
-from forager.ledger.database import Database, Row
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The robots.txt files in the ledger: one row per origin, on either database. Never on a hot path: once per origin."""
 
+from forager.core.database import Database
 from forager.core.robots import RobotsFile
-from forager.ledger.database import Database
 
 OF_USE_MS = 7 * 24 * 3600 * 1000
 """A copy is obeyed for a day and asked for again while its site is: what nobody has tried to read for a week is of no

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from forager.ledger.database import Row
+from forager.core.database import Row
 from forager.ledger.sqlite.writer import Writer, connect, translated
 
 READERS = 2

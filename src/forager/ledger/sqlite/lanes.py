@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
-from forager.ledger.shared.verbs import loads
+from forager.kit.queries import loads
 from forager.ledger.sqlite.writer_state import Memory, wake
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"

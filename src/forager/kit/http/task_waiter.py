@@ -1,40 +1,52 @@
-"""Waiting for a task to end: woken the moment that the end is in the store, whoever's engine brought it there.
+"""Waiting for a task to end: woken the moment that its end is in the store, whichever process's engine wrote it.
 
-This process's own engine tells what it has settled; of what another process has ended (PostgreSQL) the store tells.
-Nothing is looked for in the meantime, but for a look now and then: a word of the store may be lost with its connection.
+This process's own engine reports what it has settled; the store reports the jobs that another process has ended
+(PostgreSQL). Between two reports nothing is read, except once a second: a report of the store may be lost together with
+its connection.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 from uuid import UUID
 
-from forager.app import App
 from forager.core.ids import task_numbers
-from forager.core.ledger import Settlement
-from forager.ledger.reports import ScrapeTaskReport
+from forager.core.ledger import Ledger, Settlement
+
+T = TypeVar("T")
 
 LOOK_EVERY = 1.0
+WhenSettled = Callable[[Callable[[Sequence[Settlement]], None]], None]
 
 
-class Endings:
-    def __init__(self, app: App, closing: asyncio.Event) -> None:
+class TaskWaiter:
+    """One per API. `when_settled` registers a callback with this process's engine; `closing` is set at shutdown."""
+
+    def __init__(self, ledger: Ledger, when_settled: WhenSettled, closing: asyncio.Event) -> None:
         self.closing = closing
         self.told = 0
-        """How often something was said to have ended. As long as it has not moved, what was seen before is still so."""
-        self._app = app
+        """Counts the reports of ends. As long as it has not changed, what was read before still holds."""
         self._waiting: dict[int, dict[asyncio.Event, int]] = {}
-        """By job: who waits for something of it, and for which task."""
+        """By job: the event of each waiter, and the task that it waits for."""
         self._closer: asyncio.Task[None] | None = None
-        app.worker.when_settled(self._settled)
-        app.ledger.when_jobs_end(self._jobs_ended)
+        when_settled(self._settled)
+        ledger.when_jobs_end(self._jobs_ended)
 
     async def wait(
-        self, task: UUID, before: int | None, timeout: float, is_over: Callable[[ScrapeTaskReport], bool]
-    ) -> ScrapeTaskReport | None:
-        """The task as it stands when it is over; None after `timeout` seconds, or when the server shuts down.
+        self,
+        task: UUID,
+        before: int | None,
+        timeout: float,
+        *,
+        read: Callable[[bool], Awaitable[T]],
+        is_over: Callable[[T], bool],
+    ) -> T | None:
+        """Read the task whenever it may have ended, and return what was read once `is_over` holds for it.
 
-        `before` is what `told` was before the task was made; None: nobody knows how it stands.
+        Returns None after `timeout` seconds, or when the server shuts down. `before` is the value of `told` before the
+        task was created; None if the task may have ended already. `read(fresh)` reads the task in whatever form the
+        pipeline shows it; `fresh` is True if it was written a moment ago.
         """
         if self._closer is None:
             self._closer = asyncio.create_task(self._wake_all_at_the_end())
@@ -44,7 +56,7 @@ class Endings:
                     unmoved = before == self.told and not self.closing.is_set()
                     fresh = await _woken(ended) if unmoved else False
                     while not self.closing.is_set():
-                        seen = await self._app.reports.scrape_task(task, fresh=fresh)
+                        seen = await read(fresh)
                         if is_over(seen):
                             return seen
                         fresh = await _woken(ended)
@@ -78,7 +90,7 @@ class Endings:
                     ended.set()
 
     def _jobs_ended(self, jobs: Collection[int]) -> None:
-        """`jobs` is empty when it is not known which."""
+        """`jobs` is empty if some may have ended and it is not known which."""
         self.told += 1
         for job in (jobs or self._waiting) if self._waiting else ():
             for ended in self._waiting.get(job, ()):
@@ -86,7 +98,7 @@ class Endings:
 
 
 async def _woken(ended: asyncio.Event) -> bool:
-    """By what has ended, or by the end of the server; False: after a while, by nothing."""
+    """True if a report or the shutdown came; False if nothing came for `LOOK_EVERY` seconds."""
     try:
         async with asyncio.timeout(LOOK_EVERY):
             await ended.wait()

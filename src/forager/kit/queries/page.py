@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from forager.core.database import Database, Row
 from forager.core.errors import FieldError, Rejected
-from forager.ledger.database import Database, Row
 
 T = TypeVar("T")
 

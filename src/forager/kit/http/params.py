@@ -6,7 +6,7 @@ from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import FieldError, Rejected
-from forager.ledger.reports import MOST
+from forager.kit.queries import MOST
 
 JobStateName = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
 TaskStateName = Literal["queued", "running", "completed", "failed", "skipped", "cancelled"]

@@ -1,0 +1,12 @@
+"""The query kit: what a pipeline's `reports.py` is written with.
+
+`Database` is the port that the ledger implements; SQL is portable, with `:name` values. `walk` reads one page of a list
+along an index and gives the cursor of the next one.
+"""
+
+from forager.core.database import Database, Row
+from forager.kit.queries.jobs import job_number, no_job
+from forager.kit.queries.page import MOST, Page, Walk, walk
+from forager.kit.queries.values import at, loads, task_body
+
+__all__ = ["MOST", "Database", "Page", "Row", "Walk", "at", "job_number", "loads", "no_job", "task_body", "walk"]
