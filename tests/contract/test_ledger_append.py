@@ -95,8 +95,8 @@ async def test_changes_can_be_read_by_kind_and_up_to_a_number(rig: Rig, worker: 
     await append(rig, "b")
     last = await rig.ledger.last_change()
     assert last == len(await rig.ledger.changes(0, 100))
-    assert [c.op for c in await rig.ledger.changes(0, 100, kind="job", until=last - 1)] == ["created", "ended"]
-    assert await rig.ledger.changes(0, 100, kind="thing") == []
+    assert [c.op for c in await rig.ledger.changes(0, 100, kinds={"job"}, until=last - 1)] == ["created", "ended"]
+    assert await rig.ledger.changes(0, 100, kinds={"thing"}) == []
 
 
 async def test_ready_work_is_what_runs_or_could_run_now(rig: Rig, worker: Worker) -> None:

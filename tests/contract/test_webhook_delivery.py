@@ -354,7 +354,7 @@ async def test_the_slower_of_two_that_deliver_takes_the_cursor_not_back(outbox: 
 class Picky:
     """A sink that wants something, or not."""
 
-    name, kind = "picky", "job"
+    name, kinds = "picky", frozenset({"job"})
 
     def __init__(self) -> None:
         self.wants = False

@@ -53,7 +53,7 @@ class DyingSink:
         self._app = app
         self._real = app.webhooks
         self._options = options
-        self.name, self.kind = self._real.name, self._real.kind
+        self.name, self.kinds = self._real.name, self._real.kinds
 
     async def write(self, batch: Sequence[Change]) -> bool:
         if self._options.broken:

@@ -18,7 +18,7 @@ import structlog
 
 from forager.api.frames import Numbered, change_frame, progress_of
 from forager.core.errors import ForagerError
-from forager.core.ledger import Ledger
+from forager.core.ledger import Change, Ledger
 from forager.ledger.reports import Reports
 
 log = structlog.get_logger("forager.api")
@@ -85,10 +85,14 @@ class JobFeed:
         if self._tail_from is not None and cursor >= self._tail_from:
             start = bisect_right(self._tail, cursor, key=lambda change: change.id)
             return self._tail[start : start + PAGE]
-        changes = [change_frame(c, self.job) for c in await self._ledger.changes(cursor, PAGE, job=self.job)]
+        changes = [change_frame(c, self.job) for c in await self._page(cursor)]
         if len(changes) < PAGE and self._tail_from is None:
             self._tail_from = changes[-1].id if changes else cursor
         return changes
+
+    async def _page(self, after: int) -> Sequence[Change]:
+        """Streams show that a record of job scope was found, not what it holds: that is read by its own route."""
+        return await self._ledger.changes(after, PAGE, job=self.job, bodies=False)
 
     async def _extend_tail(self) -> bool:
         if self._tail_from is None:
@@ -96,7 +100,7 @@ class JobFeed:
         found, arrived = PAGE, 0
         while found == PAGE:
             last = self._tail[-1].id if self._tail else self._tail_from
-            changes = await self._ledger.changes(last, PAGE, job=self.job)
+            changes = await self._page(last)
             self._tail.extend(change_frame(change, self.job) for change in changes)
             found = len(changes)
             arrived += found

@@ -159,16 +159,27 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of the append-only log. Numbers are dense and in commit order."""
+    """One row of the append-only log, whole: a reader needs no other table to act on it."""
 
     id: int
+    """Dense and in commit order: a reader that has passed a number has missed nothing before it."""
     kind: str
+    """`job`, or the kind of a record."""
     key: str
+    """The record's natural key, unique within its kind (and, for a record of job scope, its job); a job's public id."""
     op: str
+    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job."""
     version: int
-    job_id: int | None
+    """Grows with every change of this key: of two changes, the higher version is the later state."""
+    job: UUID | None
+    """The public id of the job that caused it; None where that job has been removed."""
+    pipeline: str | None
+    """The pipeline of that job."""
     at: int
+    """When it was committed, in Unix milliseconds."""
     body: Mapping[str, Any] | None
+    """The whole value after the change, without fields that are unknown. For a record that was renamed (`gone`), only
+    the stronger key that replaces it. None where the record of job scope has been removed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +310,20 @@ class Ledger(Protocol):
 
     # ── changes ──
     async def changes(
-        self, after: int, limit: int, *, job: UUID | None = None, kind: str | None = None, until: int | None = None
+        self,
+        after: int,
+        limit: int,
+        *,
+        job: UUID | None = None,
+        kinds: Collection[str] | None = None,
+        until: int | None = None,
+        bodies: bool = True,
     ) -> Sequence[Change]:
-        """The next of them in the order of their numbers: after one, up to another (both may be left out)."""
+        """Up to `limit` changes with numbers above `after` (and not above `until`), in the order of their numbers.
+
+        Optionally only those of one job or of some kinds. `bodies=False` leaves out the bodies of records of job scope,
+        which are read from another table.
+        """
         ...
 
     async def last_change(self) -> int:

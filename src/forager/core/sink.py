@@ -1,4 +1,4 @@
-"""Where changes are delivered: a port of one verb. Whoever drives it keeps the cursor."""
+"""Where changes are delivered: a port of one verb. The engine keeps the cursor."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,13 +13,13 @@ class Sink(Protocol):
         ...
 
     @property
-    def kind(self) -> str | None:
-        """The one kind of change that it wants; None: all."""
+    def kinds(self) -> frozenset[str] | None:
+        """The kinds of changes that it wants; None means all."""
         ...
 
     async def write(self, batch: Sequence[Change]) -> bool:
-        """All of them, or raise. The same change may come again: once in effect, by its id.
+        """Deliver the whole batch, or raise. The same change may come again: it must take effect once, by its id.
 
-        False: none of them is anything to this sink, so that to look at them again would do nothing either.
+        Returns False if nothing in the batch concerned this sink, so that reading it again would do nothing either.
         """
         ...

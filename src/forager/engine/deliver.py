@@ -71,7 +71,7 @@ class Delivery:
         if last == self._cursor:
             await self.keep()
         while self._cursor < last:
-            batch = await self._ledger.changes(self._cursor, BATCH, kind=self._sink.kind, until=last)
+            batch = await self._ledger.changes(self._cursor, BATCH, kinds=self._sink.kinds, until=last)
             taken = await self._sink.write(batch) if batch else False
             self._cursor = batch[-1].id if len(batch) == BATCH else last
             now = self._clock.monotonic()

@@ -15,7 +15,7 @@ from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.records_by_kind import Found
 from forager.ledger.schema.record_tables import RecordTable
 from forager.ledger.shared.alias_names import Names
-from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.changelog import NewChange, row_renamed
 from forager.ledger.shared.text import clean
 
 
@@ -74,12 +74,14 @@ async def _rename_per_job(
     key = f'"{table.record.key_field}"'
     there = await _standing(db, table, strong)
     for alias in there:
-        await db.execute(
+        moved = await db.fetch(
             f"UPDATE {table.name} r SET {key} = $2 WHERE {key} = $1 AND NOT EXISTS"
-            f" (SELECT 1 FROM {table.name} o WHERE o.job_id = r.job_id AND o.{key} = $2)",
+            f" (SELECT 1 FROM {table.name} o WHERE o.job_id = r.job_id AND o.{key} = $2) RETURNING r.job_id, r.version",
             alias,
             strong[alias],
         )
+        for job, version in moved:
+            changes.extend(row_renamed(table.record, alias, strong[alias], job, version))
     return set()
 
 

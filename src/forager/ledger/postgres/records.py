@@ -110,7 +110,8 @@ async def _merge_into(
 
 
 async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list[NewChange]:
-    """The first in a job wins; later ones only raise `times_seen`. The change has no body: the row is final."""
+    """The first in a job wins; later ones only raise `times_seen`. The change is stored without a body, because the row
+    is final: whoever reads the change gets the body from the row."""
     table = found.table
     first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
     names = sorted(first, key=itemgetter(1))  # the statement sorts them, by job too: it is spared most of that

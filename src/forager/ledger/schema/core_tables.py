@@ -191,7 +191,7 @@ changes = Table(
     Column("job_id", BigInteger),
     Column("at", BigInteger, nullable=False),
     Column("body", JSON),
-    # The history of one thing. Rows of job scope have none (their changes have no body): half of all changes stay out.
+    # The history of one thing. Rows of job scope have none, and their changes store no body: half of all stay out.
     # By the key alone, since keys of two kinds are seldom the same: shorter entries, of which a commit touches fewer.
     Index(
         "ix_changes_key",

@@ -76,6 +76,14 @@ class RecordTable:
                 known[name] = shape(known[name])
         return orjson.dumps(known)
 
+    def known(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The value of `body`, made from a stored row instead of the values of a record."""
+        known = {name: value for name, value in row.items() if value is not None}
+        for name, shape in self._shaped:
+            if name in known:
+                known[name] = bool(known[name]) if shape is bool else _loads(known[name])
+        return known
+
     @cached_property
     def _pick(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
         return itemgetter(*self.fields) if len(self.fields) > 1 else lambda have: (have[self.fields[0]],)

@@ -1,6 +1,6 @@
 """The verbs that both databases do with the same SQL: reading changes, cursors, schedules. Never on a hot path."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 import orjson
@@ -9,31 +9,31 @@ from forager.core.database import Database, Row
 from forager.core.errors import NotFound
 from forager.core.ledger import Change, Schedule
 from forager.kit.queries import loads
+from forager.ledger.catalog import Catalog
+from forager.ledger.shared.change_reader import ChangeReader
 
 
 class SharedVerbs:
     """The part of `Ledger` that needs nothing of its database but `fetch` and `write`."""
 
     database: Database
+    _catalog: Catalog
 
     async def now_ms(self) -> int:
         raise NotImplementedError
 
     async def changes(
-        self, after: int, limit: int, *, job: UUID | None = None, kind: str | None = None, until: int | None = None
+        self,
+        after: int,
+        limit: int,
+        *,
+        job: UUID | None = None,
+        kinds: Collection[str] | None = None,
+        until: int | None = None,
+        bodies: bool = True,
     ) -> Sequence[Change]:
-        asked = {
-            "job": (job and str(job), " AND job_id = (SELECT id FROM jobs WHERE public_id = :job)"),
-            "kind": (kind, " AND kind = :kind"),
-            "until": (until, " AND id <= :until"),
-        }
-        said = {name: each for name, each in asked.items() if each[0] is not None}
-        rows = await self.database.fetch(
-            "SELECT id, kind, key, op, version, job_id, at, body FROM changes WHERE id > :after"
-            f"{''.join(condition for _, condition in said.values())} ORDER BY id LIMIT :limit",
-            {"after": after, "limit": limit, **{name: value for name, (value, _) in said.items()}},
-        )
-        return [Change(**{**row, "body": loads(row["body"])}) for row in rows]
+        reader = ChangeReader(self.database, self._catalog)
+        return await reader.page(after, limit, job=job, kinds=kinds, until=until, bodies=bodies)
 
     async def last_change(self) -> int:
         return int((await self.database.fetch("SELECT change FROM tail"))[0]["change"])

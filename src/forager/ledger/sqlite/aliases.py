@@ -9,7 +9,7 @@ import orjson
 from forager.core.record import Record
 from forager.ledger.schema.record_tables import RecordTable
 from forager.ledger.shared.alias_names import NO_NAMES, Names
-from forager.ledger.shared.changelog import NewChange
+from forager.ledger.shared.changelog import NewChange, row_renamed
 from forager.ledger.shared.text import clean
 from forager.ledger.sqlite.writer_state import Memory
 
@@ -87,7 +87,11 @@ def _rename(
             continue
         field_ = table.record.key_field
         if table.per_job:
-            db.execute(f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ?", (key, alias))
+            moved = db.execute(
+                f"UPDATE OR IGNORE {table.name} SET {field_} = ? WHERE {field_} = ? RETURNING job_id, version",
+                (key, alias),
+            )
+            changes.extend(c for of, version in moved for c in row_renamed(table.record, alias, key, of, version))
             continue
         row = db.execute(f"SELECT version FROM {table.name} WHERE {field_} = ?", (alias,)).fetchone()
         if row is None:

@@ -60,7 +60,7 @@ Submit = Callable[[Message], Awaitable[None]]
 
 class WebhookSink:
     name = "webhook"
-    kind = "job"
+    kinds = frozenset({"job"})
 
     def __init__(self, callbacks: Callbacks, results: JobResults, submit: Submit, *, has_default: bool) -> None:
         self._callbacks = callbacks
