@@ -11,8 +11,9 @@ from forager.cli.exit_codes import ExitCode
 from forager.cli.invocation import Json
 
 if TYPE_CHECKING:
-    from forager.sandbox import CredentialBackend, Received, SandboxSite, WebhookReceiver
-    from forager.sandbox.listener import Listener
+    from contextlib import AbstractAsyncContextManager
+
+    from forager.sandbox import CredentialBackend, GoogleSandbox, Received, SandboxSite, WebhookReceiver
 
 WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - nothing real is behind it
 BACKEND_KEY = "sandbox-backend-key"
@@ -22,6 +23,10 @@ LOGIN = {"name": "li_at", "value": "sandbox", "domain": "127.0.0.1", "secure": F
 def sandbox(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of Serper; 0 takes a free one.")] = 0,
     site_port: Annotated[int, typer.Option(min=0, max=65535, help="Of the web site; 0 takes a free one.")] = 0,
+    google_port: Annotated[
+        int, typer.Option(min=0, max=65532, help="First of four ports of Google Business Profile (0 = any free).")
+    ] = 0,
+    locations: Annotated[int, typer.Option(min=0, max=1_000_000, help="Locations of each Google user.")] = 20,
     seed: Annotated[int | None, typer.Option(help="Another seed is another world.")] = None,
     key: Annotated[str | None, typer.Option(help="The key that is accepted (default: sandbox-key).")] = None,
     latency_ms: Annotated[float | None, typer.Option(help="Time to an answer, in milliseconds.")] = None,
@@ -41,8 +46,8 @@ def sandbox(
 ) -> int:
     """Serve simulated upstreams on local ports, with the faults of the real ones. Costs nothing; needs no key.
 
-    Serper; a web site with job postings, companies and profiles; a receiver of webhooks, which prints what it gets; a
-    backend that keeps log-ins. Answers until Ctrl-C, and prints how to point Forager at it.
+    Serper; Google Business Profile; a web site with job postings, companies and profiles; a receiver of webhooks, which
+    prints what it gets; a backend that keeps log-ins. Answers until Ctrl-C, and prints how to point Forager at it.
     """
     from forager.sandbox import SerperConfig, serve
 
@@ -62,8 +67,9 @@ def sandbox(
     if fault:
         changes["faults"] = dict(_share(text) for text in fault)
     config = SerperConfig().changed(changes)
-    town = Town.built(config.key, site_port, quiet=as_json)
-    serve(config, port=port, announce=lambda url: town.show(url, as_json=as_json), beside=town.listeners)
+    sizes = Sizes(config.seed, site_port, google_port, locations)
+    town = Town.built(config.key, sizes, quiet=as_json)
+    serve(config, port=port, announce=lambda url: town.show(url, as_json=as_json), beside=town.servers)
     return ExitCode.OK
 
 
@@ -78,6 +84,16 @@ def _share(text: str) -> tuple[str, float]:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Where the upstreams beside Serper listen, and how big their worlds are."""
+
+    seed: int
+    site_port: int
+    google_port: int
+    locations: int
+
+
+@dataclass(frozen=True)
 class Town:
     """What stands beside Serper."""
 
@@ -85,26 +101,31 @@ class Town:
     site: "SandboxSite"
     receiver: "WebhookReceiver"
     backend: "CredentialBackend"
+    google: "GoogleSandbox"
 
     @classmethod
-    def built(cls, key: str, site_port: int, *, quiet: bool) -> "Town":
+    def built(cls, key: str, sizes: Sizes, *, quiet: bool) -> "Town":
         from forager.sandbox import CredentialBackend, SandboxSite, WebhookReceiver
 
         backend = CredentialBackend(BACKEND_KEY)
         backend.keep("default", "linkedin", {"cookies": [LOGIN]})
         receiver = WebhookReceiver([WEBHOOK_SECRET], tell=None if quiet else _show_webhook)
-        return cls(key, SandboxSite(port=site_port), receiver, backend)
+        return cls(key, SandboxSite(port=sizes.site_port), receiver, backend, _google(sizes))
 
     @property
-    def listeners(self) -> "Sequence[Listener]":
-        return self.site, self.receiver, self.backend
+    def servers(self) -> "Sequence[AbstractAsyncContextManager[Any]]":
+        return self.site, self.receiver, self.backend, self.google
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return self.site.endpoint, self.receiver.endpoint, self.backend.endpoint, *self.google.endpoints
 
     def show(self, url: str, *, as_json: bool) -> None:
         import orjson
 
         from forager.cli import render
 
-        allow = ",".join([url.removeprefix("http://"), *(each.endpoint for each in self.listeners)])
+        allow = ",".join([url.removeprefix("http://"), *self.endpoints])
         if as_json:
             render.write(orjson.dumps(self._said(url, allow)).decode() + "\n")
             return
@@ -120,6 +141,10 @@ class Town:
             f"  export FORAGER_WEBHOOK_SECRET={WEBHOOK_SECRET}\n"
             f"Log-ins of the workspace `default`:\n"
             f"  export FORAGER_BACKEND_API_URL={self.backend.base_url} FORAGER_BACKEND_SERVICE_KEY={BACKEND_KEY}\n"
+            f"Google Business Profile, with any access token that begins with `{self.google.config.prefix}`:\n"
+            f"  accounts   {self.google.accounts_url}\n"
+            f"  locations  {self.google.locations_url}\n"
+            f"  reviews    {self.google.reviews_url}\n"
         )
 
     def _said(self, url: str, allow: str) -> dict[str, Any]:
@@ -131,8 +156,19 @@ class Town:
             "webhook_secret": WEBHOOK_SECRET,
             "backend_url": self.backend.base_url,
             "backend_key": BACKEND_KEY,
+            "google": self.google.announcement(),
             "egress_allow": allow,
         }
+
+
+def _google(sizes: Sizes) -> "GoogleSandbox":
+    from forager.sandbox import GoogleConfig, GoogleSandbox, Tenant
+
+    config = GoogleConfig(seed=sizes.seed, default=Tenant(locations=sizes.locations))
+    ports = (
+        {name: sizes.google_port + n for n, name in enumerate(GoogleSandbox.host_names)} if sizes.google_port else {}
+    )
+    return GoogleSandbox(config, ports=ports)
 
 
 def _show_webhook(received: "Received") -> None:

@@ -1,18 +1,22 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log that proves what was sent.
 
-Serper's places API, web sites to be polite to, a receiver of webhooks, a backend that keeps log-ins. They start inside
-`demo` and tests; Serper's also alone (`python -m forager.sandbox`). Never used against the outside: they listen on the
-loopback address only.
+Serper's places API, Google Business Profile, web sites to be polite to, a receiver of webhooks, a backend that keeps
+log-ins. They start inside `demo` and tests; the APIs also alone (`python -m forager.sandbox`). Never used against the
+outside: they listen on the loopback address only.
 """
 
+from forager.sandbox.calls import Call, CallLog, Repeat, read_calls, repeats
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.credentials import CredentialBackend
 from forager.sandbox.faults import Fault, Rule
+from forager.sandbox.google import GoogleConfig, GoogleSandbox, GoogleWorld, Tenant
 from forager.sandbox.log import Entry, RequestLog, read_log
 from forager.sandbox.receiver import Mood, Received, WebhookReceiver
 from forager.sandbox.server import SerperSandbox, serve
 from forager.sandbox.site import Outage, SandboxSite, Visit, most_in_flight, most_starts
 from forager.sandbox.site_pages import Answer
+from forager.sandbox.trouble import Trouble, When
+from forager.sandbox.upstream import Upstream
 from forager.sandbox.world import FULL_DENSITY, MIXED_DENSITY, Band, World
 
 __all__ = [
@@ -20,22 +24,34 @@ __all__ = [
     "MIXED_DENSITY",
     "Answer",
     "Band",
+    "Call",
+    "CallLog",
     "CredentialBackend",
     "Entry",
     "Fault",
+    "GoogleConfig",
+    "GoogleSandbox",
+    "GoogleWorld",
     "Mood",
     "Outage",
     "Received",
+    "Repeat",
     "RequestLog",
     "Rule",
     "SandboxSite",
     "SerperConfig",
     "SerperSandbox",
+    "Tenant",
+    "Trouble",
+    "Upstream",
     "Visit",
     "WebhookReceiver",
+    "When",
     "World",
     "most_in_flight",
     "most_starts",
+    "read_calls",
     "read_log",
+    "repeats",
     "serve",
 ]

@@ -1,4 +1,4 @@
-"""`python -m forager.sandbox`: the Serper sandbox as a process of its own.
+"""`python -m forager.sandbox [NAME]`: a simulated upstream as a process of its own; without a name, Serper.
 
 Prints one JSON line with its URL when it is ready, and nothing else to standard output.
 """
@@ -13,10 +13,14 @@ from forager.core.errors import Rejected
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.listener import LOOPBACK
 from forager.sandbox.server import serve
+from forager.sandbox.upstream_main import PROGRAMS, run, share_named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in PROGRAMS:
+        return run(words[0], words[1:])
+    options = _parser().parse_args(words)
     try:
         serve(_config(options), LOOPBACK, options.port, _announce, until_stdin_closes=options.until_stdin_closes)
     except (Rejected, OSError) as error:
@@ -26,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m forager.sandbox", description="A simulated Serper places API.")
+    parser = argparse.ArgumentParser(
+        "python -m forager.sandbox", description="A simulated Serper places API.", epilog=_OTHERS
+    )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
     parser.add_argument("--seed", type=int, help="another seed is another world")
     parser.add_argument("--key", help="the key that is accepted (default: sandbox-key)")
@@ -58,16 +64,11 @@ def _config(options: argparse.Namespace) -> SerperConfig:
     if options.full:
         changes["density"] = [[1.0, 1000, 1000]]
     if options.fault:
-        changes["faults"] = dict(_share(text) for text in options.fault)
+        changes["faults"] = dict(share_named(text) for text in options.fault)
     return SerperConfig().changed(changes)
 
 
-def _share(text: str) -> tuple[str, float]:
-    name, _, share = text.partition("=")
-    try:
-        return name, float(share)
-    except ValueError:
-        raise Rejected(f"--fault takes NAME=SHARE, such as http500=0.01; got {text!r}") from None
+_OTHERS = f"Other upstreams: python -m forager.sandbox {'|'.join(PROGRAMS)} --help"
 
 
 def _announce(url: str) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from forager.core.errors import Rejected
+from forager.sandbox.script import Script
 from forager.sandbox.world import World
 
 
@@ -63,40 +64,27 @@ class FaultScript:
 
     def __init__(self, world: World, rules: Iterable[Rule] = (), shares: Mapping[Fault, float] | None = None) -> None:
         self._world = world
-        self._rules: list[list[Any]] = []  # [rule, matches still to let pass, firings left or None]
+        self._script = Script(rules)
         self.shares: Mapping[Fault, float] = shares or {}
-        self.add(rules)
 
     def add(self, rules: Iterable[Rule]) -> None:
-        self._rules.extend([rule, rule.after, rule.times] for rule in rules)
+        self._script.add(rules)
 
     def clear(self) -> None:
-        self._rules.clear()
+        self._script.clear()
 
     def pick(self, zip_code: str, keyword: str, page: int, nth: int) -> Fault | None:
         """The fault of the `nth` request for this page (from 1), or None when it goes well."""
-        scripted = self._scripted(zip_code, keyword, page) if self._rules else None
-        if scripted is not None or not self.shares:
-            return scripted
+        rule = self._script.take(lambda rule: rule.matches(zip_code, keyword, page)) if self._script else None
+        if rule is not None:
+            return rule.fault
+        if not self.shares:
+            return None
         chance = self._world.chance("fault", zip_code, keyword, page, nth)
         for fault, share in self.shares.items():
             if chance < share:
                 return fault
             chance -= share
-        return None
-
-    def _scripted(self, zip_code: str, keyword: str, page: int) -> Fault | None:
-        for line in self._rules:
-            rule, waiting, left = line
-            if left == 0 or not rule.matches(zip_code, keyword, page):
-                continue
-            if waiting:
-                line[1] -= 1
-                continue
-            if left is not None:
-                line[2] -= 1
-            fault: Fault = rule.fault
-            return fault
         return None
 
 

@@ -22,7 +22,7 @@ async def listen(make: Callable[[], Connection], port: int) -> asyncio.Server:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise Rejected(
             f"The sandbox cannot listen on port {port}: {why}."
-            " Choose another with --port (the web site: --site-port), or 0 for a free one."
+            " Choose another with --port (or the option of that upstream, such as --site-port), or 0 for a free one."
         ) from error
 
 

@@ -9,17 +9,18 @@ SECOND = 1.0
 
 
 class SlidingWindow:
-    """The starts of the last second, to the microsecond: no bucket, so no window has more than the limit."""
+    """The starts of the last second (or `seconds`), to the microsecond: no window has more than the limit."""
 
-    __slots__ = ("_starts",)
+    __slots__ = ("_seconds", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = SECOND) -> None:
+        self._seconds = seconds
         self._starts: deque[float] = deque()
 
     def admit(self, now: float, limit: int | None) -> bool:
         """Count a start at `now` unless it would be more than `limit`; a refused one takes no room."""
         starts = self._starts
-        horizon = now - SECOND
+        horizon = now - self._seconds
         while starts and starts[0] <= horizon:
             starts.popleft()
         if limit is not None and len(starts) >= limit:

@@ -4,16 +4,15 @@ Holds the balances and the windows of the keys. Never writes to a connection and
 the time of arrival and carries out what is decided here.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 from forager.sandbox import answers
 from forager.sandbox.answers import Answer, NotAnswerable, Query
 from forager.sandbox.config import SerperConfig
+from forager.sandbox.draw import log_normal
 from forager.sandbox.faults import Fault, FaultScript
 from forager.sandbox.log import Entry
 from forager.sandbox.rate import SlidingWindow
@@ -92,11 +91,8 @@ class Serper:
 
     def latency(self, zip_code: str, keyword: str, page: int, nth: int) -> float:
         """Seconds until the `nth` answer for this page: the same for the same seed."""
-        median, sigma = self.config.latency_ms / 1000, self.config.latency_sigma
-        if not median or not sigma:
-            return median
-        chance = self.world.chance("latency", zip_code, keyword, page, nth)
-        return median * math.exp(sigma * _NORMAL.inv_cdf(min(max(chance, 1e-9), 1 - 1e-9)))
+        drawn = self.world.chance("latency", zip_code, keyword, page, nth) if self.config.latency_sigma else 0.0
+        return log_normal(self.config.latency_ms / 1000, self.config.latency_sigma, drawn)
 
     def _priced(self, query: Query, answer: Answer, nth: int, account: Account) -> Verdict:
         fault = self.script.pick(query.zip, query.keyword, query.page, nth)
@@ -141,6 +137,3 @@ class Serper:
             self._rendered.pop(self._eldest.popleft(), None)
         self._rendered[asked] = rendered
         self._eldest.append(asked)
-
-
-_NORMAL = NormalDist()

@@ -5,26 +5,21 @@ delayed answer, no task per request.
 """
 
 import asyncio
-import gc
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Self
 from urllib.parse import parse_qs
 
-import uvloop
-
 from forager.core.errors import Rejected
 from forager.sandbox.admin import administer
 from forager.sandbox.config import SerperConfig
 from forager.sandbox.faults import Fault
-from forager.sandbox.listener import LOOPBACK, Listener, listen
+from forager.sandbox.listener import LOOPBACK, listen
 from forager.sandbox.log import Entry, RequestLog
+from forager.sandbox.process import run_until_ended
 from forager.sandbox.serper import Serper, Verdict
 from forager.sandbox.wire import HTML, JSON, Connection, Request
 
@@ -152,7 +147,7 @@ def serve(
     announce: Callable[[str], None] | None = None,
     *,
     until_stdin_closes: bool = False,
-    beside: Sequence[Listener] = (),
+    beside: Sequence[AbstractAsyncContextManager[Any]] = (),
 ) -> None:
     """Run the sandbox as a process of its own until SIGTERM or SIGINT; `announce` gets its URL when it is ready, and
     what runs `beside` it is.
@@ -160,38 +155,11 @@ def serve(
     With `until_stdin_closes` it also ends when its standard input does: a starter that is killed leaves no orphan.
     """
     sandbox = SerperSandbox(config, host=host, port=port)
-    gc.freeze()
-    gc.set_threshold(
-        50_000, 20, 100
-    )  # the log grows by small, acyclic objects: looking through them only stalls the loop
-    uvloop.run(_serve(sandbox, announce, until_stdin_closes, beside))
-
-
-async def _serve(
-    sandbox: SerperSandbox,
-    announce: Callable[[str], None] | None,
-    until_stdin_closes: bool,
-    beside: Sequence[Listener],
-) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    if until_stdin_closes:
-        loop.add_reader(sys.stdin.fileno(), _watch_stdin, ended)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(sandbox)
-        for each in beside:
-            await stack.enter_async_context(each)
-        if announce is not None:
-            announce(sandbox.url)
-        await ended.wait()
-
-
-def _watch_stdin(ended: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        ended.set()
+    run_until_ended(
+        (sandbox, *beside),
+        lambda: announce(sandbox.url) if announce is not None else None,
+        until_stdin_closes=until_stdin_closes,
+    )
 
 
 def _key(request: Request) -> str:

@@ -7,11 +7,12 @@ no memory. Never does I/O and never looks at a clock.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b, shake_128
+from hashlib import shake_128
 from struct import Struct
 from typing import NamedTuple
 
 from forager.core.errors import Rejected
+from forager.sandbox.draw import chance, draw
 from forager.sandbox.geography import Area, area_of
 
 PAGE_SIZE = 10
@@ -103,7 +104,7 @@ class World:
 
     def chance(self, *parts: object) -> float:
         """A number in [0, 1) that belongs to these words and this seed, whatever the order of requests."""
-        return int.from_bytes(self._draw("chance", *parts, size=6), "big") / 2**48
+        return chance(self.seed, *parts)
 
     def _row(self, zip_code: str, keyword: str, index: int, tens: bytes) -> Place:
         kind, facts = self._facts(tens, index)
@@ -126,8 +127,7 @@ class World:
         return kind / 2**16, tuple(facts)
 
     def _draw(self, *parts: object, size: int) -> bytes:
-        text = "\x1f".join([str(self.seed), *map(str, parts)])
-        return blake2b(text.encode(), digest_size=size).digest()
+        return draw(self.seed, *parts, size=size)
 
 
 _FACTS = Struct(">HQQQIHHHHHH")
