@@ -9,8 +9,8 @@ from typing import Any
 
 from typer.main import get_command
 
-from forager.cli.exit_codes import ExitCode
 from forager.cli.root import app
+from forager.kit.cli.exit_codes import ExitCode
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 UNDOCUMENTED = frozenset({"help", "install_completion", "show_completion"})
@@ -40,7 +40,8 @@ def render() -> str:
 
 def commands(root: Any) -> Iterator[tuple[str, Any]]:
     """Every command that does something, with the words that call it."""
-    for name, command in root.commands.items():
+    for name, shown in root.commands.items():
+        command = shown.loaded() if hasattr(shown, "loaded") else shown
         if hasattr(command, "commands"):
             yield from ((f"{name} {below}", found) for below, found in commands(command))
         else:

@@ -128,7 +128,7 @@ def test_a_page_of_the_sandbox_is_read_as_it_says_and_its_webhook_printed(machin
         subprocess.Popen([*FORAGER, "sandbox"], stdout=out, env=machine.environment, cwd=machine.folder) as process,
     ):
         try:
-            said = until(lambda: (text := (machine.folder / "town" / "out").read_text()) and "Log-ins" in text and text)
+            said = until(lambda: (text := (machine.folder / "town" / "out").read_text()) and "Logins" in text and text)
             words = [line.split() for line in said.splitlines() if line.startswith("  ")]
             for name in (word for line in words if line[0] == "export" for word in line[1:]):
                 machine.environment |= dict([name.split("=", 1)])

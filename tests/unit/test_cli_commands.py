@@ -28,7 +28,7 @@ def test_the_version_is_printed(forager: Forager) -> None:
         (["nonsense"], "No such command 'nonsense'"),
         (["jobs", "show", "not-an-id"], "See `forager jobs show --help`."),
         (["places", "plan"], "Missing option '--keyword'"),
-        (["export", "cats"], "Invalid value for"),
+        (["export", "place", "--where", "state"], "is not NAME=VALUE"),
         (["schedules", "add", "x", "--every", "soon"], "write 90s, 30m, 6h or 1d"),
         (["schedules", "add", "x", "--every", "1h", "-p", "keyword"], "is not NAME=VALUE"),
         (["sandbox", "--fault", "http500"], "NAME=SHARE"),
@@ -180,9 +180,16 @@ def test_a_schedule_whose_job_is_wrong_is_refused_now(forager: Forager) -> None:
 def test_export_of_nothing_is_an_empty_file(forager: Forager, tmp_path: Path) -> None:
     ran = forager("export", "places", "-f", "csv", "-o", "out.csv", "--json")
 
-    assert ran.data == {"kind": "places", "rows": 0, "output": "out.csv"}
+    assert ran.data == {"kind": "place", "rows": 0, "output": "out.csv"}
     assert (tmp_path / "out.csv").read_bytes() == b""
-    assert forager("export", "sightings") == Ran(0, "", "")
+    assert forager("export", "sighting") == Ran(0, "", "")
+
+
+def test_an_unknown_kind_of_record_is_refused_with_the_kinds_there_are(forager: Forager) -> None:
+    ran = forager("export", "cats")
+
+    assert ran.code == 2
+    assert "place, scrape_result, sighting" in ran.err
 
 
 def test_export_to_where_nothing_can_be_written_says_so(forager: Forager) -> None:

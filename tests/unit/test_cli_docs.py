@@ -1,12 +1,15 @@
 """Every command, option and exit code is documented, and the page says what the program does."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from forager.cli.exit_codes import ExitCode
 from forager.cli.root import app
+from forager.features import FEATURES
+from forager.kit.cli.exit_codes import ExitCode
 from scripts import cli_doc
 
 COMMANDS = list(cli_doc.commands(get_command(app)))
@@ -50,3 +53,16 @@ def test_every_exit_code_is_on_the_page_with_its_meaning() -> None:
     page = cli_doc.PAGE.read_text("utf-8")
 
     assert [code for code in ExitCode if f"| {int(code)} | {code.about} |" not in page] == []
+
+
+def test_help_lists_every_feature_and_loads_none_of_them() -> None:
+    """The help must come at once: no pydantic, no web framework, no database library, no pipeline."""
+    code = (
+        "import sys; from forager.cli.main import run; run(['--help']);"
+        "heavy = ('pydantic', 'fastapi', 'starlette', 'sqlalchemy', 'aiohttp', 'forager.pipelines.places.cli');"
+        "sys.exit(', '.join(name for name in heavy if name in sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert ran.stderr.strip() == ""
+    assert all(feature.name in ran.stdout for feature in FEATURES)

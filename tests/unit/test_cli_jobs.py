@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.cli import Forager
 
-NOBODY_WORKS = "Nobody works here now: start `forager up`, or run `forager worker --until-idle`."
+NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --until-idle`."
 REFUSED = "http://127.0.0.1:9/"
 """The guard refuses an address of this machine: a task that fails at once."""
 
@@ -21,7 +21,7 @@ def test_retry_says_how_much_it_queued_and_that_nobody_works(forager: Forager, t
 
     said = [forager("dead", "retry", letter["id"]), *(forager("jobs", "retry", letter["job"]) for _ in range(2))]
 
-    again = f"1 task queued again. {NOBODY_WORKS}\n"
+    again = f"1 task queued again. {NO_WORKER}\n"
     assert [each.out for each in said] == [again, again, "Nothing is queued again: this job has no failed tasks.\n"]
 
 
@@ -32,4 +32,4 @@ def test_what_waits_for_a_worker_says_so_in_one_sentence(forager: Forager) -> No
     said = [forager("schedules", "run", "bars").out, watched.err, forager("jobs", "resume", job).out]
 
     assert watched.code == 1
-    assert [NOBODY_WORKS in each for each in said] == [True, True, True]
+    assert [NO_WORKER in each for each in said] == [True, True, True]

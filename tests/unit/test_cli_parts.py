@@ -9,15 +9,18 @@ from typing import Any
 import orjson
 import pytest
 
-from forager.cli import client, demo_setup, progress, render, stopping
+from forager.cli import demo_setup, transport
 from forager.cli.asgi import Receive, Scope, Send, call
-from forager.cli.client import Answer, Api
-from forager.cli.demo_audit import audit_crash, expected_places
-from forager.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
-from forager.cli.exit_codes import ExitCode, exit_code_for
-from forager.cli.jobs import ended, show_result, spent_of
+from forager.cli.demos.places_audit import audit_crash, expected_places
 from forager.cli.schedules import hinted, read_params, seconds
 from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
+from forager.kit.cli import progress, render, stopping
+from forager.kit.cli.client import Answer, Api
+from forager.kit.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
+from forager.kit.cli.exit_codes import ExitCode, exit_code_for
+from forager.kit.cli.job_report import ended, show_result
+from forager.kit.cli.words import spent_with_assumed
+from forager.pipelines.places.cli_words import saved, words
 from forager.sandbox import Entry
 
 # ── calling the API ──
@@ -94,7 +97,7 @@ async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
 ) -> None:
     from forager.cli.connect import over_http
 
-    monkeypatch.setattr(client, "PATIENCE", 0.3)
+    monkeypatch.setattr(transport, "PATIENCE", 0.3)
     asked = []
 
     def find() -> str:
@@ -149,26 +152,26 @@ def test_the_pace_is_that_of_the_last_seconds_and_gives_the_time_left() -> None:
 
 
 def test_only_early_exit_counts_as_saved() -> None:
-    assert progress.saved(job(skipped=7)) == 7
-    assert progress.saved(job(skipped=7, failed=1)) is None
-    assert progress.saved(job(skipped=7, max_cost=10)) is None
+    assert saved(job(skipped=7)) == 7
+    assert saved(job(skipped=7, failed=1)) is None
+    assert saved(job(skipped=7, max_cost=10)) is None
 
 
 def test_a_job_that_its_budget_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     ended = job(state="completed", reason="budget", max_cost=50, completed=50, skipped=50, spent=50)
     brought = {"id": "1", "pipeline": "places", "records": 9, "discoveries": 9, "started_at": None, "finished_at": None}
 
-    show_result({**ended, **brought})
+    show_result({**ended, **brought}, words)
 
-    assert "its budget of 50 credits: what was left is skipped" in capsys.readouterr().out
-    assert progress.short_figures(ended) == ["50 credits", "budget spent", "50 skipped"]
+    assert "its budget of 50 credits; the remaining tasks are skipped" in capsys.readouterr().out
+    assert progress.short_figures(ended, words) == ["50 credits", "50 skipped", "budget spent"]
     assert "budget spent" not in progress.short_figures(job(max_cost=50, skipped=50))
     assert "budget spent" not in progress.short_figures(job(state="paused", reason="budget", max_cost=50))
 
 
 def test_credits_whose_answers_were_lost_are_told_apart() -> None:
-    assert spent_of(job(spent=633, guessed=75)) == "633 spent (75 assumed: their answers were lost)"
-    assert spent_of(job(spent=558, guessed=0)) == "558 spent"
+    assert spent_with_assumed(job(spent=633, guessed=75)) == "633 spent (75 assumed: their answers were lost)"
+    assert spent_with_assumed(job(spent=558, guessed=0)) == "558 spent"
 
 
 def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:
@@ -180,12 +183,12 @@ def test_a_paused_job_has_stopped_when_nothing_of_it_is_in_flight() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        (None, "Job 1 is paused. Go on with: forager jobs resume 1"),
-        ("lunch", "Job 1 is paused: lunch. Go on with: forager jobs resume 1"),
-        ("Set SERPER_API_KEY.", "Job 1 is paused: Set SERPER_API_KEY. Go on with: forager jobs resume 1"),
+        (None, "Job 1 is paused. Resume it: forager jobs resume 1"),
+        ("lunch", "Job 1 is paused: lunch. Resume it: forager jobs resume 1"),
+        ("Set SERPER_API_KEY.", "Job 1 is paused: Set SERPER_API_KEY. Resume it: forager jobs resume 1"),
     ],
 )
-def test_a_paused_job_says_why_and_how_to_go_on(reason: str | None, said: str) -> None:
+def test_a_paused_job_says_why_and_how_to_resume_it(reason: str | None, said: str) -> None:
     with pytest.raises(JobNotDone) as raised:
         ended({"id": "1", "state": "paused", "reason": reason}, as_json=True)
 
@@ -253,7 +256,7 @@ def test_a_parameter_that_was_misread_says_how_to_write_it(given: str, field: st
 
 async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("forager.cli.stopping.time.monotonic", lambda: now)
+    monkeypatch.setattr("forager.kit.cli.stopping.time.monotonic", lambda: now)
     request = stopping.StopRequest()
 
     request.ask(signal.SIGINT)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forager.cli.scrape_run import read_targets
 from forager.core.errors import Rejected
+from forager.pipelines.scrape.cli_run import read_targets
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.site import SandboxSite
 from tests.support.cli import Forager
@@ -44,6 +44,12 @@ def test_a_url_is_read_and_its_fields_printed(forager: Forager, site: SandboxSit
     assert ran.code == 0, ran.err
     assert job(2)["title"] in ran.out
     assert "company_name" in ran.out
+
+
+def test_its_result_can_be_exported_like_any_record(forager: Forager, site: SandboxSite) -> None:
+    forager("scrape", site.url("/jobs/jsonld/2"), "--as", "job_posting", "--http")
+    exported = json.loads(forager("export", "scrape_result").out)
+    assert exported["result"]["job_title"] == job(2)["title"]
 
 
 def test_options_may_come_first_and_json_has_where_each_field_was_found(forager: Forager, site: SandboxSite) -> None:

@@ -44,6 +44,7 @@ def complaint(words: str) -> str | None:
     try:
         while True:
             context = command.make_context(name, rest, parent=context)
+            command = context.command
             if not hasattr(command, "commands"):
                 return None
             rest = [*context._protected_args, *context.args]
@@ -74,7 +75,7 @@ def test_a_command_that_the_text_names_is_there(page: Path, words: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["jobs listen", "schedules add x --cron '* * * * *' --keyword bars", "places plan -s AZ", "export places -f xml"],
+    ["jobs listen", "schedules add x --cron '* * * * *' --keyword bars", "places plan -s AZ", "export place -f xml"],
 )
 def test_a_line_that_the_program_would_refuse_is_found(wrong: str) -> None:
     assert complaint(wrong) is not None

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from forager import __version__
-from forager.cli.render import near
 from forager.core.errors import ForagerError, Rejected, StoreUnavailable
+from forager.kit.cli.render import near
 
 if TYPE_CHECKING:
     from forager.settings import Settings

@@ -1,23 +1,23 @@
 """Which Forager a command talks to: the one that is running on this store, or one opened for this command alone.
 
 The embedded store belongs to one process. If that process has an API, the command goes through it; if it has none, the
-command is told who has the store.
+command ends with an error that names the process.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from forager.cli.client import REQUEST_SECONDS, Api, HttpTransport, LocalTransport
-from forager.cli.invocation import quiet_log
+from forager.cli.host import AppEngine, quiet_log
 from forager.cli.supervisor_lock import is_looked_after, locked_by_up
+from forager.cli.transport import REQUEST_SECONDS, HttpTransport, LocalTransport
 from forager.core.errors import StoreLocked
+from forager.kit.cli.client import Api
+from forager.kit.cli.invocation import Reached
 
 if TYPE_CHECKING:
-    from forager.app import App
     from forager.settings import Settings
 
 WAIT_FOR_OWNER = 3.0
@@ -26,19 +26,7 @@ WAIT_FOR_START = 30.0
 """An `up` that is starting, or being started again, has no address yet."""
 LOOK_AGAIN_EVERY = 0.05
 LOCAL_KEY = "in-process-call"
-"""Nobody outside can call the application of this process; it wants a key all the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    api: Api
-    app: "App | None"
-    """Set if the store was opened by this very process."""
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether nobody works on the store now. On PostgreSQL others may, unseen from here."""
-        return self.app is not None and self.app.settings.database_url is None
+"""The application of this process cannot be called from outside; it requires a key all the same."""
 
 
 @asynccontextmanager
@@ -86,7 +74,9 @@ async def in_process(settings: "Settings", *, debug: bool = False) -> AsyncItera
 
     quiet_log(debug=debug)
     async with open_app(settings) as app:
-        yield Reached(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
+        api = Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY)
+        # On PostgreSQL other processes may work on the store, unseen from here.
+        yield Reached(api, AppEngine(app), is_alone=settings.database_url is None)
 
 
 async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool) -> Reached:
@@ -94,7 +84,7 @@ async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, de
     while True:
         if find_running(settings) is not None:
             api = over_http(lambda: find_running(settings), service_key_for(settings))
-            return Reached(await stack.enter_async_context(api), None)
+            return Reached(await stack.enter_async_context(api))
         waited = time.monotonic() - began
         if settings.database_url is None and is_looked_after(settings.home):
             if waited > WAIT_FOR_START:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forager.cli.invocation import Invocation, Json, invocation, quiet_log
+from forager.cli.host import quiet_log
+from forager.kit.cli.invocation import Invocation, Json, invocation
 
 if TYPE_CHECKING:
     from forager.ledger.catalog import Catalog
@@ -62,8 +63,8 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     from dataclasses import asdict
 
     from forager.app import open_app
-    from forager.cli import render
-    from forager.cli.running import run_loop
+    from forager.kit.cli import render
+    from forager.kit.cli.running import run_loop
     from forager.secrets.sealing import Rotated
 
     given = invocation(context)
@@ -93,7 +94,7 @@ def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
 
 
 def _show(revisions: list[str], *, as_json: bool) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if as_json:
         render.show_json({"revisions": revisions})

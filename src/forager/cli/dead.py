@@ -5,8 +5,8 @@ from uuid import UUID
 
 import typer
 
-from forager.cli.invocation import Json
-from forager.cli.running import post, with_api
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import post, with_api
 
 app = typer.Typer(help="Tasks that failed for good: look at them, retry or discard them.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_dead(
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest first."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     letters = with_api(context, lambda at: at.api.get("/dead", job=job, pipeline=pipeline, limit=limit))
     if as_json:
@@ -41,7 +41,7 @@ def list_dead(
 @app.command()
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Show one dead letter: its input, its error, and what the upstream answered."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     letter = with_api(context, lambda at: at.api.get(f"/dead/{task}"))
     if as_json:
@@ -70,7 +70,7 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
 @app.command()
 def retry(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Run one failed task again, and those that were skipped because of it."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found, but = post(context, f"/dead/{task}/retry")
     if as_json:
@@ -82,7 +82,7 @@ def retry(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
 @app.command()
 def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Hide one dead letter from the list. The counters of its job stay as they are."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))
     render.show_json(found) if as_json else render.out().print("Discarded.")

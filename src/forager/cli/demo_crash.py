@@ -1,7 +1,6 @@
 """`forager demo --crash`: a real `forager up` is killed with SIGKILL in the middle of a job, and the books are audited.
 
-The proof does not come from the ledger alone: what was sent is counted by the sandbox, and what should have been found
-is worked out again from the sandbox's world.
+The proof does not come from the ledger alone: the demo's audit compares it with the upstream's own log of requests.
 """
 
 import asyncio
@@ -15,40 +14,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from forager.cli import progress, render
 from forager.cli.connect import over_http
-from forager.cli.demo_audit import CrashAudit, audit_crash
-from forager.cli.demo_run import credits_line, say_what_runs
-from forager.cli.demo_setup import JOB, RATE, RETRY_DELAY, UPSTREAM_KEY, Upstream, clean_environment
-from forager.cli.errors import ProblemFound
-from forager.cli.running import run_loop
+from forager.cli.demo_setup import clean_environment
 from forager.cli.supervise import supervised_command
-from forager.core.errors import StoreUnavailable
+from forager.core.errors import Rejected, StoreUnavailable
+from forager.kit.cli import progress, render
+from forager.kit.cli.demo import Audit, CrashDemo, Demo, Upstream
+from forager.kit.cli.errors import ProblemFound
+from forager.kit.cli.job_report import seconds_of
+from forager.kit.cli.running import run_loop
 from forager.ledger.sqlite.lock import read_owner
 from forager.secrets.service_key import read_service_key
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from forager.cli.client import Api
-
 KILL_AT = 0.4
 START_SECONDS = 30.0
 LOOK_EVERY = 0.05
 
 
-def run_crash_demo(home: Path, upstream: Upstream, *, as_json: bool) -> None:
+def run_crash_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> None:
+    """Run the demo's job, kill its worker once, and audit the result. Raises `ProblemFound` if something is wrong."""
+    if demo.crash is None:
+        raise Rejected("This demo has no audit, so it cannot be crashed. Run it without --crash.")
     if not as_json:
-        say_what_runs()
-    with running_up(home, upstream) as up:
-        job, stored, killed = run_loop(_run(home, up, as_json=as_json))
-    found = audit_crash(upstream.log, job, stored)
+        render.notes().print(demo.intro)
+    with running_up(demo, home, upstream) as up:
+        job, stored, killed = run_loop(_run(demo, demo.crash, home, up, as_json=as_json))
+    audit = demo.crash.audit(upstream, job, stored)
     if as_json:
-        render.show_json({"job": job, "killed": killed, "audit": found.figures(), "sentence": found.sentence()})
+        render.show_json({"job": job, "killed": killed, "audit": audit.figures(), "sentence": audit.sentence()})
     else:
-        _show(job, found, home)
-    if not found.passed:
-        raise ProblemFound(f"The audit failed: {'; '.join(found.failures)}. The request log is {upstream.log}.")
+        _show(job, audit, upstream)
+    if audit.failures:
+        raise ProblemFound(f"The audit failed: {'; '.join(audit.failures)}. The request log is {upstream.log}.")
 
 
 class KillOnce:
@@ -89,17 +89,10 @@ class KillOnce:
 
 
 @contextmanager
-def running_up(home: Path, upstream: Upstream) -> Iterator["subprocess.Popen[bytes]"]:
-    """`forager up` as anybody would start it, on a free port, in the demo's folder."""
-    environment = clean_environment(
-        FORAGER_HOME=str(home),
-        FORAGER_PORT="0",
-        FORAGER_SERPER_BASE_URL=upstream.url,
-        FORAGER_SERPER_API_KEY=UPSTREAM_KEY,
-        FORAGER_EGRESS_ALLOW=upstream.address,
-        FORAGER_SERPER_RATE=str(RATE),
-        FORAGER_RETRY_DELAY_SECONDS=str(RETRY_DELAY),
-    )
+def running_up(demo: Demo, home: Path, upstream: Upstream) -> Iterator["subprocess.Popen[bytes]"]:
+    """`forager up` as a user would start it, on a free port, in the demo's folder."""
+    ours = {f"FORAGER_{name.upper()}": _as_variable(value) for name, value in demo.settings(upstream).items()}
+    environment = clean_environment(FORAGER_HOME=str(home), FORAGER_PORT="0", **ours)
     with (
         (home / "up.log").open("wb") as log,
         subprocess.Popen(  # noqa: S603 - our own command line
@@ -112,22 +105,23 @@ def running_up(home: Path, upstream: Upstream) -> Iterator["subprocess.Popen[byt
             process.terminate()
 
 
-async def _run(home: Path, up: "subprocess.Popen[bytes]", *, as_json: bool) -> tuple[Any, list[Any], dict[str, Any]]:
+def _as_variable(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+async def _run(
+    demo: Demo, crash: CrashDemo, home: Path, up: "subprocess.Popen[bytes]", *, as_json: bool
+) -> tuple[Any, Any, dict[str, Any]]:
     await _until_up(home, up)
     console = None if as_json else render.notes()
-    view = KillOnce(progress.choose_view(console or render.notes(), quiet=as_json), home, console)
+    view = KillOnce(progress.choose_view(console or render.notes(), quiet=as_json, words=demo.words), home, console)
     async with over_http(lambda: _url(home), read_service_key(home) or "") as api:
-        created = await api.post("/places/jobs", JOB)
+        created = await api.post(demo.path, demo.job)
         job = await progress.follow(api, created["job_id"], view, every=LOOK_EVERY)
-        stored = await _stored(api, created["job_id"])
+        stored = await crash.stored(api, created["job_id"])
     if view.killed is None:
         raise ProblemFound("The job ended before the worker could be killed. Run the demo again.")
     return job, stored, view.killed
-
-
-async def _stored(api: "Api", job_id: str) -> list[str]:
-    """The place of every sighting that the job has in the ledger."""
-    return [row["place_uid"] async for page in api.pages("/records/sighting", job=job_id) for row in page]
 
 
 async def _until_up(home: Path, up: "subprocess.Popen[bytes]") -> None:
@@ -143,20 +137,9 @@ def _url(home: Path) -> str | None:
     return owner.url if owner else None
 
 
-def _show(job: Mapping[str, Any], found: CrashAudit, home: Path) -> None:
-    from forager.cli.jobs import seconds_of
-
+def _show(job: Mapping[str, Any], audit: Audit, upstream: Upstream) -> None:
     console = render.out()
     console.print()
-    console.print(
-        render.facts(
-            [
-                ("job", f"{job['state']} in {render.duration(seconds_of(job))}, crash and restart included"),
-                ("places", f"{render.count(found.stored)} stored, {render.count(found.expected)} expected"),
-                ("credits", credits_line(job)),
-                ("upstream", f"{render.count(found.requests)} requests, {render.count(found.credits)} credits charged"),
-                ("audited", str(home / "requests.jsonl")),
-            ]
-        )
-    )
-    console.print(f"\n[bold]{found.sentence()}[/]", style="green" if found.passed else "red")
+    took = f"{job['state']} in {render.duration(seconds_of(job))}, crash and restart included"
+    console.print(render.facts([("job", took), *audit.facts(), ("audited", str(upstream.log))]))
+    console.print(f"\n[bold]{audit.sentence()}[/]", style="red" if audit.failures else "green")

@@ -1,44 +1,18 @@
-"""What both demos stand on: a folder of their own, the sandbox as a process, and the job they run."""
+"""What a demo stands on: a folder of its own, and the simulated upstream as a process."""
 
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from forager.core.errors import Conflict, Rejected, StoreLocked, StoreUnavailable
+from forager.kit.cli.demo import Demo, Upstream
 
-JOB = {"keyword": "bars", "state": "AZ", "pages": 3}
-WHERE = "Arizona"
-UPSTREAM_KEY = "sandbox-key"
-SANDBOX: dict[str, Any] = {
-    "key": UPSTREAM_KEY,
-    "latency_ms": 200.0,
-    "latency_sigma": 0.25,
-    "faults": {"http500": 0.01},
-    "rate_limit": 300,
-}
-"""As a real upstream: a fifth of a second, a limit, and one answer in a hundred is an error."""
-RATE = 240
-RETRY_DELAY = 0.3
 _MARK = ".made-by-forager-demo"
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    url: str
-    log: Path
-    """One line for each request that it ever got."""
-
-    @property
-    def address(self) -> str:
-        return self.url.removeprefix("http://")
 
 
 def fresh_folder(home: Path) -> Path:
@@ -62,12 +36,11 @@ def fresh_folder(home: Path) -> Path:
 
 
 @contextmanager
-def sandbox_process(home: Path) -> Iterator[Callable[[], Upstream]]:
-    """The simulated Serper, in a process of its own that ends with this one. Gives what waits until it answers."""
+def upstream_process(demo: Demo, home: Path) -> Iterator[Callable[[], Upstream]]:
+    """Serve the demo's upstream in a process that ends with this one. Yields a function that waits until it answers."""
     log = home / "requests.jsonl"
-    config = orjson.dumps({**SANDBOX, "log_path": str(log)}).decode()
-    command = [sys.executable, "-m", "forager.sandbox", "--until-stdin-closes", "--config", config]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:  # noqa: S603 - our own command line
+    command = demo.upstream(log)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:  # noqa: S603 - the demo's own command line
         try:
             yield lambda: Upstream(_announced(process), log)
         finally:
@@ -75,7 +48,7 @@ def sandbox_process(home: Path) -> Iterator[Callable[[], Upstream]]:
 
 
 def clean_environment(**ours: str) -> dict[str, str]:
-    """The demo shows Forager as it comes: nobody's settings reach into it."""
+    """The environment without the user's settings: a demo shows Forager as it comes."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
     python = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
     return {**python, **{name: os.environ[name] for name in kept if name in os.environ}, **ours}

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forager.cli.errors import ProblemFound
-from forager.cli.invocation import Json, invocation, quiet_log
+from forager.cli.host import quiet_log
+from forager.kit.cli.errors import ProblemFound
+from forager.kit.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
     from forager.cli.checks import Finding
@@ -15,7 +16,8 @@ MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "re
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check Python, store, schema, keys, disk and upstream, and say what to do. Exit code 1 if something is wrong."""
-    from forager.cli import checks, render
+    from forager.cli import checks
+    from forager.kit.cli import render
 
     quiet_log(debug=invocation(context).debug)
     findings = checks.examine(invocation(context).settings)
@@ -34,7 +36,7 @@ def _show(findings: "list[Finding]") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from forager.cli import render
+    from forager.kit.cli import render
 
     grid = Table.grid(padding=(0, 1))
     grid.add_column()

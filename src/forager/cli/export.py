@@ -2,29 +2,22 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 from uuid import UUID
 
 import typer
 
-from forager.cli.invocation import Json
-from forager.cli.running import with_api
 from forager.core.errors import Rejected
+from forager.kit.cli.client import part
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import with_api
 
 if TYPE_CHECKING:
-    from forager.cli.connect import Reached
-
-
-class Kind(StrEnum):
-    PLACES = "places"
-    SIGHTINGS = "sightings"
-
-
-RECORDS = {Kind.PLACES: "place", Kind.SIGHTINGS: "sighting"}
+    from forager.kit.cli.invocation import Reached
 
 
 class Format(StrEnum):
@@ -34,44 +27,79 @@ class Format(StrEnum):
 
 def export(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(help="places: each business once; sightings: once per job, as received.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Record kind, such as place or scrape_result.")],
     form: Annotated[Format, typer.Option("--format", "-f", help="JSON lines or CSV.")] = Format.JSONL,
     job: Annotated[UUID | None, typer.Option(help="Only what this job found.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value; repeat it."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", dir_okay=False, help="A file; without it, standard output.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write records as JSON lines or CSV.
+    """Write records of any kind as JSON lines or CSV.
 
-    A file appears when it is whole. With --output and --json the number of rows is printed as JSON.
+    The kinds and their filters (--where) are those of the API's /records/{kind}. A file appears when it is complete.
+    With --output and --json the number of rows is printed as JSON.
     """
-    from forager.cli import render
+    from forager.kit.cli import render
 
-    rows = with_api(context, lambda at: _write_all(at, kind, form, job, output))
+    query = {**_filters(where or []), "job": job}
+    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, query, output))
     if output is None:
         return
     if as_json:
-        render.show_json({"kind": kind.value, "rows": rows, "output": str(output)})
+        render.show_json({"kind": kind, "rows": rows, "output": str(output)})
     else:
         render.notes().print(f"{render.some(rows, 'row')} in {output}", markup=False, soft_wrap=True)
 
 
-async def _write_all(at: "Reached", kind: Kind, form: Format, job: UUID | None, output: Path | None) -> int:
+async def _write_all(
+    at: "Reached", kind: str, form: Format, query: Mapping[str, Any], output: Path | None
+) -> tuple[str, int]:
     """By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short."""
     from forager.api.tabular import csv_lines, json_lines
 
+    known = await _known(at, kind)
     rows = 0
     with _opened(output) as file:
-        async for page in at.api.pages(f"/records/{RECORDS[kind]}", job=job):
+        async for page in at.api.pages(f"/records/{part(known)}", **query):
             file.write(csv_lines(page, header=rows == 0) if form is Format.CSV else json_lines(page))
             rows += len(page)
-    return rows
+    return known, rows
+
+
+async def _known(at: "Reached", kind: str) -> str:
+    """The kind as the API names it: `places` is accepted for `place`. Raises the API's error, which lists the kinds."""
+    try:
+        await at.api.get(f"/records/{part(kind)}", limit=1)
+    except Rejected as unknown:
+        singular = kind.removesuffix("s")
+        if singular == kind:
+            raise
+        try:
+            await at.api.get(f"/records/{part(singular)}", limit=1)
+        except Rejected:
+            raise unknown from None
+        return singular
+    return kind
+
+
+def _filters(where: list[str]) -> dict[str, str]:
+    given = {}
+    for text in where:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE, such as state=AZ", param_hint="--where")
+        given[name.strip()] = value
+    return given
 
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[BinaryIO]:
-    """A file is written beside its place and moved there when it is whole: nobody reads half an export."""
+    """Write a file beside its place and move it there when it is complete, so that no reader sees half an export."""
     if output is None:
         yield sys.stdout.buffer
         return

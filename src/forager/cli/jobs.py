@@ -6,14 +6,14 @@ from uuid import UUID
 
 import typer
 
-from forager.cli.errors import JobNotDone
-from forager.cli.invocation import Json
-from forager.cli.running import NOBODY_WORKS, post, with_api
+from forager.kit.cli.errors import JobNotDone
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import NO_WORKER, post, with_api
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from forager.cli.connect import Reached
+    from forager.kit.cli.invocation import Reached
 
 app = typer.Typer(help="See, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     jobs = with_api(context, lambda at: at.api.get("/jobs", state=state, pipeline=pipeline, limit=limit))
     if as_json:
@@ -44,7 +44,7 @@ def list_jobs(
 @app.command()
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Show one job: its parameters, counters and costs."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.get(f"/jobs/{job}"))
     if as_json:
@@ -55,28 +55,32 @@ def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 @app.command()
 def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Follow a job until it has ended. Exit code 1 if it did not end well."""
-    from forager.cli import progress, render
+    """Follow a job until it has ended. Exit code 1 if it failed or is paused."""
+    from forager.cli.feature_commands import words_of
+    from forager.kit.cli import progress, render
+    from forager.kit.cli.job_report import ended
 
     async def work(at: "Reached") -> Mapping[str, Any]:
-        view = progress.choose_view(render.notes(), quiet=as_json)
-        if at.is_alone and not progress.has_stopped(await at.api.get(f"/jobs/{job}")):
-            raise JobNotDone(f"There is nothing to watch of job {job}. {NOBODY_WORKS}")
+        found = await at.api.get(f"/jobs/{job}")
+        if at.is_alone and not progress.has_stopped(found):
+            raise JobNotDone(f"Job {job} does not move. {NO_WORKER}")
+        view = progress.choose_view(render.notes(), quiet=as_json, words=words_of(found["pipeline"]))
         return await progress.follow(at.api, str(job), view)
 
-    ended(with_api(context, work), as_json=as_json)
+    job_as_it_ended = with_api(context, work)
+    ended(job_as_it_ended, words_of(job_as_it_ended["pipeline"]), as_json=as_json)
 
 
 @app.command()
 def pause(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Start no more of its tasks until it is resumed. What is in flight ends."""
-    _act(context, job, "pause", "Paused. Go on with: forager jobs resume {id}", as_json=as_json)
+    _act(context, job, "pause", "Paused. Resume it: forager jobs resume {id}", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Go on with a paused job."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found, but = post(context, f"/jobs/{job}/resume")
     if as_json:
@@ -94,7 +98,7 @@ def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 @app.command()
 def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Run its failed tasks again, and those that were skipped because of them."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found, but = post(context, f"/jobs/{job}/retry")
     if as_json:
@@ -105,71 +109,10 @@ def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     render.out().print(said, markup=False, soft_wrap=True)
 
 
-def ended(job: Mapping[str, Any], *, as_json: bool) -> None:
-    """Show how a job ended; one that did not end well is an error, with what to do about it."""
-    from forager.cli import render
-
-    if as_json:
-        render.show_json(job)
-    else:
-        show_result(job)
-    if job["state"] in ("completed", "cancelled"):
-        return
-    if job["state"] == "paused":
-        said = f"Job {job['id']} is paused" + (f": {job['reason']}" if job["reason"] else "")
-        raise JobNotDone(f"{render.sentence(said)} Go on with: forager jobs resume {job['id']}")
-    raise JobNotDone(
-        f"{render.some(job['failed'], 'task')} of job {job['id']} failed. See why: forager dead list --job {job['id']}."
-        f" Run them again: forager jobs retry {job['id']}"
-    )
-
-
-def show_result(job: Mapping[str, Any]) -> None:
-    """What a finished job brought and cost, in a few lines."""
-    from forager.cli import progress, render
-
-    took = seconds_of(job)
-    early = progress.saved(job)
-    spent = spent_of(job)
-    if early:
-        spent += f", {render.count(early)} saved by early exit"
-    figures = [
-        ("job", str(job["id"])),
-        ("state", render.state(job["state"])),
-        ("ended by", _early_end(job)),
-        *_brought(job, spent),
-        ("skipped", render.count(job["skipped"]) if early is None and job["skipped"] else None),
-        ("failed", render.count(job["failed"]) if job["failed"] else None),
-        ("retries", render.count(job["retries"]) if job["retries"] else None),
-        ("time", render.duration(took) if took is not None else None),
-    ]
-    render.out().print(render.facts(figures))
-
-
-def _early_end(job: Mapping[str, Any]) -> str | None:
-    from forager.cli import progress, render
-
-    if not progress.is_out_of_budget(job):
-        return None
-    return f"its budget of {render.count(job['max_cost'])} credits: what was left is skipped"
-
-
-def _brought(job: Mapping[str, Any], spent: str) -> list[tuple[str, Any]]:
-    """In the words of its pipeline."""
-    from forager.cli import render
-
-    done = f"{render.count(job['completed'])} answered of {render.count(job['total'])}"
-    if job["pipeline"] != "places":
-        return [("tasks", done), ("records", render.count(job["records"]))]
-    found = f"{render.count(job['records'])}, {render.count(job['discoveries'])} of them new"
-    return [("queries", done), ("places", found), ("credits", spent)]
-
-
 def show_job(job: Mapping[str, Any]) -> None:
-    from forager.cli import render
+    from forager.cli.feature_commands import words_of
+    from forager.kit.cli import render
 
-    said = [f"{name} {value}" for name, value in job["params"].items() if value not in (None, False)]
-    asked = render.brief(job["params"]) if "targets" in job["params"] else ", ".join(said)
     counters = [f"{render.count(job[name])} {name}" for name in _COUNTERS if job[name]]
     estimate = job["estimate"] or {}
     figures = [
@@ -177,10 +120,10 @@ def show_job(job: Mapping[str, Any]) -> None:
         ("pipeline", job["pipeline"]),
         ("state", render.state(job["state"])),
         ("reason", render.plain(job["reason"]) if job["reason"] else None),
-        ("asks for", render.plain(asked)),
+        ("request", render.plain(words_of(job["pipeline"]).request(job["params"]))),
         ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else render.count(job["total"])),
         ("retries", render.count(job["retries"])),
-        ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new to the world"),
+        ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new"),
         ("spent", _spent(job)),
         (
             "estimate",
@@ -195,17 +138,18 @@ def show_job(job: Mapping[str, Any]) -> None:
 
 
 def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
-    from forager.cli import render
-    from forager.cli.progress import done
+    from forager.cli.feature_commands import words_of
+    from forager.kit.cli import render
+    from forager.kit.cli.progress import done
 
-    rows = render.table("job", "state", "asks for", "done", "credits", right=("done", "credits"))
+    rows = render.table("job", "state", "request", "done", "credits", right=("done", "credits"))
     for column, width in zip(rows.columns, (36, 9, 9, 4, 7), strict=True):
         column.no_wrap, column.min_width = column.header != "state", width
     # The one column of any length must not push the others out: it gets what they leave.
     rows.columns[2].max_width = max(9, render.out().width - 66)
     for job in jobs:
         share = f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "-"
-        asks = render.plain(render.brief(job["params"]))
+        asks = render.plain(words_of(job["pipeline"]).request(job["params"]))
         rows.add_row(str(job["id"]), render.state(job["state"]), asks, share, render.count(job["spent"]))
     return rows
 
@@ -213,37 +157,18 @@ def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
 _COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")
 
 
-def spent_of(job: Mapping[str, Any]) -> str:
-    """What was spent, and how much of it may not have been: an answer that is lost tells no price."""
-    from forager.cli import render
-
-    return f"{render.count(job['spent'])} spent" + _assumed(job)
-
-
 def _spent(job: Mapping[str, Any]) -> str:
-    from forager.cli import render
+    from forager.kit.cli import render
+    from forager.kit.cli.words import assumed
 
     text = f"{render.count(job['spent'])} credits"
     if job["max_cost"] is not None:
         text += f" of at most {render.count(job['max_cost'])}"
-    return text + _assumed(job)
-
-
-def _assumed(job: Mapping[str, Any]) -> str:
-    from forager.cli import render
-
-    return f" ({render.count(job['guessed'])} assumed: their answers were lost)" if job["guessed"] else ""
-
-
-def seconds_of(job: Mapping[str, Any]) -> float | None:
-    from forager.cli.render import when
-
-    started, finished = when(job["started_at"]), when(job["finished_at"])
-    return (finished - started).total_seconds() if started and finished else None
+    return text + assumed(job)
 
 
 def _act(context: typer.Context, job: UUID, verb: str, said: str, *, as_json: bool) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.post(f"/jobs/{job}/{verb}"))
     if as_json:

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.cli.invocation import Json
-from forager.cli.running import with_api
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import with_api
 
 app = typer.Typer(help="Rates and limits per site or API: look, pause, and set your own rules.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def list_lanes(
     as_json: Json = False,
 ) -> None:
     """List the lanes that jobs have used, or with --overrides the rules that operators set."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     path = "/overrides" if overrides else "/lanes"
     found = with_api(context, lambda at: at.api.get(path, limit=limit))
@@ -110,8 +110,8 @@ def set_rules(
 
 def path_of(lane: str) -> str:
     """Where the API has it. Of a URL it is the host that counts."""
-    from forager.cli.client import part
     from forager.core.hosts import host_of
+    from forager.kit.cli.client import part
 
     name = host_of(lane) if "://" in lane else lane
     if not name or "/" in name:
@@ -133,14 +133,14 @@ def read_names(text: str) -> list[str]:
 
 
 def _act(context: typer.Context, lane: str, verb: str, said: str, *, as_json: bool) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"))
     render.show_json(found) if as_json else render.out().print(f"{said} {found['name']}.", markup=False)
 
 
 def _show_lanes(lanes: list[dict[str, Any]]) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if not lanes:
         render.notes().print(
@@ -157,7 +157,7 @@ def _show_lanes(lanes: list[dict[str, Any]]) -> None:
 
 
 def _show_overrides(found: list[dict[str, Any]]) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if not found:
         render.notes().print("No operator has set a rule. Set one: forager lanes set example.com --tokens 1")
@@ -170,7 +170,7 @@ def _show_overrides(found: list[dict[str, Any]]) -> None:
 
 
 def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if as_json:
         render.show_json(lane)
@@ -196,7 +196,7 @@ def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _breaker(breaker: dict[str, Any]) -> str:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     known = f"{breaker['state'].replace('_', ' ')}, {breaker['failures']} of {breaker['calls']} calls failed"
     return known if breaker["state"] != "open" else f"{known}, next try {render.moment(breaker['probe_at'])}"

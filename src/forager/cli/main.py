@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import typer
 
-from forager.cli.exit_codes import ExitCode
-from forager.cli.invocation import Invocation
+from forager.cli.host import Application
 from forager.cli.report import report, report_usage
 from forager.cli.root import app
+from forager.kit.cli.exit_codes import ExitCode
+from forager.kit.cli.invocation import Invocation
 
 
 def main() -> None:
@@ -18,7 +19,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """One command line to its exit code."""
-    given = Invocation(tuple(arguments))
+    given = Invocation(Application(), tuple(arguments))
     try:
         ended = app(args=list(arguments), prog_name="forager", standalone_mode=False, obj=given)
         sys.stdout.flush()

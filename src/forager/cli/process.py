@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from forager.cli.exit_codes import ExitCode
-from forager.cli.stopping import StopRequest, stop_on_signals
 from forager.cli.supervise import Supervisor, beat_to_supervisor, supervised_command
 from forager.core.errors import StoreLocked
+from forager.kit.cli.exit_codes import ExitCode
+from forager.kit.cli.stopping import StopRequest, stop_on_signals
 from forager.ledger.sqlite.lock import read_owner
 
 if TYPE_CHECKING:

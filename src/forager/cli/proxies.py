@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.cli.invocation import Json
-from forager.cli.running import with_api
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import with_api
 
 app = typer.Typer(help="Proxies that requests to sites go through.", no_args_is_help=True)
 
@@ -17,7 +17,7 @@ Region = Annotated[str | None, typer.Option(help="Two letters of its country, su
 @app.command("list")
 def list_proxies(context: typer.Context, as_json: Json = False) -> None:
     """List the proxies: whether each is well, how it did, and how fast it is."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     proxies = with_api(context, lambda at: at.api.get("/proxies"))
     if as_json:
@@ -51,7 +51,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add a proxy. Its user and password are encrypted, and never shown again."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     body = {"address": sys.stdin.readline().strip() if address == "-" else address}
     added = with_api(context, lambda at: at.api.post("/proxies", body | ({"region": region} if region else {})))
@@ -71,8 +71,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Connect to a proxy, or to all, now. One that passes is healthy again; one switched off stays off."""
-    from forager.cli import render
-    from forager.cli.errors import ProblemFound
+    from forager.kit.cli import render
+    from forager.kit.cli.errors import ProblemFound
 
     async def checked(at: Any) -> list[dict[str, Any]]:
         numbers = [number] if number is not None else [each["id"] for each in await at.api.get("/proxies")]
@@ -100,7 +100,7 @@ def change(
     as_json: Json = False,
 ) -> None:
     """Switch a proxy on or off, or name its region."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     body = {name: value for name, value in (("is_active", active), ("region", region)) if value is not None}
 
@@ -117,7 +117,7 @@ def change(
 @app.command()
 def remove(context: typer.Context, number: Number, as_json: Json = False) -> None:
     """Remove a proxy. One that the settings name comes back with the next start; switch it off instead."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
     render.show_json(found) if as_json else render.out().print("Removed.")

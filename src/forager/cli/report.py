@@ -6,9 +6,9 @@ With `--json` the same as one JSON line, so that a program need not read sentenc
 import sys
 import traceback
 
-from forager.cli.exit_codes import ExitCode, exit_code_for
-from forager.cli.render import sentence
 from forager.core.errors import ForagerError, StoreUnavailable
+from forager.kit.cli.exit_codes import ExitCode, exit_code_for
+from forager.kit.cli.render import sentence
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:

@@ -1,4 +1,4 @@
-"""The tree of commands. Each room of it is a module beside this one; here is only what is where."""
+"""The tree of commands: our own, one module each beside this one, and those of every feature."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,17 +14,17 @@ from forager.cli import (
     export,
     jobs,
     lanes,
-    places,
     proxies,
     sandbox,
     schedules,
-    scrape,
     serving,
 )
-from forager.cli.invocation import Invocation
+from forager.cli.feature_commands import RootGroup
+from forager.kit.cli.invocation import Invocation
 
 app = typer.Typer(
-    help="Forager gathers data from the web and keeps it true. Start with: forager demo",
+    cls=RootGroup,
+    help="Forager collects web data reliably: crash-safe, rate-limited, priced up front. Start with: forager demo",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -57,8 +57,6 @@ def before_every_command(
 app.command()(demo.demo)
 app.command()(serving.up)
 app.command()(serving.worker)
-app.add_typer(places.app, name="places")
-app.add_typer(scrape.app, name="scrape")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")

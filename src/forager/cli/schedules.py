@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.cli.invocation import Json
-from forager.cli.running import post, with_api
 from forager.core.errors import FieldError, Rejected
 from forager.core.names import checked_name
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import post, with_api
 
 app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
 
@@ -20,7 +20,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 @app.command("list")
 def list_schedules(context: typer.Context, as_json: Json = False) -> None:
     """List the schedules: when each fires next, and which job it created last."""
-    from forager.cli import render
+    from forager.kit.cli import render
 
     schedules = with_api(context, lambda at: at.api.get("/schedules"))
     if as_json:
@@ -53,8 +53,8 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add a schedule, or replace the one of this name. The job is checked now, and created when it is due."""
-    from forager.cli import render
-    from forager.cli.client import part
+    from forager.kit.cli import render
+    from forager.kit.cli.client import part
 
     body: dict[str, Any] = {"pipeline": pipeline, "params": read_params(param or [])}
     body |= {"cron": cron, "every": seconds(every) if every is not None else None}
@@ -72,8 +72,8 @@ def add(
 @app.command()
 def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Remove a schedule. Jobs that it created stay."""
-    from forager.cli import render
-    from forager.cli.client import part
+    from forager.kit.cli import render
+    from forager.kit.cli.client import part
 
     found = with_api(context, lambda at: at.api.delete(f"/schedules/{part(checked_name(name))}"))
     render.show_json(found) if as_json else render.out().print("Removed.")
@@ -101,7 +101,7 @@ def _last(schedule: dict[str, Any]) -> Any:
     """When it fired last; below that the job that it created last, and why its last firing made none."""
     from rich.text import Text
 
-    from forager.cli import render
+    from forager.kit.cli import render
 
     below = [schedule["last_job"], schedule["last_error"]]
     lines = [render.moment(schedule["last_at"]), *(line for line in below if line)]
@@ -109,7 +109,7 @@ def _last(schedule: dict[str, Any]) -> Any:
 
 
 def rhythm(schedule: dict[str, Any]) -> str:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     return schedule["cron"] or f"every {render.duration(schedule['every'])}"
 
@@ -154,8 +154,8 @@ def hinted(wrong: FieldError, given: list[str]) -> FieldError:
 
 
 def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bool) -> None:
-    from forager.cli import render
-    from forager.cli.client import part
+    from forager.kit.cli import render
+    from forager.kit.cli.client import part
 
     found, but = post(context, f"/schedules/{part(checked_name(name))}/{verb}")
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forager.cli.invocation import Json, invocation
+from forager.kit.cli.invocation import Json, invocation
 
 
 def up(
@@ -63,7 +63,7 @@ def worker(
 
 
 def _show_url(url: str, *, as_json: bool) -> None:
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if as_json:
         render.write(f'{{"url": "{url}"}}\n')
@@ -74,7 +74,7 @@ def _show_url(url: str, *, as_json: bool) -> None:
 def _show_key(key: str, path: Path, *, as_json: bool) -> None:
     import orjson
 
-    from forager.cli import render
+    from forager.kit.cli import render
 
     if as_json:
         render.write(orjson.dumps({"service_key": key, "kept_in": str(path)}).decode() + "\n")

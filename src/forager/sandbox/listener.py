@@ -60,6 +60,10 @@ class Listener(ABC):
     def endpoint(self) -> str:
         return f"{LOOPBACK}:{self.port}"
 
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return (self.endpoint,)
+
     def url(self, path: str = "/") -> str:
         return f"http://{self.endpoint}{path}"
 

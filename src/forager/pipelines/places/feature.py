@@ -7,6 +7,6 @@ feature = Feature(
     summary="Business listings by keyword and ZIP code.",
     build=Ref("forager.pipelines.places.wiring:build"),
     commands=Ref("forager.pipelines.places.cli:commands"),
-    words=Ref("forager.pipelines.places.words:words"),
-    demo=Ref("forager.pipelines.places.demo:demo"),
+    words=Ref("forager.pipelines.places.cli_words:words"),
+    demo=Ref("forager.cli.demos.places:demo"),
 )

@@ -7,5 +7,5 @@ feature = Feature(
     summary="Pages on demand: a URL and what kind of page it is, and its fields come back.",
     build=Ref("forager.pipelines.scrape.wiring:build"),
     commands=Ref("forager.pipelines.scrape.cli:commands"),
-    words=Ref("forager.pipelines.scrape.job_words:words"),
+    words=Ref("forager.pipelines.scrape.cli_words:words"),
 )

@@ -2,8 +2,8 @@
 
 from enum import IntEnum
 
-from forager.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ProblemFound, ServerFault
 from forager.core.errors import Conflict, NotFound, Rejected, StoreError, StoreLocked
+from forager.kit.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ProblemFound, ServerFault
 
 
 class ExitCode(IntEnum):

@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from forager.cli.demo_setup import JOB, SANDBOX
+from forager.cli.demos.places import JOB, SANDBOX, credits_line
+from forager.kit.cli.render import count
 from forager.pipelines.places.parse import place_uid
 from forager.sandbox import Entry, SerperConfig, read_log
 from forager.sandbox.answers import answer, read_query
@@ -30,6 +31,8 @@ class CrashAudit:
     duplicates: int
     resent: int
     resent_credits: int
+    spent: str
+    """By the ledger's count, in words."""
     failures: tuple[str, ...] = field(default=())
 
     @property
@@ -43,6 +46,13 @@ class CrashAudit:
             f"{self.lost:,} lost, {self.duplicates:,} duplicate records; "
             f"{self.resent:,} {again} ({self.resent_credits:,} {credit})"
         )
+
+    def facts(self) -> list[tuple[str, str]]:
+        return [
+            ("places", f"{count(self.stored)} stored, {count(self.expected)} expected"),
+            ("credits", self.spent),
+            ("upstream", f"{count(self.requests)} requests, {count(self.credits)} credits charged"),
+        ]
 
     def figures(self) -> dict[str, Any]:
         names = ("requests", "credits", "expected", "stored", "lost", "duplicates", "resent", "resent_credits")
@@ -78,6 +88,7 @@ def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> Cra
         duplicates=duplicates,
         resent=sent.repeats,
         resent_credits=sent.resent_credits,
+        spent=credits_line(job),
         failures=tuple(said for said, wrong in checks.items() if wrong),
     )
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from forager.cli import progress, render
-from forager.cli.local_run import work_on
 from forager.core.errors import FieldError, Rejected
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Reached
+from forager.kit.cli.run_job import see_through
+from forager.pipelines.scrape.cli_words import words
 from forager.pipelines.scrape.words import reason_of, without_reason
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from forager.cli.connect import Reached
-    from forager.cli.progress import View
 
 AT_ONCE = 100
 """Pages of one job: a longer file is several jobs, one after the other."""
@@ -31,9 +30,9 @@ class Asked:
     provenance: Mapping[str, Any] | None
 
 
-async def one_page(at: "Reached", target: Mapping[str, Any]) -> Asked:
+async def one_page(at: Reached, target: Mapping[str, Any]) -> Asked:
     made = await at.api.post("/scrape", target)
-    await _see_through(at, made["job_id"], progress.NoView())
+    await see_through(at, made["job_id"], words=words, quiet=True)
     seen = await at.api.ask("GET", f"/scrape/{made['task_id']}")
     return Asked(seen.data, seen.meta.get("provenance"))
 
@@ -46,7 +45,7 @@ class Line:
     target: Mapping[str, Any]
 
 
-async def many_pages(at: "Reached", lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
+async def many_pages(at: Reached, lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
     """Every page with its result or its error, in the order of the file."""
     if len(lines) > AT_ONCE:
         _check_all(lines)
@@ -57,7 +56,7 @@ async def many_pages(at: "Reached", lines: Sequence[Line], *, quiet: bool) -> li
             made = await at.api.post("/scrape/batch", {"targets": part})
         except Rejected as wrong:
             raise _by_line(wrong, lines[start : start + AT_ONCE]) from None
-        await _see_through(at, made["job_id"], progress.choose_view(render.notes(), quiet=quiet))
+        await see_through(at, made["job_id"], words=words, quiet=quiet)
         pages += await _pages_of(at, made["job_id"], part)
     return pages
 
@@ -94,14 +93,7 @@ def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
     return wrong
 
 
-async def _see_through(at: "Reached", job: str, view: "View") -> None:
-    if at.app is not None:
-        await work_on(at.api, at.app, job, view)
-    else:
-        await progress.follow(at.api, job, view)
-
-
-async def _pages_of(at: "Reached", job: str, targets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = {each["task_id"]: each for each in await at.api.get(f"/scrape/jobs/{job}/results")}
     pages = []
     for task in await at.api.get(f"/jobs/{job}/tasks", limit=AT_ONCE):

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from forager.cli.invocation import Json, invocation
-from forager.cli.running import with_api
+from forager.core.errors import Rejected
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json, Reached, invocation
+from forager.kit.cli.run_job import run_job
+from forager.kit.cli.running import with_api
+from forager.pipelines.places.cli_words import words
 
-if TYPE_CHECKING:
-    from forager.cli.connect import Reached
-
-app = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
+commands = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
 
 Keyword = Annotated[str, typer.Option("--keyword", "-k", help="What to look for in every ZIP, such as bars.")]
 State = Annotated[str | None, typer.Option("--state", "-s", help="Two letters, such as AZ: every ZIP of that state.")]
@@ -20,14 +21,14 @@ Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP in
 ZipsFrom = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="A file with ZIPs, separated by blanks or lines.")
 ]
-Pages = Annotated[int | None, typer.Option("--pages", "-p", help="Most pages of 10 results per ZIP (1 to 10).")]
-BatchSize = Annotated[int | None, typer.Option(help="Most queries that one lease takes for this job.")]
-Concurrency = Annotated[int | None, typer.Option(help="Most requests of this job in flight (1 to 1,000).")]
+Pages = Annotated[int | None, typer.Option("--pages", "-p", help="Maximum pages of 10 results per ZIP (1 to 10).")]
+BatchSize = Annotated[int | None, typer.Option(help="Maximum queries that a worker takes at once.")]
+Concurrency = Annotated[int | None, typer.Option(help="Maximum requests in flight for this job (1 to 1,000).")]
 MaxCredits = Annotated[int | None, typer.Option(help="Never spend more than this; the rest is skipped.")]
 PoBoxes = Annotated[bool, typer.Option("--po-boxes", help="With --state: also PO boxes and ZIPs of one organisation.")]
 
 
-@app.command()
+@commands.command()
 def plan(
     context: typer.Context,
     keyword: Keyword,
@@ -41,8 +42,6 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say what a job would cost, in queries, credits, money and time. Calls nothing, spends nothing."""
-    from forager.cli import render
-
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
     priced = with_api(context, lambda at: at.api.post("/places/plan", job))
     if as_json:
@@ -51,7 +50,7 @@ def plan(
         render.out().print(render.facts(plan_figures(priced)))
 
 
-@app.command()
+@commands.command()
 def run(
     context: typer.Context,
     keyword: Keyword,
@@ -75,25 +74,46 @@ def run(
     """Create a job and run it.
 
     Beside a running `forager up` the job is handed to it. Otherwise this command does the work itself and ends with
-    the job; Ctrl-C lets what is in flight end, and the job can be gone on with. Until it ends it has the embedded store
-    for itself, and other commands end with exit code 3: to use them meanwhile, start `forager up` first.
+    the job; Ctrl-C finishes in-flight tasks, and the job can be resumed. Until then it holds the embedded store, and
+    other commands end with exit code 3: to use them meanwhile, start `forager up` first.
     """
-    from forager.cli.local_run import run_job
-
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, batch_size, concurrency, max_credits, po_boxes)
     if dry_run:
         job["dry_run"] = True
     settings = invocation(context).settings()
 
-    async def work(at: "Reached") -> None:
-        await run_job(at, settings, job, idempotency_key=idempotency_key, watch=watch, as_json=as_json)
+    async def work(at: Reached) -> None:
+        if at.engine is not None and not dry_run:
+            check_key(settings)
+        await run_job(
+            at,
+            "/places/jobs",
+            job,
+            words=words,
+            total="total_queries",
+            idempotency_key=idempotency_key,
+            watch=watch,
+            as_json=as_json,
+            show_plan=_show_plan,
+        )
 
     with_api(context, work)
 
 
-def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    from forager.cli import render
+def check_key(settings: Any) -> None:
+    """Before anything is stored: without a key every query would be refused."""
+    if settings.serper_api_key is None:
+        raise Rejected(
+            "SERPER_API_KEY is not set, so Serper would refuse every query. Set it (environment or .env),"
+            " or try without a key: `forager demo`, or `forager sandbox` for a simulated upstream."
+        )
 
+
+def _show_plan(created: Mapping[str, Any]) -> None:
+    render.out().print(render.facts([("job", created["job_id"]), *plan_figures(created["plan"])]))
+
+
+def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
     n, took = render.count, render.duration
     package = f", package {priced['package']}" if priced["package"] else ""
     known = priced["zips_with_history"]

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from forager.cli.client import Api
-from forager.cli.render import brief, count, duration, some
 from forager.core.states import BUDGET
+from forager.kit.cli.client import Api
+from forager.kit.cli.render import count, duration, some
+from forager.kit.cli.words import GENERAL, Words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -59,11 +60,6 @@ def done(job: Job) -> int:
     return int(job["completed"] + job["failed"] + job["skipped"] + job["cancelled"])
 
 
-def saved(job: Job) -> int | None:
-    """Queries that early exit made needless. None: others were skipped too, for lack of budget or after a failure."""
-    return None if job["max_cost"] is not None or job["failed"] else int(job["skipped"])
-
-
 class Pace:
     """How fast a job moves, over the last seconds."""
 
@@ -95,8 +91,10 @@ class Pace:
 class BarView:
     """Two lines that stay where they are."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: "Console", words: Words = GENERAL) -> None:
         from rich.live import Live
+
+        self._words = words
 
         self._live = Live(console=console, refresh_per_second=10, transient=False)
         self._pace = Pace()
@@ -117,14 +115,14 @@ class BarView:
         line.add_column(ratio=1)
         line.add_column(no_wrap=True, justify="right")
         bar = ProgressBar(total=max(1, job["total"]), completed=ended, pulse=job["state"] == "queued")
-        line.add_row(Text(brief(job["params"])), bar, Text(f"{ended:,}/{job['total']:,} {_percent(job)}"))
+        line.add_row(Text(self._words.request(job["params"])), bar, Text(f"{ended:,}/{job['total']:,} {_percent(job)}"))
         return Group(line, Text("  " + " · ".join(self._figures(job)), style="dim", no_wrap=True, overflow="ellipsis"))
 
     def _figures(self, job: Job) -> list[str]:
         figures = ["paused"] if job["state"] == "paused" else []
         if job["state"] not in ENDED:
             figures += [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
-        return figures + short_figures(job)
+        return figures + short_figures(job, self._words)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -139,8 +137,9 @@ class BarView:
 class LineView:
     """A line now and then, for logs and pipes."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: "Console", words: Words = GENERAL) -> None:
         self._console = console
+        self._words = words
         self._pace = Pace()
         self._next = 0.0
 
@@ -151,7 +150,7 @@ class LineView:
             return
         self._next = now + LINE_EVERY
         rate = [] if has_stopped(job) else [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
-        figures = [f"{done(job):,}/{job['total']:,}", _percent(job), *rate, *short_figures(job)]
+        figures = [f"{done(job):,}/{job['total']:,}", _percent(job), *rate, *short_figures(job, self._words)]
         self._console.print(f"{job['state']}: {' · '.join(figures)}", markup=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -173,18 +172,18 @@ class NoView:
     ) -> None: ...
 
 
-def choose_view(console: "Console", *, quiet: bool) -> View:
+def choose_view(console: "Console", *, quiet: bool, words: Words = GENERAL) -> View:
+    """A bar on a terminal, lines elsewhere, nothing if `quiet`."""
     if quiet:
         return NoView()
-    return BarView(console) if console.is_terminal else LineView(console)
+    return BarView(console, words) if console.is_terminal else LineView(console, words)
 
 
-def short_figures(job: Job) -> list[str]:
-    figures = [f"{count(job['spent'])} credits"] if job.get("pipeline", "places") == "places" else []
+def short_figures(job: Job, words: Words = GENERAL) -> list[str]:
+    """The figures beside the bar: those of the pipeline, then retries and failures."""
+    figures = list(words.progress(job))
     if is_out_of_budget(job):
         figures.append("budget spent")
-    if job["skipped"]:
-        figures.append(f"{count(job['skipped'])} {'skipped' if saved(job) is None else 'saved'}")
     if job["retries"]:
         figures.append(some(job["retries"], "retry", "retries"))
     if job["failed"]:

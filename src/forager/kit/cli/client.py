@@ -1,22 +1,18 @@
 """The API as the commands see it: data in, data out, errors as those of `core/errors.py`.
 
-One class over two ways of carrying a request: HTTP to a running Forager, or the same application called in this
-process. A command cannot tell them apart, so there is one code path to test.
+A `Transport` carries the requests: over HTTP to a running Forager, or to the same application in this process. A
+command cannot tell them apart, so there is one code path to test.
 """
 
-import asyncio
 import math
 import re
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 import orjson
 
-from forager.cli.asgi import Application, call
-from forager.cli.errors import ApiUnreachable, KeyRefused, ServerFault
 from forager.core.errors import (
     Conflict,
     FieldError,
@@ -26,20 +22,12 @@ from forager.core.errors import (
     StoreFull,
     StoreUnavailable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import aiohttp
+from forager.kit.cli.errors import KeyRefused, ServerFault
 
 API = "/api/v1"
 KEY_HEADER = "X-Service-Key"
 PAGE = 500
 """Records asked for at once when everything is wanted."""
-REQUEST_SECONDS = 60.0
-PATIENCE = 20.0
-"""How long a Forager that does not answer is asked again: its supervisor may be starting it anew."""
-ASK_AGAIN_EVERY = 0.2
 SAFE = range(-(1 << 63), 1 << 64)
 """Whole numbers that JSON can carry to anybody."""
 
@@ -121,51 +109,6 @@ class Api:
         return _opened(answer, self._transport.where)
 
 
-class HttpTransport:
-    """To a running Forager. `find` is asked again when nobody answers: after a restart the address may be another."""
-
-    def __init__(self, session: "aiohttp.ClientSession", find: "Callable[[], str | None]") -> None:
-        self._session = session
-        self._find = find
-        self.where = find() or "no address"
-
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        import aiohttp
-
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            self.where = self._find() or self.where
-            try:
-                async with self._session.request(
-                    method, self.where + target, headers=headers, data=body or None
-                ) as got:
-                    return Answer(got.status, {k.lower(): v for k, v in got.headers.items()}, await got.read())
-            except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                # Only what changes nothing may be sent twice; a connection that was never made carried nothing.
-                again = method == "GET" or isinstance(error, aiohttp.ClientConnectorError)
-                if not again or time.monotonic() > give_up:
-                    raise ApiUnreachable(_no_answer(self.where, str(error))) from error
-            except (TimeoutError, aiohttp.ClientError) as error:
-                raise ApiUnreachable(_no_answer(self.where, str(error) or "no answer in time")) from error
-            await asyncio.sleep(ASK_AGAIN_EVERY)
-
-
-class LocalTransport:
-    """To the same application, in this process."""
-
-    where = "this process"
-
-    def __init__(self, application: Application) -> None:
-        self._application = application
-
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        sized = {**headers, "Host": "127.0.0.1"}
-        if body:
-            sized["Content-Length"] = str(len(body))
-        status, answered, content = await call(self._application, method, target, sized, body)
-        return Answer(status, answered, content)
-
-
 def part(name: str) -> str:
     """A name as one part of a path, whatever is in it."""
     return quote(_readable(name), safe="")
@@ -211,10 +154,6 @@ def _message(error: Any) -> str:
     if isinstance(error, Mapping):
         return str(error.get("message") or error.get("code") or "no reason was given")
     return str(error or "no reason was given")
-
-
-def _no_answer(where: str, reason: str) -> str:
-    return f"Forager at {where} does not answer ({reason}). Is `forager up` running? `forager doctor` tells."
 
 
 def _text(value: Any) -> str:

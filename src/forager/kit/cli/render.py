@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,15 +156,3 @@ def program() -> str:
         return "forager"
     beside = Path(sys.executable).parent / "forager"
     return near(beside) if beside.exists() else "python -m forager"
-
-
-def brief(params: Mapping[str, Any]) -> str:
-    """What a job asks for, in a few words."""
-    if targets := params.get("targets"):
-        first = str(targets[0].get("target_url", ""))
-        return first if len(targets) == 1 else f"{first} and {some(len(targets) - 1, 'page')} more"
-    where = params.get("state") or ", ".join((params.get("zips") or ())[:3])
-    more = len(params.get("zips") or ()) - 3
-    words = [str(params.get("keyword") or ""), f"in {where}" if where else "", f"and {more} more" if more > 0 else ""]
-    text = " ".join(word for word in words if word)
-    return text or ", ".join(f"{name}={value}" for name, value in list(params.items())[:3])

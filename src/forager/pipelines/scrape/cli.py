@@ -1,18 +1,16 @@
 """`forager scrape URL`, `forager scrape batch FILE`: pages on demand, from the command line."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from forager.cli.errors import JobNotDone
-from forager.cli.invocation import Json
-from forager.cli.running import with_api
-
-if TYPE_CHECKING:
-    from forager.cli.connect import Reached
-    from forager.cli.scrape_run import Asked
+from forager.kit.cli import render
+from forager.kit.cli.errors import JobNotDone
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.running import with_api
+from forager.pipelines.scrape import cli_run
 
 PAGE = "page"
 HELP = ("-h", "--help")
@@ -27,7 +25,7 @@ class PageByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
+commands = typer.Typer(
     help="Read pages: a URL and what kind of page it is, and its fields come back. `scrape URL` is `scrape page URL`.",
     no_args_is_help=True,
     cls=PageByDefault,
@@ -42,7 +40,7 @@ Http = Annotated[bool, typer.Option("--http", help="By plain HTTP only.")]
 Auto = Annotated[bool, typer.Option("--auto", help="A browser only where the page needs one (the default).")]
 
 
-@app.command(PAGE)
+@commands.command(PAGE)
 def page(
     context: typer.Context,
     url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
@@ -56,12 +54,10 @@ def page(
     auto: Auto = False,
     as_json: Json = False,
 ) -> None:
-    """Read one page and print what was found. Exit code 1 if it could not be had.
+    """Read one page and print what was found. Exit code 1 if the page could not be fetched.
 
     `page` may be left out: `forager scrape URL` is the same command.
     """
-    from forager.cli import render, scrape_run
-
     target: dict[str, Any] = {
         "target_type": kind,
         "target_url": url,
@@ -71,52 +67,48 @@ def page(
     if names := [name.strip() for text in fields or () for name in text.split(",") if name.strip()]:
         target["requested_fields"] = names
 
-    async def work(at: "Reached") -> "Asked":
-        return await scrape_run.one_page(at, target)
+    async def work(at: Reached) -> cli_run.Asked:
+        return await cli_run.one_page(at, target)
 
     asked = with_api(context, work)
     if as_json:
         render.show_json({**asked.task, "provenance": asked.provenance})
     elif asked.task["status"] == "completed":
-        render.out().print(render.facts(scrape_run.figures(asked.task["result"])))
+        render.out().print(render.facts(cli_run.figures(asked.task["result"])))
     if asked.task["status"] != "completed":
         raise JobNotDone(f"{url} could not be read: {asked.task['error'] or asked.task['status']}")
 
 
-@app.command()
+@commands.command()
 def batch(
     context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="JSON lines or CSV, one page per line."),
     ],
-    kind: Annotated[
-        str | None, typer.Option("--as", help="What kind of page those are that do not say it themselves.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option("--as", help="Page type for lines that do not specify one.")] = None,
     workspace: Workspace = "default",
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
     as_json: Json = False,
 ) -> None:
-    """Read the pages that a file names, and print what was found. Exit code 1 if some could not be had.
+    """Read the pages that a file names, and print what was found. Exit code 1 if some could not be fetched.
 
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
     requested_fields, workspace_id, render. A line that is only a URL is one, too.
     """
-    from forager.cli import render, scrape_run
-
     said = {"target_type": kind, "workspace_id": workspace, "render": _render(browser=browser, http=http, auto=auto)}
-    lines = scrape_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
+    lines = cli_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
 
-    async def work(at: "Reached") -> list[dict[str, Any]]:
-        return await scrape_run.many_pages(at, lines, quiet=as_json)
+    async def work(at: Reached) -> list[dict[str, Any]]:
+        return await cli_run.many_pages(at, lines, quiet=as_json)
 
     pages = with_api(context, work)
     if as_json:
         render.show_json(pages)
     else:
-        render.out().print(scrape_run.listed(pages))
+        render.out().print(cli_run.listed(pages))
     if failed := sum(each["status"] != "completed" for each in pages):
         raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be read; see why above.")
 

@@ -1,0 +1,59 @@
+"""The commands, words and demos of features, loaded only when they are used.
+
+`forager --help` lists a feature with its summary and imports none of it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from forager.features import all_features
+from forager.kit.cli.words import GENERAL, Words
+from forager.kit.feature import Feature, Ref
+
+FIRST = ("demo", "up", "worker")
+"""Commands that come before those of the features in the help."""
+
+
+class FeatureCommand(TyperGroup):
+    """Stands in the tree of commands for the commands of a feature until one of them is called."""
+
+    def __init__(self, feature: Feature, commands: Ref) -> None:
+        super().__init__(name=feature.name, help=feature.summary)
+        self._commands = commands
+
+    def loaded(self) -> Any:
+        """Return the feature's own command or group."""
+        command = get_command(self._commands.load())
+        command.name = self.name
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.loaded().make_context(info_name, args, parent=parent, **extra)
+
+
+class RootGroup(TyperGroup):
+    """The `forager` command: our own commands and those of every feature."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        ours = dict(self.commands)
+        features = {each.name: FeatureCommand(each, each.commands) for each in all_features() if each.commands}
+        first = {name: ours.pop(name) for name in FIRST}
+        self.commands = {**first, **features, **ours}
+
+
+def words_of(pipeline: str) -> Words:
+    """Return the words of a pipeline; general ones if it declares none or is not installed here."""
+    for feature in all_features():
+        if feature.name == pipeline and feature.words is not None:
+            words: Words = feature.words.load()
+            return words
+    return GENERAL
+
+
+def with_demo() -> Sequence[Feature]:
+    """Return the features that have a demo."""
+    return [feature for feature in all_features() if feature.demo is not None]

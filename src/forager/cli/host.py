@@ -1,0 +1,51 @@
+"""The application behind the command line: reads the settings, and reaches the API or opens the store.
+
+Every command imports this module, so it imports nothing heavy: pydantic and the application are loaded when used.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from forager.kit.cli.invocation import Reached
+
+if TYPE_CHECKING:
+    from forager.app import App
+
+
+class Application:
+    """`Host` of the kit, for the Forager that is installed here."""
+
+    def settings(self, overrides: Mapping[str, object]) -> Any:
+        from forager.settings import load_settings
+
+        return load_settings(overrides)
+
+    def reach(self, settings: Any, *, debug: bool) -> AbstractAsyncContextManager[Reached]:
+        from forager.cli.connect import reach
+
+        return reach(settings, debug=debug)
+
+
+class AppEngine:
+    """`LocalEngine` of the kit: the engine of an `App` that this process has opened."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+
+    def running(self) -> AbstractAsyncContextManager["asyncio.Task[None]"]:
+        return self._app.engine(schedules=False)
+
+    async def give_back(self) -> None:
+        await self._app.worker.drain(0)
+
+    async def has_notified(self) -> bool:
+        return await self._app.has_told()
+
+
+def quiet_log(*, debug: bool) -> None:
+    """Log nothing below CRITICAL: a command prints its own messages. With `debug`, log everything."""
+    from forager.logs import configure_logs
+
+    configure_logs("DEBUG" if debug else "CRITICAL")

@@ -1,0 +1,126 @@
+"""The simulated upstreams that `forager sandbox` serves beside Serper. A new one is a builder and one line below."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from forager.sandbox import (
+    CredentialBackend,
+    GoogleConfig,
+    GoogleSandbox,
+    Received,
+    SandboxSite,
+    Tenant,
+    WebhookReceiver,
+)
+
+WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - nothing real is behind it
+BACKEND_KEY = "sandbox-backend-key"
+LOGIN = {"name": "li_at", "value": "sandbox", "domain": "127.0.0.1", "secure": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says about the upstreams."""
+
+    seed: int
+    site_port: int
+    google_port: int
+    locations: int
+    quiet: bool
+    """Print nothing but the announcement."""
+
+
+class Server(AbstractAsyncContextManager[Any], Protocol):
+    """Listens on ports of this machine while the block runs."""
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """HOST:PORT of each port, once it listens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One simulated upstream. Its URL is known only once it listens, hence the functions."""
+
+    server: Server
+    hints: Callable[[], Sequence[str]]
+    """Lines for people: variables to export and commands to try."""
+    data: Callable[[], Mapping[str, Any]]
+    """The same for programs."""
+
+
+def site(options: Options) -> Simulated:
+    """A web site with job postings, companies and profiles."""
+    served = SandboxSite(port=options.site_port)
+    return Simulated(
+        served,
+        lambda: [
+            f"  forager scrape {served.url('/jobs/jsonld/1')} --as job_posting",
+            f"  forager scrape {served.url('/companies/pages/1')} --as company_website",
+        ],
+        lambda: {"site": served.url("")},
+    )
+
+
+def webhooks(options: Options) -> Simulated:
+    """A webhook receiver that checks signatures and prints what it gets."""
+    receiver = WebhookReceiver([WEBHOOK_SECRET], tell=None if options.quiet else _show_webhook)
+    return Simulated(
+        receiver,
+        lambda: [
+            "Webhooks of jobs that end are printed here if Forager sends them here:",
+            f"  export FORAGER_DEFAULT_WEBHOOK_URL={receiver.url('/hook')}",
+            f"  export FORAGER_WEBHOOK_SECRET={WEBHOOK_SECRET}",
+        ],
+        lambda: {"webhook_url": receiver.url("/hook"), "webhook_secret": WEBHOOK_SECRET},
+    )
+
+
+def logins(options: Options) -> Simulated:
+    """A credential backend with one login."""
+    backend = CredentialBackend(BACKEND_KEY)
+    backend.keep("default", "linkedin", {"cookies": [LOGIN]})
+    return Simulated(
+        backend,
+        lambda: [
+            "Logins of the workspace `default`:",
+            f"  export FORAGER_BACKEND_API_URL={backend.base_url} FORAGER_BACKEND_SERVICE_KEY={BACKEND_KEY}",
+        ],
+        lambda: {"backend_url": backend.base_url, "backend_key": BACKEND_KEY},
+    )
+
+
+def google(options: Options) -> Simulated:
+    """Google Business Profile: accounts, locations, reviews."""
+    ports = {name: options.google_port + n for n, name in enumerate(GoogleSandbox.host_names)}
+    config = GoogleConfig(seed=options.seed, default=Tenant(locations=options.locations))
+    served = GoogleSandbox(config, ports=ports if options.google_port else {})
+    return Simulated(
+        served,
+        lambda: [
+            f"Google Business Profile, with any access token that begins with `{config.prefix}`:",
+            f"  accounts   {served.accounts_url}",
+            f"  locations  {served.locations_url}",
+            f"  reviews    {served.reviews_url}",
+        ],
+        lambda: {"google": served.announcement()},
+    )
+
+
+UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google)
+
+
+def _show_webhook(received: Received) -> None:
+    import orjson
+
+    from forager.kit.cli import render
+
+    if received.problem:
+        render.write(f"webhook refused: {received.problem}\n")
+        return
+    message = orjson.loads(received.body)  # it is signed, so it is ours
+    counts = ", ".join(f"{count} {name}" for name, count in message["summary"].items())
+    render.write(f"webhook {received.id}: {message['status']} ({counts})\n")

@@ -1,0 +1,83 @@
+"""A demo of a pipeline: a real job against a simulated upstream, without a key and without a network.
+
+A feature declares a `Demo`; `forager demo NAME` runs it. With `--crash` the worker is killed in the middle of the job,
+and the demo audits what came of it from the upstream's own log of requests.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from forager.kit.cli.client import Api
+from forager.kit.cli.words import GENERAL, Job, Words
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The simulated upstream of a demo, running."""
+
+    url: str
+    log: Path
+    """One line for each request that it received."""
+
+    @property
+    def address(self) -> str:
+        return self.url.removeprefix("http://")
+
+
+class Audit(Protocol):
+    """What the upstream's log says about a job whose worker was killed."""
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What is wrong, in a few words each; empty if nothing is."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """For programs."""
+        ...
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """For people: names and values."""
+        ...
+
+    def sentence(self) -> str:
+        """The result in one line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashDemo:
+    """How a demo is audited after a crash."""
+
+    stored: Callable[[Api, str], Awaitable[Any]]
+    """`stored(api, job_id)`: what the ledger holds of the job."""
+    audit: Callable[[Upstream, Job, Any], Audit]
+    """`audit(upstream, job, stored)`: compare it with what the upstream was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """One job and what is around it."""
+
+    intro: str
+    """What runs, in one or two lines of rich markup."""
+    upstream: Callable[[Path], Sequence[str]]
+    """`upstream(log)`: the command that serves the simulated upstream until its standard input closes. It prints one
+    JSON line with its `url` when it is ready, and appends one line per request to `log`."""
+    settings: Callable[[Upstream], Mapping[str, Any]]
+    """`settings(upstream)`: settings, by name, that point Forager at the upstream."""
+    path: str
+    """Where the API takes the job."""
+    job: Mapping[str, Any]
+    found: Callable[[Api, str], Awaitable[Any]]
+    """`found(api, job_id)`: some of what the job found, to be shown."""
+    show: Callable[[Job, Any], None]
+    """`show(job, found)`: print the result."""
+    next_steps: Callable[[Path], Sequence[tuple[str, str]]]
+    """`next_steps(home)`: what to try next, and the command for it."""
+    name: str = "found"
+    """What `found` is called in JSON."""
+    words: Words = GENERAL
+    crash: CrashDemo | None = None

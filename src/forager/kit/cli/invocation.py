@@ -1,0 +1,85 @@
+"""One run of the command line: the options before the command, the options that commands share, and the application.
+
+The kit does not import the application. `Invocation` is given a `Host`, which reads the settings and reaches the API.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from forager.kit.cli.client import Api
+
+
+class LocalEngine(Protocol):
+    """The engine on the store that this process has opened."""
+
+    def running(self) -> AbstractAsyncContextManager["asyncio.Task[None]"]:
+        """Work on every open task while the block runs; no schedule fires. Leaving it finishes what is in flight."""
+        ...
+
+    async def give_back(self) -> None:
+        """Put what is in flight back into the queue at once."""
+        ...
+
+    async def has_notified(self) -> bool:
+        """Deliver the webhooks of jobs that have ended. Returns whether each was tried at least once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The API of the store that a command works on."""
+
+    api: Api
+    engine: LocalEngine | None = None
+    """Set if this process has opened the store itself; None if a running Forager answers."""
+    is_alone: bool = False
+    """Whether no other process can be working on the store now."""
+
+
+class Host(Protocol):
+    """The application as the kit sees it."""
+
+    def settings(self, overrides: Mapping[str, object]) -> Any:
+        """Return the settings with these values on top. Raises `Rejected` if one is not valid."""
+        ...
+
+    def reach(self, settings: Any, *, debug: bool) -> AbstractAsyncContextManager[Reached]:
+        """Connect to the API of a running Forager, or open the store in this process."""
+        ...
+
+
+@dataclass
+class Invocation:
+    """One run of the command. The parser fills it in; the command and the error report read it."""
+
+    host: Host
+    arguments: tuple[str, ...] = ()
+    home: Path | None = None
+    debug: bool = False
+    as_json: bool = False
+
+    def settings(self, overrides: Mapping[str, object] | None = None) -> Any:
+        """Return the settings of this run: overrides and `--home` come before environment and files."""
+        return self.host.settings({"home": self.home, **(overrides or {})})
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """Return the invocation that this context belongs to."""
+    current: Invocation = context.find_root().obj
+    return current
+
+
+def _remember_json(context: typer.Context, value: bool) -> bool:
+    """An error that comes later must be written as JSON, too."""
+    if value and isinstance(context.find_root().obj, Invocation):
+        context.find_root().obj.as_json = True
+    return value
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print the data as JSON, for programs.", callback=_remember_json)]

@@ -1,0 +1,107 @@
+"""Creating a job and seeing it through: by a running Forager, or by the engine in this very process."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from forager.kit.cli import progress, render
+from forager.kit.cli.exit_codes import ExitCode
+from forager.kit.cli.invocation import LocalEngine, Reached
+from forager.kit.cli.job_report import ended
+from forager.kit.cli.stopping import StopRequest, stop_on_signals
+from forager.kit.cli.words import GENERAL, Words
+
+if TYPE_CHECKING:
+    from forager.kit.cli.client import Api
+    from forager.kit.cli.progress import Job, View
+
+LOOK_EVERY = 0.1
+
+
+async def run_job(
+    at: Reached,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    words: Words = GENERAL,
+    total: str = "total",
+    idempotency_key: str | None = None,
+    watch: bool = False,
+    as_json: bool = False,
+    show_plan: Callable[[Mapping[str, Any]], None] | None = None,
+) -> None:
+    """Create a job with a POST of `body` to `path` and follow it to its end.
+
+    If this process has opened the store, it runs the engine itself. Otherwise the running Forager does the work, and
+    the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks. A body
+    with `dry_run` is priced and not run; `show_plan` prints the answer. Raises `JobNotDone` unless the job ends well.
+    """
+    answered = await at.api.create(path, body, idempotency_key=idempotency_key)
+    created, job_id = answered.data, answered.data["job_id"]
+    if answered.is_repeated and not as_json:
+        remark = f"Job {job_id} was created before with this idempotency key; no second job was created."
+        render.notes().print(remark, markup=False, soft_wrap=True)
+    if body.get("dry_run"):
+        render.show_json(created) if as_json or show_plan is None else show_plan(created)
+        return
+    if not as_json:
+        render.notes().print(f"Job {job_id}: {words.tasks(created[total])}", markup=False)
+    if at.engine is not None or watch:
+        ended(await see_through(at, job_id, words=words, quiet=as_json), words, as_json=as_json)
+    elif as_json:
+        render.show_json(created)
+    else:
+        render.out().print(f"The running Forager works on it. Follow it: forager jobs watch {job_id}", markup=False)
+
+
+async def see_through(at: Reached, job_id: str, *, words: Words = GENERAL, quiet: bool = False) -> "Job":
+    """Follow a job until it has stopped, and work on it here if this process has opened the store."""
+    view = progress.choose_view(render.notes(), quiet=quiet, words=words)
+    if at.engine is None:
+        return await progress.follow(at.api, job_id, view)
+    return await work_on(at.api, at.engine, job_id, view, words)
+
+
+async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", words: Words = GENERAL) -> "Job":
+    """Run the engine here until this job has stopped. Ctrl-C drains: nothing is lost, nothing is paid twice."""
+    with stop_on_signals() as stop:
+        following = asyncio.create_task(progress.follow(api, job_id, view))
+        hurry = asyncio.create_task(_give_back_when_hurried(engine, stop))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            async with engine.running() as work:
+                await asyncio.wait([following, stopped, work], return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
+                await _until_notified(engine, stopped)
+        finally:
+            for task in (hurry, stopped):
+                task.cancel()
+        if following.done():
+            return following.result()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        _say_how_to_resume(await api.get(f"/jobs/{job_id}"), words)
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+async def _until_notified(engine: LocalEngine, stopped: "asyncio.Task[None]") -> None:
+    """The webhook of the job's end was delivered, or waits on disk for its next try."""
+    while not stopped.done() and not await engine.has_notified():  # noqa: ASYNC110 - the ledger has no such event
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _give_back_when_hurried(engine: LocalEngine, stop: StopRequest) -> None:
+    await stop.wait_for_hurry()
+    await engine.give_back()
+
+
+def _say_how_to_resume(job: "Job", words: Words) -> None:
+    render.notes().print(
+        f"Interrupted: {progress.done(job):,} of {words.tasks(job['total'])} done, nothing is lost."
+        f" Resume job {job['id']}: forager worker --until-idle. Cancel it: forager jobs cancel {job['id']}",
+        markup=False,
+        soft_wrap=True,
+    )
