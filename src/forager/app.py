@@ -43,7 +43,7 @@ from forager.pipelines.places.estimate import Density, Pages, Terms
 from forager.pipelines.places.estimate import estimate as estimate_places
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.zips import ZipTable, shipped_zips
-from forager.pipelines.scrape.words import reason_of, without_reason
+from forager.pipelines.scrape.words import shown_reason
 from forager.politeness.rulebook import Rulebook
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
@@ -339,7 +339,7 @@ async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
     found = {each.task_id: each.result for each in await app.reports.scrape_results(job)}
     told = []
     for task in (await app.reports.tasks(job, limit=len(targets))).items:
-        target, error = targets[int(task.key)], task.error if task.state != "completed" else None
+        target, failed = targets[int(task.key)], task.state != "completed"
         told.append(
             {
                 "task_id": str(task.id),
@@ -347,8 +347,8 @@ async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
                 "target_url": target["target_url"],
                 "status": task.state,
                 "result": found.get(task.id),
-                "error": None if error is None else without_reason(error),
-                "reason": reason_of(error),
+                "error": task.error if failed else None,
+                "reason": shown_reason(task.reason) if failed else None,
             }
         )
     return told

@@ -12,7 +12,7 @@ from forager.core.hosts import host_of
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
 from forager.pipelines.scrape.target import Scrape
-from forager.pipelines.scrape.words import reason_of
+from forager.pipelines.scrape.words import shown_reason
 
 log = structlog.get_logger("forager.scrape")
 
@@ -40,7 +40,7 @@ def log_pages(settlements: Sequence[Settlement]) -> None:
                 target_url=_without_query(task.target_url),
                 target_type=task.target_type,
                 proxy_used=facts.get("proxy"),
-                error_reason=_reason(settlement.error),
+                error_reason=_reason(settlement),
             )
 
 
@@ -49,6 +49,6 @@ def _without_query(url: str) -> str:
     return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
 
 
-def _reason(error: str | None) -> str:
+def _reason(settlement: Settlement) -> str:
     """The word for it; a sentence only where there is none, because it may quote what a page says."""
-    return reason_of(error) or (error or "unknown")[:LONGEST_REASON]
+    return shown_reason(settlement.reason) or (settlement.error or "unknown")[:LONGEST_REASON]

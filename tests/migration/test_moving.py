@@ -124,6 +124,34 @@ def test_two_processes_that_start_together_make_one_schema(store: Store, catalog
     check(store, catalog)
 
 
+def test_old_errors_are_taken_apart_and_put_together_again(filled: Store, catalog: Catalog, query: Query) -> None:
+    """Until core_0007 an error began with its reason, or was it."""
+    downgrade(filled, catalog, "core@core_0006")
+    old = {
+        "scrape.page": ["not_found: shop.test/a: none (404).", "timed_out: late", "No such word: at all"],
+        "places.query": ["early_exit_page1_lt10", "after_failed", "robots: no", "not_found: Serper: no"],
+    }
+    errors = [(kind, error) for kind, all_ in old.items() for error in all_]
+    for number, (kind, error) in enumerate(errors, 1):
+        query(
+            "INSERT INTO tasks (id, job_id, lane_id, kind, key, state, error, body)"
+            f" VALUES ({number}, 1, 1, '{kind}', '{number}', 5, '{error}', '')"
+        )
+    upgrade(filled, catalog)
+    assert query("SELECT reason, error FROM tasks ORDER BY id") == [
+        ("not_found", "shop.test/a: none (404)."),
+        ("timed_out", "late"),
+        (None, "No such word: at all"),
+        ("early_exit", "early_exit_page1_lt10"),
+        ("after_failed", "after_failed"),
+        ("robots", "no"),
+        (None, "not_found: Serper: no"),
+    ]
+    downgrade(filled, catalog, "core@core_0006")
+    assert query("SELECT kind, error FROM tasks ORDER BY id") == errors
+    upgrade(filled, catalog)
+
+
 def test_a_store_of_somebody_else_is_left_alone(store: Store, catalog: Catalog, query: Query) -> None:
     query("CREATE TABLE jobs (mine TEXT)")
     with pytest.raises(StoreOutdated, match="a database of its own"):

@@ -62,7 +62,8 @@ class PostgresTables:
     tasks = """(SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS state, t.rank,
       coalesce(q.attempt, t.attempt) AS attempt, coalesce(q.claim, t.claim) AS claim, t.claimed_at,
       q.session_id, t."after", t.followed, q.due, t.price, t.cost, t.guessed, t.together, t.crashes, t.hidden,
-      t.ended_at, t.error, t.facts, t.body FROM tasks t LEFT JOIN queue q ON q.task_id = t.id)"""
+      t.ended_at, t.error, t.reason, t.error_type, t.facts, t.body
+      FROM tasks t LEFT JOIN queue q ON q.task_id = t.id)"""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()

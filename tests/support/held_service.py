@@ -23,6 +23,8 @@ from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.pipelines.scrape.records import Result
 from tests.support.scrape import Service, open_service
 
+NOT_FOUND: dict[str, Any] = {"error": "There is no such page.", "reason": "not_found", "error_type": "http"}
+
 T = TypeVar("T")
 TYPES = {extractor.name: sorted(extractor.fields) for extractor in EXTRACTORS}
 _hosts = itertools.count(1)
@@ -57,7 +59,7 @@ class Held:
     async def settle(self, lease: Lease, state: TaskState) -> None:
         done = state is TaskState.COMPLETED
         records = (_result(lease),) if done else ()
-        settlement = Settlement(lease, state, records=records, error=None if done else "not_found: no such page")
+        settlement = Settlement(lease, state, records=records, **({} if done else NOT_FOUND))
         assert not (await self.service.app.ledger.turn(self.session, [settlement], [])).fenced
 
 

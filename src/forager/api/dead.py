@@ -13,11 +13,11 @@ from forager.api.jobs import Requeued
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import PageQuery
-from forager.ledger.reports import DeadLetter, DeadLetterDetail
+from forager.kit.http.params import WhyQuery
+from forager.ledger.reports import DeadLetter, DeadLetterDetail, Why
 
 
-class DeadQuery(PageQuery):
+class DeadQuery(WhyQuery):
     job: UUID | None = Field(default=None, description="Only those of this job.")
     pipeline: str | None = Field(default=None, max_length=100, description="Only those of this pipeline.")
 
@@ -45,7 +45,13 @@ def dead_router(app: App) -> APIRouter:
     )
     async def list_dead(request: Request, asked: Annotated[DeadQuery, Query()]) -> Response:
         """Newest first."""
-        found = await app.reports.dead(job=asked.job, pipeline=asked.pipeline, cursor=asked.cursor, limit=asked.limit)
+        found = await app.reports.dead(
+            job=asked.job,
+            pipeline=asked.pipeline,
+            why=Why(asked.reason, asked.error_type),
+            cursor=asked.cursor,
+            limit=asked.limit,
+        )
         return page(request, found.items, found.next_cursor)
 
     @router.get(

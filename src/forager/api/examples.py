@@ -45,6 +45,8 @@ TASK = {
     "cost": 0,
     "guessed": 0,
     "error": "Serper answered 400: missing query",
+    "reason": "query_refused",
+    "error_type": "http",
     "facts": {"api_status": 400, "api_ms": 84},
     "ended_at": "2026-03-14T12:00:00.204Z",
 }

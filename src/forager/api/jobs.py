@@ -13,8 +13,8 @@ from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import IdempotencyKey, JobStateName, PageQuery, TaskStateName, checked_key
-from forager.ledger.reports import JobReport, TaskDetail, TaskReport
+from forager.kit.http.params import IdempotencyKey, JobStateName, PageQuery, TaskStateName, WhyQuery, checked_key
+from forager.ledger.reports import JobReport, TaskDetail, TaskReport, Why
 
 REPEATED = {"Idempotent-Replayed": "true"}
 
@@ -53,7 +53,7 @@ class JobsQuery(PageQuery):
     pipeline: str | None = Field(default=None, max_length=100, description="Only jobs of this pipeline.")
 
 
-class TasksQuery(PageQuery):
+class TasksQuery(WhyQuery):
     state: TaskStateName | None = Field(default=None, description="Only tasks in this state.")
 
 
@@ -96,7 +96,9 @@ def _add_reading(router: APIRouter, app: App) -> None:
     )
     async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
         """In the order of kind and key."""
-        found = await app.reports.tasks(job_id, state=asked.state, cursor=asked.cursor, limit=asked.limit)
+        found = await app.reports.tasks(
+            job_id, state=asked.state, why=Why(asked.reason, asked.error_type), cursor=asked.cursor, limit=asked.limit
+        )
         return page(request, found.items, found.next_cursor)
 
     @router.get(

@@ -79,6 +79,14 @@ class _EngineFigures(Collector):
         for state, count in sorted(stats.ended.items()):
             ended.add_metric([state], count)
         yield ended
+        failures = CounterMetricFamily(
+            "forager_failures",
+            "Attempts that did not end well, by reason and error type.",
+            labels=["reason", "error_type"],
+        )
+        for (reason, error_type), count in sorted(stats.failures.items()):
+            failures.add_metric([reason, error_type], count)
+        yield failures
         yield _counter("forager_turns", "Transactions that settled or leased.", stats.turns)
         yield _counter("forager_fenced", "Settlements refused, because the claim was lost.", stats.fenced)
         yield _gauge("forager_tasks_in_flight", "Attempts in flight in this process.", worker.in_flight)

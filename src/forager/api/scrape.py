@@ -38,8 +38,7 @@ from forager.pipelines.scrape.words import (
     POOL_EXHAUSTED,
     ROBOTS,
     TIMED_OUT,
-    reason_of,
-    without_reason,
+    shown_reason,
 )
 
 REPEATED = {"Idempotent-Replayed": "true"}
@@ -221,21 +220,20 @@ async def _submit_one(app: App, body: ScrapeRequest, key: str | None) -> tuple[U
 
 
 def _is_over(task: ScrapeTaskReport) -> bool:
-    return task.state in ENDED or (task.state == "queued" and reason_of(task.error) in SHORT)
+    return task.state in ENDED or (task.state == "queued" and task.reason in SHORT)
 
 
 def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
     """Why there is no result, with the status that belongs to it."""
-    error = task.error or "It did not end well."
     if task.state == "cancelled":
         return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.id)
-    reason = reason_of(error)
+    reason = shown_reason(task.reason)
     status = STATUS_OF_REASON.get(reason or "", 502)
     return refusal(
         request.scope,
         status,
         reason or "scrape_failed",
-        without_reason(error),
+        task.error or "It did not end well.",
         headers=RETRY_AFTER if status == 503 else None,
         reason=reason,
         task_id=task.id,

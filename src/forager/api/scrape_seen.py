@@ -10,7 +10,7 @@ from forager.app import App
 from forager.core.errors import NotFound
 from forager.ledger.reports import JobReport, ScrapeResultReport, ScrapeTaskReport
 from forager.pipelines.scrape.pipeline import NAME
-from forager.pipelines.scrape.words import reason_of, without_reason
+from forager.pipelines.scrape.words import shown_reason
 
 TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 JobStatus = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
@@ -88,7 +88,7 @@ async def job_of(app: App, job_id: UUID) -> JobReport:
 def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is said of a task, and what about its result."""
     found = task.found
-    error = task.error if task.state != "completed" else None
+    failed = task.state != "completed"
     seen = {
         "task_id": task.id,
         "job_id": task.job,
@@ -96,8 +96,8 @@ def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
         "target_type": task.target_type,
         "target_url": task.target_url,
         "result": found.result if found else None,
-        "error": None if error is None else without_reason(error),
-        "reason": reason_of(error),
+        "error": task.error if failed else None,
+        "reason": shown_reason(task.reason) if failed else None,
         "created_at": task.created_at,
         "started_at": task.started_at,
         "completed_at": task.ended_at,

@@ -18,13 +18,16 @@ def list_dead(
     context: typer.Context,
     job: Annotated[UUID | None, typer.Option(help="Only those of this job.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="Only those of this pipeline.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")] = None,
+    error_type: Annotated[str | None, typer.Option(help="Only this type, such as network or parse.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest first."""
     from forager.kit.cli import render
 
-    letters = with_api(context, lambda at: at.api.get("/dead", job=job, pipeline=pipeline, limit=limit))
+    asked = {"job": job, "pipeline": pipeline, "reason": reason, "error_type": error_type, "limit": limit}
+    letters = with_api(context, lambda at: at.api.get("/dead", **asked))
     if as_json:
         render.show_json(letters)
         return
@@ -34,7 +37,8 @@ def list_dead(
     console = render.out()
     for letter in letters:
         tries = render.some(letter["attempts"], "try", "tries")
-        console.print(f"{letter['id']}  {letter['key']}  {tries}", markup=False)
+        word = letter["reason"] or letter["error_type"]
+        console.print("  ".join(filter(None, (letter["id"], letter["key"], tries, word))), markup=False)
         console.print(render.indented(letter["error"]))
 
 
@@ -57,6 +61,8 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
         ("attempts", str(letter["attempts"])),
         ("credits", str(letter["cost"])),
         ("error", render.plain(letter["error"])),
+        ("reason", letter["reason"]),
+        ("error type", letter["error_type"]),
         ("facts", render.plain(told) if told else None),
         ("ended", render.moment(letter["ended_at"])),
         ("input", render.plain(letter["body"])),

@@ -1,5 +1,7 @@
 """Every error that Forager raises on purpose, in one tree. Its two working branches decide what happens next.
 
+Each has a message for people, and a reason and an error type for programs (`core.reasons`).
+
 ForagerError
 ├── Transient            the same call may succeed later: the engine retries
 │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
@@ -31,6 +33,9 @@ ForagerError
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
+
+from forager.core.reasons import ErrorType, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +51,61 @@ class Evidence:
 class ForagerError(Exception):
     """Something went wrong in Forager."""
 
-    def __init__(self, message: str = "") -> None:
+    reason: str | None = None
+    """The word by which programs know this failure: one of `core.reasons`, or one that its pipeline declares."""
+    error_type: ErrorType = ErrorType.INTERNAL
+    """Where the failure belongs. Both are the class's own unless the error was raised with others."""
+    where: str | None = None
+    """What the message is about, such as a URL without its query; `message` begins with it."""
+
+    def __init__(self, message: str = "", *, reason: str | None = None, error_type: ErrorType | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
+        if reason is not None:
+            self.reason = reason
+        if error_type is not None:
+            self.error_type = error_type
 
     @property
     def message(self) -> str:
-        return str(self.args[0])
+        """The sentence for people."""
+        said = str(self.args[0])
+        return said if self.where is None else f"{self.where}: {said}"
+
+    def at(self, where: str) -> Self:
+        """Put where it happened in front of the message. Returns the error."""
+        self.where = where if self.where is None else f"{where}: {self.where}"
+        return self
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Transient(ForagerError):
     """The call failed in a way that may pass."""
 
+    error_type = ErrorType.NETWORK
     maybe_done = False
     """Whether the upstream may have carried the call out, and charged for it, although no answer came."""
 
-    def __init__(self, message: str = "", *, maybe_done: bool = False, facts: Mapping[str, int] | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        maybe_done: bool = False,
+        facts: Mapping[str, int] | None = None,
+        reason: str | None = None,
+        error_type: ErrorType | None = None,
+    ) -> None:
+        super().__init__(message, reason=reason, error_type=error_type)
         self.maybe_done = maybe_done or type(self).maybe_done
         self.facts = dict(facts or {})
 
 
 class RateLimited(Transient):
     """The upstream asked for fewer calls."""
+
+    reason = Reason.RATE_LIMITED
+    error_type = ErrorType.HTTP
 
     def __init__(self, message: str = "", *, retry_after: float | None = None, facts: Mapping[str, int] | None = None):
         super().__init__(message, facts=facts)
@@ -77,16 +115,21 @@ class RateLimited(Transient):
 class TimedOut(Transient):
     """The upstream did not answer in time."""
 
+    reason = Reason.TIMED_OUT
     maybe_done = True
 
 
 class ProxyFailed(Transient):
     """The proxy could not be used."""
 
+    reason = Reason.PROXY_FAILED
+
 
 class BrowserCrashed(Transient):
     """The browser died while it was on the page."""
 
+    reason = Reason.BROWSER_CRASHED
+    error_type = ErrorType.INTERNAL
     maybe_done = True
 
 
@@ -97,9 +140,14 @@ class Short(ForagerError):
 class PoolExhausted(Short):
     """No browser became free in time."""
 
+    reason = Reason.POOL_EXHAUSTED
+
 
 class NoHealthyProxies(Short):
     """No proxy can be used."""
+
+    reason = Reason.NO_HEALTHY_PROXIES
+    error_type = ErrorType.NETWORK
 
 
 class Permanent(ForagerError):
@@ -112,8 +160,10 @@ class Permanent(ForagerError):
         evidence: Evidence | None = None,
         cost: int = 0,
         facts: Mapping[str, int] | None = None,
+        reason: str | None = None,
+        error_type: ErrorType | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, reason=reason, error_type=error_type)
         self.evidence = evidence
         self.cost = cost
         self.facts = dict(facts or {})
@@ -122,25 +172,41 @@ class Permanent(ForagerError):
 class Refused(Permanent):
     """The request was refused by our own rules."""
 
+    reason = Reason.EGRESS_REFUSED
+    error_type = ErrorType.VALIDATION
+
 
 class CircuitOpen(Permanent):
     """Too many calls to this site failed; it is left alone for a while."""
+
+    reason = Reason.CIRCUIT_OPEN
+    error_type = ErrorType.BLOCKED
 
 
 class CredentialsMissing(Permanent):
     """There are no credentials of this provider for this workspace."""
 
+    reason = Reason.CREDENTIALS_MISSING
+
 
 class Undecodable(Permanent):
     """A stored task does not fit its class any more."""
+
+    reason = Reason.UNDECODABLE
+    error_type = ErrorType.VALIDATION
 
 
 class Disallowed(ForagerError):
     """robots.txt says no."""
 
+    reason = Reason.ROBOTS
+    error_type = ErrorType.BLOCKED
+
 
 class Unconfigured(ForagerError):
     """Something that only a person can provide is missing."""
+
+    reason = Reason.UNCONFIGURED
 
 
 class Busy(ForagerError):
@@ -175,6 +241,9 @@ class Conflict(Rejected):
 
 class StoreError(ForagerError):
     """The ledger failed."""
+
+    reason = Reason.STORE_AWAY
+    error_type = ErrorType.STORAGE
 
 
 class StoreLocked(StoreError):

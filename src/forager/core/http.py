@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from forager.core.errors import Evidence, Permanent
+from forager.core.reasons import ErrorType
 from forager.core.secret import Secret
 from forager.core.visit import Action
 
@@ -145,7 +146,8 @@ class Response:
             return orjson.loads(self.body)
         except ValueError as error:
             where = self.url.partition("?")[0]  # a query may hold a key
-            raise Permanent(f"{where} answered with malformed JSON: {error}", evidence=self.evidence()) from error
+            said = f"{where} answered with malformed JSON: {error}"
+            raise Permanent(said, evidence=self.evidence(), error_type=ErrorType.PARSE) from error
 
     def retry_after(self) -> float | None:
         """Seconds to wait, from either form of `Retry-After`; None when there is none, or nonsense."""

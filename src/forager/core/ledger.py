@@ -123,6 +123,11 @@ class Settlement:
     guessed: int = 0
     """How much of the cost is assumed, because no answer told it."""
     error: str | None = None
+    """The sentence for people …"""
+    reason: str | None = None
+    """… the word for programs (`core.reasons`, `Pipeline.reasons`) …"""
+    error_type: str | None = None
+    """… and where the failure belongs (`ErrorType`)."""
     wait: float = 0.0
     burned: bool = True
     """Whether this attempt counts. A snooze, a halt and a drain burn none."""

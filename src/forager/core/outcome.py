@@ -17,6 +17,9 @@ class Skip:
 
     key: str
     reason: str
+    """The word for it, such as `early_exit`."""
+    message: str | None = None
+    """What the task's `error` says. None: the reason itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Snooze:
 
     wait: float
     reason: str
+    """A sentence: what the task's `error` says while it waits."""
     give_up_at: datetime | None = None
     """For a step that knows better: a wait that would end after this moment is not begun; the task has failed."""
 
@@ -50,6 +54,9 @@ class Drop:
     """Need not be done: the task is skipped for this reason."""
 
     reason: str
+    """The word for it, such as `not_wanted`."""
+    message: str | None = None
+    """What the task's `error` says. None: the reason itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from forager.core.http import Fetch
 from forager.core.outcome import Outcome
+from forager.core.reasons import require_words
 from forager.core.record import Record
 from forager.core.task import Plan, Task
 
@@ -169,3 +170,8 @@ class Pipeline:
     needs: tuple[str, ...] = ()
     """Reference data by name, filled in by the composition root and passed to `check` and `plan`."""
     dry_run: Callable[[Any], bool] = lambda _: False
+    reasons: frozenset[str] = frozenset()
+    """The words by which its tasks fail or are skipped, beside the engine's own (`core.reasons.Reason`)."""
+
+    def __post_init__(self) -> None:
+        require_words(self.reasons)

@@ -2,6 +2,8 @@
 
 from enum import IntEnum, StrEnum
 
+from forager.core.reasons import Reason
+
 
 class TaskState(IntEnum):
     """How a task stands in the ledger. People see `public()`: several kinds of waiting are all `queued`."""
@@ -59,9 +61,9 @@ class JobState(StrEnum):
 
 TERMINAL_JOBS = frozenset({JobState.COMPLETED, JobState.PARTIALLY_COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
-AFTER_FAILED = "after_failed"
-BUDGET = "budget"
-CANCELLED = "cancelled"
+AFTER_FAILED = Reason.AFTER_FAILED.value
+BUDGET = Reason.BUDGET.value
+CANCELLED = Reason.CANCELLED.value
 
 ALONE_CRASHES = 3
 """So many crashes of a worker that ran nothing but this task make it a dead letter."""

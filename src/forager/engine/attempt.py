@@ -3,10 +3,12 @@
 import asyncio
 import traceback
 from collections.abc import Callable
+from typing import TypedDict
 
 from forager.core.errors import (
     Disallowed,
     Evidence,
+    ForagerError,
     Permanent,
     PoolExhausted,
     RateLimited,
@@ -19,6 +21,7 @@ from forager.core.errors import (
 from forager.core.ledger import Lease, Settlement
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
+from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
 from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
@@ -32,10 +35,16 @@ SHORT_WAIT = 10.0
 POOL_WAIT = 1.0
 """… and sooner for a browser, which must not stand idle while somebody waits."""
 NO_RETRY = Retry(0)
-TIMED_OUT = "timed_out"
-"""The word with which the error of a task begins whose time was up: a program may have to act on it."""
 PATIENCE = 7 * 24 * 3_600.0
 """Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
+
+
+class _Told(TypedDict):
+    """What a settlement says of an error."""
+
+    error: str
+    reason: str | None
+    error_type: ErrorType
 
 
 async def attempt(
@@ -59,35 +68,42 @@ async def attempt(
         return _settled(lease, outcome, patience)
     except MustSnooze as snooze:
         in_vain = patience if snooze.in_vain else None
-        return _put_back(lease, fetch, snooze.why, snooze.wait * (1 + SPREAD * random()), in_vain)
+        wait = snooze.wait * (1 + SPREAD * random())
+        return _put_back(lease, fetch, snooze.why, wait, in_vain, snooze.reason, snooze.error_type)
     except TooLate:
         return _put_back(lease, fetch, TooLate.__doc__)
     except Disallowed as refusal:
-        return Settlement(lease, TaskState.SKIPPED, error=refusal.message)
+        return Settlement(lease, TaskState.SKIPPED, **_told_of(refusal))
     except Short as short:
         wait = POOL_WAIT if isinstance(short, PoolExhausted) else SHORT_WAIT
-        return _put_back(lease, fetch, short.message, wait * (1 + SPREAD * random()), patience)
+        wait *= 1 + SPREAD * random()
+        return _put_back(lease, fetch, short.message, wait, patience, short.reason, short.error_type)
     except StoreError as error:  # asked for a lane or a robots.txt while the store was away
-        return _put_back(lease, fetch, error.message, SHORT_WAIT * (1 + SPREAD * random()))
+        wait = SHORT_WAIT * (1 + SPREAD * random())
+        return _put_back(lease, fetch, error.message, wait, None, error.reason, error.error_type)
     except RateLimited as error:
         if not fetch.slowed:
             lane.slow_down(error.retry_after)
         wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + SPREAD * random())
-        said, facts = error.message, error.facts
-        return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=said, facts=facts, patience=patience)
+        told = _told_of(error)
+        return Settlement(
+            lease, TaskState.WAITING, wait=wait, burned=False, facts=error.facts, patience=patience, **told
+        )
     except Transient as error:
         retry = (step.retry if step else None) or lane.policy.retry
         return _failed_for_now(lease, error, retry, random)
     except TimeoutError:
         late = Transient(
-            f"{TIMED_OUT}: It did not end within {step.timeout if step else 0:g} s.", maybe_done=fetch.sent
+            f"It did not end within {step.timeout if step else 0:g} s.",
+            maybe_done=fetch.sent,
+            reason=Reason.TIMED_OUT,
         )
         retry = (step.retry if step else None) or lane.policy.retry
         if step is not None and step.when_late == "fail":
             retry = NO_RETRY
         return _failed_for_now(lease, late, retry, random)
     except Unconfigured as error:
-        return Settlement(lease, TaskState.READY, burned=False, error=error.message, halt=error.message)
+        return Settlement(lease, TaskState.READY, burned=False, halt=error.message, **_told_of(error))
     except Permanent as error:
         told_nothing = not error.cost and not error.facts  # an answer that our own caps refused, say
         guessed = _guess(lease, fetch.sent and told_nothing)
@@ -96,15 +112,22 @@ async def attempt(
             TaskState.FAILED,
             cost=error.cost or guessed,
             guessed=guessed,
-            error=error.message,
             facts=error.facts,
             evidence=error.evidence,
+            **_told_of(error),
         )
     except Exception as error:  # noqa: BLE001 - a bug in one step must not stop the others; it is kept for a look
-        told = Evidence("".join(traceback.format_exception(error)).encode())
-        said = f"The step broke: {type(error).__name__}: {error}"
         guessed = _guess(lease, fetch.sent)
-        return Settlement(lease, TaskState.FAILED, cost=guessed, guessed=guessed, error=said, evidence=told)
+        return Settlement(
+            lease,
+            TaskState.FAILED,
+            cost=guessed,
+            guessed=guessed,
+            error=f"The step broke: {type(error).__name__}: {error}",
+            reason=Reason.STEP_BROKE,
+            error_type=ErrorType.INTERNAL,
+            evidence=Evidence("".join(traceback.format_exception(error)).encode()),
+        )
 
 
 def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
@@ -114,6 +137,7 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
                 raise Permanent(
                     f"{len(outcome.tasks)} children in one outcome; hand over at most {MAX_CHILDREN} at once.",
                     cost=lease.price if outcome.cost is None else outcome.cost,
+                    reason=Reason.TOO_MANY_CHILDREN,
                 )
             return Settlement(
                 lease,
@@ -136,7 +160,8 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
                 give_up_at=None if outcome.give_up_at is None else round(outcome.give_up_at.timestamp() * 1000),
             )
         case Drop():
-            return Settlement(lease, TaskState.SKIPPED, error=outcome.reason)
+            said = outcome.reason if outcome.message is None else outcome.message
+            return Settlement(lease, TaskState.SKIPPED, error=said, reason=outcome.reason)
         case Halt():
             return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
         case _:
@@ -147,16 +172,37 @@ def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callab
     cost = _guess(lease, error.maybe_done)
     wait = wait_before_retry(retry, lease.attempt, random)
     state = TaskState.FAILED if wait is None else TaskState.WAITING
-    return Settlement(lease, state, cost=cost, guessed=cost, error=error.message, wait=wait or 0.0, facts=error.facts)
+    told = _told_of(error)
+    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait or 0.0, facts=error.facts, **told)
 
 
 def _put_back(
-    lease: Lease, fetch: LaneFetch, why: str | None, wait: float = 0.0, patience: float | None = None
+    lease: Lease,
+    fetch: LaneFetch,
+    why: str | None,
+    wait: float = 0.0,
+    patience: float | None = None,
+    reason: str | None = None,
+    error_type: str | None = None,
 ) -> Settlement:
     """Through no fault of the task. What it sent before may have been charged for."""
     cost = _guess(lease, fetch.sent)
-    state = TaskState.WAITING if wait else TaskState.READY
-    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait, burned=False, error=why, patience=patience)
+    return Settlement(
+        lease,
+        TaskState.WAITING if wait else TaskState.READY,
+        cost=cost,
+        guessed=cost,
+        wait=wait,
+        burned=False,
+        error=why,
+        reason=reason,
+        error_type=error_type,
+        patience=patience,
+    )
+
+
+def _told_of(error: ForagerError) -> _Told:
+    return {"error": error.message, "reason": error.reason, "error_type": error.error_type}
 
 
 def _guess(lease: Lease, maybe_done: bool) -> int:

@@ -14,6 +14,7 @@ from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Away
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
+from forager.core.reasons import ErrorType, Reason
 from forager.core.robots import Robots
 from forager.core.timing import standing_still
 from forager.engine.lane import LaneRun
@@ -32,10 +33,20 @@ AT_ONCE = 0.05
 class MustSnooze(Exception):
     """`in_vain`: something is wrong that may never be mended, unlike hours, a rate, a pause."""
 
-    def __init__(self, wait: float, why: str = "It waits for its lane.", *, in_vain: bool = False) -> None:
+    def __init__(
+        self,
+        wait: float,
+        why: str = "It waits for its lane.",
+        *,
+        in_vain: bool = False,
+        reason: Reason | None = None,
+        error_type: ErrorType | None = None,
+    ) -> None:
         self.wait = wait
         self.why = why
         self.in_vain = in_vain
+        self.reason = reason
+        self.error_type = error_type
 
 
 class TooLate(Exception):
@@ -148,10 +159,16 @@ class LaneFetch:
         verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
         if verdict.ask_again_in is not None:
             unread = f"The robots.txt of {_host(url)} cannot be read now."
-            raise MustSnooze(verdict.ask_again_in, unread, in_vain=True)
+            raise MustSnooze(
+                verdict.ask_again_in,
+                unread,
+                in_vain=True,
+                reason=Reason.ROBOTS_UNREADABLE,
+                error_type=ErrorType.NETWORK,
+            )
         if not verdict.allowed:
             raise Disallowed(
-                f"robots: {_host(url)} does not allow this URL. An operator who may read it can say so: "
+                f"{_host(url)} does not allow this URL. An operator who may read it can say so: "
                 f"forager lanes set {lane.name} --no-robots"
             )
         lane.obey_crawl_delay(_origin(url), verdict.crawl_delay)
@@ -160,7 +177,7 @@ class LaneFetch:
         lane = await self.around.lane_of(url, self.lane)
         if isinstance(lane, Away):
             why = f"The lane of {_host(url)} cannot be had: {lane.value}."
-            raise MustSnooze(ELSEWHERE, why, in_vain=lane is Away.ELSEWHERE)
+            raise MustSnooze(ELSEWHERE, why, in_vain=lane is Away.ELSEWHERE, reason=Reason.LANE_AWAY)
         return lane
 
     async def wait(self, lane: LaneRun, longest: float) -> None:
@@ -179,7 +196,8 @@ class LaneFetch:
         if wait := lane.circuit_wait():
             if self._when_open == "fail":
                 raise CircuitOpen(f"{lane.name} failed too often; it is left alone for another {wait:.0f} s.")
-            raise MustSnooze(wait, f"{lane.name} failed too often; it is left alone for a while.", in_vain=True)
+            why = f"{lane.name} failed too often; it is left alone for a while."
+            raise MustSnooze(wait, why, in_vain=True, reason=Reason.CIRCUIT_OPEN, error_type=ErrorType.BLOCKED)
 
 
 class _Way:

@@ -7,6 +7,7 @@ import traceback
 
 from forager.core.errors import Evidence, StoreFull, StoreUnavailable
 from forager.core.ledger import Ledger, Session, Settlement
+from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
 
 
@@ -35,5 +36,12 @@ def _without_findings(refused: Settlement, error: Exception) -> Settlement:
         trace = Evidence("".join(traceback.format_exception(error)).encode())
     said = f"What it ended with could not be stored: {type(error).__name__}: {error}"
     return Settlement(
-        refused.lease, TaskState.FAILED, cost=refused.cost, guessed=refused.guessed, error=said, evidence=trace
+        refused.lease,
+        TaskState.FAILED,
+        cost=refused.cost,
+        guessed=refused.guessed,
+        error=said,
+        reason=Reason.UNSTORABLE,
+        error_type=ErrorType.STORAGE,
+        evidence=trace,
     )

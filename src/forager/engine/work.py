@@ -58,7 +58,7 @@ class Worker:
         random: Random | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self.stats = WorkStats()
+        self.stats = WorkStats(frozenset[str]().union(*(p.reasons for p in pipelines)))
         self._ledger = ledger
         self._clock = StoreClock(clock)
         self._name = name
@@ -220,7 +220,7 @@ class Worker:
         self.stats.fenced += len(turn.fenced)
         refused = set(turn.fenced)
         settled = [s for s in finished if s.lease.task_id not in refused] if refused else finished
-        self.stats.ended.update(s.state.name.lower() for s in settled)
+        self.stats.settled(settled)
         for tell in self._told if settled else ():
             tell(settled)
         now = self._clock.monotonic()

@@ -11,6 +11,7 @@ import brotli
 import zstandard
 
 from forager.core.errors import Permanent, Refused, Transient
+from forager.core.reasons import ErrorType
 
 PIECE = 256 * 1024
 MAX_CHAIN = 2
@@ -69,7 +70,8 @@ class Stage:
         try:
             yield from self._coding.unpack(data)
         except (zlib.error, brotli.error, zstandard.ZstdError, MemoryError):
-            raise Permanent(f"the answer says it is {self.name}-coded, but cannot be unpacked as such.") from None
+            said = f"the answer says it is {self.name}-coded, but cannot be unpacked as such."
+            raise Permanent(said, error_type=ErrorType.PARSE) from None
 
     def _next_member(self, data: bytes) -> bool:
         """Start on a further member. What is no member is padding, and ignored, as gzip itself does."""
@@ -171,10 +173,14 @@ def stages(content_encoding: str, cap: int) -> list[Stage]:
     """The codings of an answer in the order in which they are undone: the last one applied comes first."""
     names = [name for part in content_encoding.lower().split(",") if (name := part.strip()) not in PLAIN]
     if len(names) > MAX_CHAIN:
-        raise Permanent(f"the answer is packed {len(names)} times over; {MAX_CHAIN} are accepted.")
+        raise Permanent(
+            f"the answer is packed {len(names)} times over; {MAX_CHAIN} are accepted.", error_type=ErrorType.PARSE
+        )
     for name in names:
         if name not in CODINGS:
-            raise Permanent(f"the answer has a coding that was not asked for ({name[:40]!r}).")
+            raise Permanent(
+                f"the answer has a coding that was not asked for ({name[:40]!r}).", error_type=ErrorType.PARSE
+            )
     return [Stage(*CODINGS[name], cap) for name in reversed(names)]
 
 

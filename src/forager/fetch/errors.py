@@ -14,6 +14,7 @@ from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
 from forager.core.errors import ForagerError, Permanent, Refused, TimedOut, Transient
+from forager.core.reasons import ErrorType
 from forager.fetch.connect import NotCleared
 
 FOREIGN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError, TypeError, RuntimeError)
@@ -34,35 +35,37 @@ class map_errors:  # noqa: N801  (reads as a word in a with statement, as contex
         if error is None:
             return
         if isinstance(error, ForagerError):
-            error.args = (f"{shown(self.url)}: {error.message}", *error.args[1:])
+            error.at(shown(self.url))
         elif isinstance(error, FOREIGN):
             # The cause is cut off on purpose: texts of the client library hold whole URLs and header values.
-            raise translated(error, shown(self.url)) from None
+            raise translated(error).at(shown(self.url)) from None
 
 
-def translated(error: Exception, place: str) -> ForagerError:
+def translated(error: Exception) -> ForagerError:
     """Which of our errors a foreign one means. Once connected, the call may have been carried out, and charged."""
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return Transient(f"{place}: no connection in time; nothing was sent.")
+            return Transient("no connection in time; nothing was sent.")
         case TimeoutError():
-            return TimedOut(f"{place}: no complete answer in time.")
+            return TimedOut("no complete answer in time.")
         case aiohttp.ClientConnectorCertificateError():
-            return Permanent(f"{place}: its certificate is not trusted ({_reason(error.certificate_error)}).")
+            said = f"its certificate is not trusted ({_reason(error.certificate_error)})."
+            return Permanent(said, error_type=ErrorType.NETWORK)
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotCleared):
-            return Refused(f"{place}: {error.os_error}.")
+            return Refused(f"{error.os_error}.")
         case aiohttp.ClientConnectorError():
-            return Transient(f"{place}: no connection ({_reason(error.os_error)}).")
+            return Transient(f"no connection ({_reason(error.os_error)}).")
         case aiohttp.ClientResponseError() if _caused_by(error, LineTooLong):
-            return Refused(f"{place}: a line of its headers is too long, and was stopped.")
+            return Refused("a line of its headers is too long, and was stopped.")
         case aiohttp.ClientResponseError():
-            return Transient(f"{place}: the answer is not valid HTTP.", maybe_done=True)
+            return Transient("the answer is not valid HTTP.", maybe_done=True)
         case aiohttp.ClientPayloadError() | asyncio.IncompleteReadError():
-            return Transient(f"{place}: the answer broke off.", maybe_done=True)
+            return Transient("the answer broke off.", maybe_done=True)
         case aiohttp.InvalidURL() | ValueError() | TypeError():
-            return Permanent(f"{place}: the request cannot be written as HTTP (its URL or a header is malformed).")
+            said = "the request cannot be written as HTTP (its URL or a header is malformed)."
+            return Permanent(said, error_type=ErrorType.VALIDATION)
         case _:
-            return Transient(f"{place}: the connection was lost ({_reason(error)}).", maybe_done=True)
+            return Transient(f"the connection was lost ({_reason(error)}).", maybe_done=True)
 
 
 def shown(url: str | URL) -> str:

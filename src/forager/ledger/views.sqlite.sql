@@ -4,11 +4,12 @@ CREATE VIEW tasks_now AS
 SELECT id, job_id, lane_id, kind, key, state, rank, attempt,
        CASE WHEN state IN (3, 4, 5) THEN claim END AS claim,
        CASE WHEN state IN (3, 4, 5) THEN claimed_at END AS claimed_at,
-       session_id, "after", due, price, cost, guessed, crashes, hidden, ended_at, error, facts, body
+       session_id, "after", due, price, cost, guessed, crashes, hidden, ended_at, error, reason, error_type,
+       facts, body
 FROM tasks;
 
 -- Dead letters. `state = 5` is a literal, so that ix_tasks_failed fits.
 CREATE VIEW dead_letters AS
-SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error, facts,
-       ended_at, hidden, body
+SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error, reason,
+       error_type, facts, ended_at, hidden, body
 FROM tasks WHERE state = 5;

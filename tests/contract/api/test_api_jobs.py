@@ -148,6 +148,10 @@ async def test_a_dead_letter_is_shown_with_its_evidence_and_retried__PL_12(front
     await front.work()
     (dead,) = await front.data("/api/v1/dead", job=job)
     assert (dead["key"], dead["pipeline"], dead["state"]) == ("85003/1", "places", "failed")
+    assert (dead["reason"], dead["error_type"]) == (None, "parse")
+    assert await front.data("/api/v1/dead", job=job, error_type="parse") == [dead]
+    assert await front.data("/api/v1/dead", job=job, error_type="network") == []
+    assert await front.data(f"/api/v1/jobs/{job}/tasks", error_type="parse", state="failed")
     shown = await front.data(f"/api/v1/dead/{dead['id']}")
     assert shown["body"]["zip"] == "85003"
     assert shown["evidence"]["size"] > 0

@@ -104,6 +104,7 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
     }
     assert found["forager_tasks_ended_total", "completed"] == 1
     assert found["forager_tasks_ended_total", "failed"] == 1
+    assert sum(value for name, value in found.items() if name[0] == "forager_failures_total") == 1
     assert found["forager_tasks_in_flight",] == 0
     assert found["forager_dead_letters",] == 1
     assert found["forager_http_requests_total", "POST", "/api/v1/places/jobs", "202"] == 1

@@ -122,7 +122,8 @@ async def test_a_step_may_say_that_whoever_is_late_has_failed__SC_4(open_rig: Op
     await rig.run()
     task = rig.tasks(job)["slow"]
     assert (rig.states(job)["slow"], task["attempt"]) == ("failed", 1)
-    assert task["error"] == "timed_out: It did not end within 0.05 s."
+    assert task["error"] == "It did not end within 0.05 s."
+    assert (task["reason"], task["error_type"]) == ("timed_out", "network")
     assert rig.tasks(job)["later"]["attempt"] == 4, "any other failure that may pass is tried again"
 
 

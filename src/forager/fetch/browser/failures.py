@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable
 
 from forager.core.errors import BrowserCrashed, ForagerError, Permanent, Refused, Transient
+from forager.core.reasons import ErrorType
 
 _NET = re.compile(r"net::ERR_([A-Z0-9_]+)")
 _DEAD = ("Target page, context or browser has been closed", "Target closed", "Connection closed", "Browser closed")
@@ -38,9 +39,9 @@ def translated(error: Exception) -> ForagerError:
     if "Page crashed" in text:
         return page_crashed()
     if "Download is starting" in text:
-        return Permanent("it is a download, not a page; fetch it by plain HTTP.")
+        return Permanent("it is a download, not a page; fetch it by plain HTTP.", error_type=ErrorType.PARSE)
     if "invalid URL" in text or "Cannot navigate" in text:
-        return Permanent("it is no URL that a browser can go to.")
+        return Permanent("it is no URL that a browser can go to.", error_type=ErrorType.VALIDATION)
     return Transient(f"the visit failed ({type(error).__name__}).", maybe_done=True)
 
 
@@ -53,9 +54,9 @@ def _net(code: str) -> ForagerError:
     if code == "TOO_MANY_REDIRECTS":
         return Refused("it redirects without end.")
     if code.startswith(("CERT_", "SSL_", "BAD_SSL", "ECH_")):
-        return Permanent(f"its certificate or encryption is not trusted ({words}).")
+        return Permanent(f"its certificate or encryption is not trusted ({words}).", error_type=ErrorType.NETWORK)
     if code in PERMANENT:
-        return Permanent(f"{PERMANENT[code]}.")
+        return Permanent(f"{PERMANENT[code]}.", error_type=ErrorType.VALIDATION)
     return Transient(f"the page could not be loaded ({words}).", maybe_done=code.startswith("EMPTY"))
 
 

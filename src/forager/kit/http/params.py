@@ -6,6 +6,7 @@ from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import FieldError, Rejected
+from forager.core.reasons import ErrorType
 from forager.kit.queries import MOST
 
 JobStateName = Literal["queued", "running", "paused", "completed", "partially_completed", "failed", "cancelled"]
@@ -23,6 +24,18 @@ class PageQuery(BaseModel):
         default=None, max_length=2_000, pattern="^[A-Za-z0-9_-]+$", description="`meta.next_cursor` of the page before."
     )
     limit: int = Field(default=100, ge=1, le=MOST, description="Most items of this page.")
+
+
+class WhyQuery(PageQuery):
+    """Lists of tasks, by why they did not end well."""
+
+    reason: str | None = Field(
+        default=None,
+        max_length=64,
+        pattern="^[a-z][a-z0-9_]*$",
+        description="Only tasks with this reason, such as `timed_out`, `robots` or a pipeline's own.",
+    )
+    error_type: ErrorType | None = Field(default=None, description="Only failures of this type.")
 
 
 IdempotencyKey = Annotated[

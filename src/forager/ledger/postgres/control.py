@@ -162,7 +162,7 @@ async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:
     """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
     skipped: dict[int, list[int]] = {}
     for after, follower in await db.fetch(
-        'SELECT "after", id FROM tasks WHERE job_id = $1 AND state = 6 AND error = $2', job, AFTER_FAILED
+        'SELECT "after", id FROM tasks WHERE job_id = $1 AND state = 6 AND reason = $2', job, AFTER_FAILED
     ):
         skipped.setdefault(after, []).append(follower)
     followers: list[int] = []
@@ -215,12 +215,13 @@ _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = $1 AND (kind, key) > ($2
 _DRAIN = """
 WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(SELECT task_id FROM queue WHERE task_id = ANY($1::bigint[])
     AND state <> 3 FOR UPDATE SKIP LOCKED)) RETURNING task_id, attempt)
-UPDATE tasks t SET state = $2, error = $3, ended_at = $4, attempt = q.attempt FROM q
+UPDATE tasks t SET state = $2, error = $3, reason = $3, error_type = NULL, ended_at = $4, attempt = q.attempt FROM q
 WHERE t.id = q.task_id RETURNING t.id
 """
 _AGAIN = """
 WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
-    error = NULL, waited = NULL, waited_until = NULL WHERE id = ANY($1::bigint[]) AND state = $2
+    error = NULL, reason = NULL, error_type = NULL, waited = NULL,
+  waited_until = NULL WHERE id = ANY($1::bigint[]) AND state = $2
     RETURNING id, lane_id, job_id, rank, state),
 d AS (DELETE FROM dead USING t WHERE dead.task_id = t.id)
 INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t

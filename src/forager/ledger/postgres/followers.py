@@ -12,7 +12,8 @@ WITH t AS (UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ANY($1::bigi
 UPDATE queue q SET state = 0 FROM t WHERE q.task_id = t.id AND q.state = 2 RETURNING q.lane_id, q.job_id
 """
 _SKIP_FOLLOWERS = """
-WITH t AS (UPDATE tasks SET state = 6, error = $2, ended_at = $3 WHERE state = 2 AND "after" = ANY($1::bigint[])
+WITH t AS (UPDATE tasks SET state = 6, error = $2, reason = $4, error_type = NULL, ended_at = $3
+           WHERE state = 2 AND "after" = ANY($1::bigint[])
            RETURNING id, job_id, followed),
 q AS (DELETE FROM queue USING t WHERE queue.task_id = t.id)
 SELECT id, job_id, followed FROM t
@@ -24,7 +25,8 @@ WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(
     JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
     JOIN queue q ON q.task_id = t.id WHERE q.state <> 3 ORDER BY q.task_id FOR UPDATE OF q))
   AND state <> 3 RETURNING task_id, attempt)
-UPDATE tasks t SET state = 6, error = $4, ended_at = $5, attempt = q.attempt FROM q WHERE t.id = q.task_id
+UPDATE tasks t SET state = 6, error = $4, reason = $6, error_type = NULL, ended_at = $5,
+  attempt = q.attempt FROM q WHERE t.id = q.task_id
 RETURNING t.id, t.job_id, t.followed
 """
 
@@ -33,20 +35,25 @@ async def release_followers(db: Db, tasks: Sequence[int]) -> set[Flow]:
     return {(row[0], row[1]) for row in await db.fetch(_RELEASE, sorted(tasks))}
 
 
-async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, deltas: Deltas, now: int) -> None:
-    """Skip queued tasks and whatever comes after them."""
+async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, deltas: Deltas, now: int) -> None:
+    """Skip queued tasks and whatever comes after them. `said` is their error for people."""
     columns = [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
-    rows = await db.fetch(_SKIP, *columns, reason, now)
+    rows = await db.fetch(_SKIP, *columns, said, now, reason)
     for row in rows:
         deltas.add(row[1], queued=-1, skipped=1)
-    await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now)
+    await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said)
 
 
-async def skip_followers(db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int) -> None:
-    """Nobody would ever release them: the followers of tasks that did not end well, and theirs, are skipped."""
+async def skip_followers(
+    db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, said: str | None = None
+) -> None:
+    """Skip the followers of tasks that did not end well, and theirs: nothing would ever release them.
+
+    `said` is their error for people; without it, the reason.
+    """
     ended = list(tasks)
     while ended:
-        rows = await db.fetch(_SKIP_FOLLOWERS, ended, reason, now)
+        rows = await db.fetch(_SKIP_FOLLOWERS, ended, said or reason, now, reason)
         for row in rows:
             deltas.add(row[1], queued=-1, skipped=1)
         ended = [row[0] for row in rows if row[2]]

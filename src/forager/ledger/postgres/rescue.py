@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forager.core.reasons import ErrorType, Reason
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
@@ -41,7 +42,8 @@ _END = """
 WITH q AS (DELETE FROM queue q USING unnest($1::bigint[], $2::bigint[], $3::int[]) AS x(id, claim, price)
   WHERE q.task_id = x.id AND q.claim = x.claim AND q.session_id = $7
   RETURNING x.id, x.price, q.attempt, q.claim, q.claimed_at)
-UPDATE tasks t SET state = $4, error = $5, ended_at = $6, cost = t.cost + q.price, guessed = t.guessed + q.price,
+UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_at = $6,
+  cost = t.cost + q.price, guessed = t.guessed + q.price,
   crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
@@ -99,9 +101,12 @@ async def _put_back(
     state = TaskState.SUSPECT if crashed else TaskState.READY
     together = group_size(in_flight) if crashed else None
     await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(alone), session)
-    for group, end, error in ((cancelled, TaskState.CANCELLED, CANCELLED), (dead, TaskState.FAILED, CRASHED)):
+    for group, end, error, reason, error_type in (
+        (cancelled, TaskState.CANCELLED, CANCELLED, CANCELLED, None),
+        (dead, TaskState.FAILED, CRASHED, Reason.CRASHED, ErrorType.INTERNAL),
+    ):
         if group:
-            await db.execute(_END, *_columns(group), int(end), error, effect.now, session)
+            await db.execute(_END, *_columns(group), int(end), error, effect.now, session, reason, error_type)
     await bury(db, [r["task_id"] for r in dead], effect.now)
     for row in rows:
         price = row["price"]

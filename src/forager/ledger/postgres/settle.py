@@ -125,7 +125,8 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     if not ends:
         return {}
     states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
-    errors = [clean_or_none(s.error) if s.state in COUNTER_OF else CANCELLED for s in ends]
+    said = [_said(s) if s.state in COUNTER_OF else (CANCELLED, CANCELLED, None) for s in ends]
+    errors, reasons, types = zip(*said, strict=True)
     row = await db.fetchrow(
         _END,
         numbers([s.lease.task_id for s in ends]),
@@ -134,6 +135,8 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
         unless_all(0, [s.cost for s in ends]),
         unless_all(0, [s.guessed for s in ends]),
         unless_all(None, errors),
+        unless_all(None, reasons),
+        unless_all(None, types),
         unless_all(None, [_facts(s) for s in ends]),
         effect.now,
     )
@@ -175,8 +178,8 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
             [0 if s.burned else 1 for s in back],
             [s.cost for s in back],
             [s.guessed for s in back],
-            [clean_or_none(s.error) for s in back],
             [_facts(s) for s in back],
+            *([column[n] for column in map(_said, back)] for n in range(3)),
         )
     )
     for s, due in zip(back, dues, strict=True):
@@ -233,8 +236,8 @@ def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
 
 async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:
     """Skip what need not run, release the followers of what ended well, skip those of what did not."""
-    for reason, names in _skips(live).items():
-        await skip_tasks(db, names, reason, effect.deltas, effect.now)
+    for (reason, said), names in _skips(live).items():
+        await skip_tasks(db, names, reason, said, effect.deltas, effect.now)
     well = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state is TaskState.COMPLETED]
     if well:
         effect.ready |= await release_followers(db, well)
@@ -242,11 +245,14 @@ async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int],
     await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now)
 
 
-def _skips(live: list[Settlement]) -> dict[str, list[tuple[int, str, str]]]:
-    by_reason: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
+def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str, str]]]:
+    """Names of tasks, by reason and the sentence for it."""
+    by_reason: defaultdict[tuple[str, str], list[tuple[int, str, str]]] = defaultdict(list)
     for s in live:
         for skip in s.skip:
-            by_reason[clean(skip.reason)].append((s.lease.job_id, s.lease.kind, clean(skip.key)))
+            by_reason[clean(skip.reason), clean(skip.message or skip.reason)].append(
+                (s.lease.job_id, s.lease.kind, clean(skip.key))
+            )
     return by_reason
 
 
@@ -281,6 +287,11 @@ async def _keep_evidence(db: Db, live: list[Settlement], until: int) -> None:
         await db.execute(_KEEP_EVIDENCE, *([k[n] for k in kept] for n in range(4)), until)
 
 
+def _said(s: Settlement) -> tuple[str | None, str | None, str | None]:
+    """Error, reason and error type."""
+    return clean_or_none(s.error), s.reason, s.error_type
+
+
 def _facts(s: Settlement) -> str | None:
     return orjson.dumps(s.facts).decode() if s.facts else None
 
@@ -290,12 +301,13 @@ _END = """
 WITH q AS (
   DELETE FROM queue q
   USING unnest($1::text::bigint[], $2::text::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[],
-               $7::text[]) AS x(id, claim, state, cost, guessed, error, facts)
+               $7::text[], $8::text[], $9::text[]) AS x(id, claim, state, cost, guessed, error, reason, type, facts)
   WHERE q.task_id = x.id AND q.claim = x.claim
-  RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.facts, q.attempt, q.claim, q.claimed_at),
+  RETURNING x.id, x.state, x.cost, x.guessed, x.error, x.reason, x.type, x.facts, q.attempt, q.claim, q.claimed_at),
 t AS (UPDATE tasks t SET state = coalesce(q.state, 4), cost = t.cost + coalesce(q.cost, 0),
-  guessed = t.guessed + coalesce(q.guessed, 0), error = q.error, facts = q.facts::json, ended_at = $8,
-  attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at, together = NULL
+  guessed = t.guessed + coalesce(q.guessed, 0), error = q.error, reason = q.reason, error_type = q.type,
+  facts = q.facts::json, ended_at = $10, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at,
+  together = NULL
 FROM q WHERE t.id = q.id RETURNING t.id, t.followed)
 SELECT array_agg(id), array_agg(id) FILTER (WHERE followed) FROM t
 """
@@ -304,11 +316,12 @@ WITH q AS (
   UPDATE queue q SET state = x.state, due = x.due, attempt = q.attempt - x.unburned, claim = NULL, claimed_at = NULL,
     session_id = NULL
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[],
-              $8::text[], $9::text[]) AS x(id, claim, state, due, unburned, cost, guessed, error, facts)
+              $8::text[], $9::text[], $10::text[], $11::text[])
+    AS x(id, claim, state, due, unburned, cost, guessed, facts, error, reason, type)
   WHERE q.task_id = x.id AND q.claim = x.claim
-  RETURNING x.id, x.claim, x.cost, x.guessed, x.error, x.facts, q.attempt)
-UPDATE tasks t SET cost = t.cost + q.cost, guessed = t.guessed + q.guessed, error = q.error, facts = q.facts::json,
-  attempt = q.attempt, claim = q.claim, together = NULL
+  RETURNING x.id, x.claim, x.cost, x.guessed, x.error, x.reason, x.type, x.facts, q.attempt)
+UPDATE tasks t SET cost = t.cost + q.cost, guessed = t.guessed + q.guessed, error = q.error, reason = q.reason,
+  error_type = q.type, facts = q.facts::json, attempt = q.attempt, claim = q.claim, together = NULL
 FROM q WHERE t.id = q.id RETURNING t.id, t.followed
 """
 _KEEP_EVIDENCE = """

@@ -1,6 +1,7 @@
 """What people and front doors may read of the ledger. Read only, paged by cursor, and nothing that scans history."""
 
 from forager.kit.queries.page import MOST, Page
+from forager.ledger.reports.jobs import Why
 from forager.ledger.reports.models import (
     ChangeReport,
     DeadLetter,
@@ -45,4 +46,5 @@ __all__ = [
     "Spending",
     "TaskDetail",
     "TaskReport",
+    "Why",
 ]

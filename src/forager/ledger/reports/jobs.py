@@ -1,7 +1,7 @@
 """Jobs and their tasks, one or many, and the dead letters among them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from forager.core.errors import FieldError, NotFound, Rejected
@@ -30,11 +30,21 @@ SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value
 WHERE public_id IN ({", ".join(f":{name}" for name in _FEW)})
 """
 _TASK = """
-SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error, facts,
-       ended_at, hidden, body FROM
+SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error,
+       reason, error_type, facts, ended_at, hidden, body FROM
 """
 _NAMES = "JOIN lanes l ON l.id = w.lane_id JOIN jobs j ON j.id = w.job_id"
 _NAMED = "w.*, l.name AS lane, j.public_id, j.pipeline"
+
+
+class Why(NamedTuple):
+    """Only tasks with this reason, this error type; None: any."""
+
+    reason: str | None = None
+    error_type: str | None = None
+
+
+ANY = Why()
 
 
 async def list_jobs(
@@ -67,8 +77,13 @@ async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[U
     return found
 
 
-async def list_tasks(db: Database, job: UUID, *, state: str | None, cursor: str | None, limit: int) -> Page[TaskReport]:
+async def list_tasks(
+    db: Database, job: UUID, *, state: str | None, why: Why, cursor: str | None, limit: int
+) -> Page[TaskReport]:
     """In the order of kind and key."""
+    only, values = _because("t", why)
+    if state is not None:
+        only.append(_with_task_state(state))
     # The walk reads names only; where a task stands now is looked up for what it finds. Together they would make a
     # planner with stale statistics join a whole job with the whole queue first.
     plan = Walk(
@@ -78,8 +93,8 @@ async def list_tasks(db: Database, job: UUID, *, state: str | None, cursor: str 
         ("job_id = :job",),
         columns="t.*, l.name AS lane, j.public_id",
         joins="JOIN tasks_now t ON t.id = w.id JOIN lanes l ON l.id = t.lane_id JOIN jobs j ON j.id = t.job_id",
-        only=() if state is None else (_with_task_state(state),),
-        values={"job": await job_number(db, job)},
+        only=tuple(only),
+        values={**values, "job": await job_number(db, job)},
     )
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[TaskReport(**task_fields(row)) for row in rows], next_cursor=following)
@@ -93,10 +108,11 @@ async def one_task(db: Database, task: UUID) -> TaskDetail:
 
 
 async def list_dead(
-    db: Database, *, job: UUID | None, pipeline: str | None, cursor: str | None, limit: int
+    db: Database, *, job: UUID | None, pipeline: str | None, why: Why, cursor: str | None, limit: int
 ) -> Page[DeadLetter]:
     """Newest first, over all jobs."""
-    only, values = ["NOT w.hidden"], dict[str, Any]()
+    only, values = _because("w", why)
+    only.append("NOT w.hidden")
     if job is not None:
         only.append("w.job_id = :job")
         values["job"] = await job_number(db, job)
@@ -161,6 +177,12 @@ async def _evidence(db: Database, task: int) -> EvidenceReport | None:
 
 def _dead(kind: type[DeadLetter], row: Row) -> DeadLetter:
     return kind(**task_fields(row), pipeline=row["pipeline"])
+
+
+def _because(table: str, why: Why) -> tuple[list[str], dict[str, Any]]:
+    """Conditions and their values for tasks that failed or were skipped for this reason."""
+    asked = {name: value for name, value in why._asdict().items() if value is not None}
+    return [f"{table}.{name} = :{name}" for name in asked], asked
 
 
 def _with_job_state(state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -59,6 +59,10 @@ class TaskReport(Report):
     cost: int = Field(description="Units spent over all attempts.")
     guessed: int = Field(description="How much of `cost` is assumed.")
     error: str | None = Field(description="Why it failed or was skipped, or what its last attempt met.")
+    reason: str | None = Field(description="The same in one word, such as timed_out, robots or after_failed.")
+    error_type: str | None = Field(
+        description="Where the failure belongs: network, http, blocked, parse, validation, storage or internal."
+    )
     facts: dict[str, Any] = Field(description="What the last call told: status, duration, number of results.")
     ended_at: datetime | None
 
@@ -134,6 +138,7 @@ class ScrapeTaskReport(Report):
     target_type: str
     target_url: str
     error: str | None = Field(description="Why it failed, or what its last attempt met.")
+    reason: str | None = Field(description="The same in one word, where there is one.")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None

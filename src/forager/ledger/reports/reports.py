@@ -9,7 +9,7 @@ from forager.core.database import Database
 from forager.kit.queries import MOST, Page, at
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import jobs, lanes, places, records, scrape
-from forager.ledger.reports.jobs import param_of_jobs
+from forager.ledger.reports.jobs import ANY, Why, param_of_jobs
 from forager.ledger.reports.models import (
     ChangeReport,
     DeadLetter,
@@ -50,17 +50,23 @@ class Reports:
         return await param_of_jobs(self._db, jobs, name)
 
     async def tasks(
-        self, job: UUID, *, state: str | None = None, cursor: str | None = None, limit: int = PAGE
+        self, job: UUID, *, state: str | None = None, why: Why = ANY, cursor: str | None = None, limit: int = PAGE
     ) -> Page[TaskReport]:
-        return await jobs.list_tasks(self._db, job, state=state, cursor=cursor, limit=limit)
+        return await jobs.list_tasks(self._db, job, state=state, why=why, cursor=cursor, limit=limit)
 
     async def task(self, task: UUID) -> TaskDetail:
         return await jobs.one_task(self._db, task)
 
     async def dead(
-        self, *, job: UUID | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = PAGE
+        self,
+        *,
+        job: UUID | None = None,
+        pipeline: str | None = None,
+        why: Why = ANY,
+        cursor: str | None = None,
+        limit: int = PAGE,
     ) -> Page[DeadLetter]:
-        return await jobs.list_dead(self._db, job=job, pipeline=pipeline, cursor=cursor, limit=limit)
+        return await jobs.list_dead(self._db, job=job, pipeline=pipeline, why=why, cursor=cursor, limit=limit)
 
     async def screenshot(self, task: UUID) -> bytes:
         return await jobs.screenshot(self._db, task)

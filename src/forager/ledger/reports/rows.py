@@ -39,6 +39,8 @@ def task_fields(row: Row) -> dict[str, Any]:
         "cost": row["cost"],
         "guessed": row["guessed"],
         "error": row["error"],
+        "reason": row["reason"],
+        "error_type": row["error_type"],
         "facts": loads(row["facts"]) or {},
         "ended_at": at(row["ended_at"]),
     }

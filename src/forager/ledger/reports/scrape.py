@@ -16,7 +16,8 @@ JOIN tasks t ON t.job_id = r.job_id AND t.kind = 'scrape.page' AND t.key = r.tas
 """
 # Somebody waits for it: everything that is told of a page is one look.
 _TASK = """
-SELECT t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, j.created_at, t.claimed_at, t.ended_at,
+SELECT t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, t.reason, j.created_at, t.claimed_at,
+       t.ended_at,
        r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at
 FROM tasks_now t JOIN jobs j ON j.id = t.job_id
 LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key
@@ -69,6 +70,7 @@ def _task(row: Row) -> ScrapeTaskReport:
         job=UUID(row["public_id"]),
         state=TaskState(row["state"]).public(),
         error=row["error"],
+        reason=row["reason"],
         created_at=at(row["created_at"]),
         started_at=at(row["claimed_at"]),
         ended_at=at(row["ended_at"]),

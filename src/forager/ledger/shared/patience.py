@@ -7,6 +7,7 @@ process between two of them count for next to nothing.
 from collections.abc import Iterable, Mapping
 
 from forager.core.ledger import Settlement
+from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
 
 SHARE = 24
@@ -36,6 +37,7 @@ def wait_or_give_up(settlements: Iterable[Settlement], known: Known, now: int) -
             enough = s.patience is not None and waited >= s.patience * 1000
         if enough:
             s.state, s.error, s.wait = TaskState.FAILED, _last_words(s, waited), 0.0
+            s.reason, s.error_type = s.reason or Reason.GAVE_UP, s.error_type or ErrorType.INTERNAL
         else:
             waits.append((waited + until - now, until, s.lease.task_id))
     return waits

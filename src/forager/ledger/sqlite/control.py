@@ -18,8 +18,8 @@ PAGE = 5_000
 _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?"
 _LEFT_OVER = "SELECT id FROM jobs WHERE finished_at IS NULL AND drain IS NOT NULL AND queued > 0"
 _DRAIN = """
-UPDATE tasks SET state = ?, error = ?, ended_at = ?, due = NULL
-WHERE id IN (SELECT value FROM json_each(?)) AND state IN (0, 1, 2, 8)
+UPDATE tasks SET state = ?1, error = ?2, reason = ?2, error_type = NULL, ended_at = ?3, due = NULL
+WHERE id IN (SELECT value FROM json_each(?4)) AND state IN (0, 1, 2, 8)
 """
 
 
@@ -136,7 +136,9 @@ def discard(db: sqlite3.Connection, task: UUID) -> None:
 def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]:
     """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
     skipped: dict[int, list[int]] = {}
-    rows = db.execute('SELECT "after", id FROM tasks WHERE job_id = ? AND state = 6 AND error = ?', (job, AFTER_FAILED))
+    rows = db.execute(
+        'SELECT "after", id FROM tasks WHERE job_id = ? AND state = 6 AND reason = ?', (job, AFTER_FAILED)
+    )
     for after, follower in rows:
         skipped.setdefault(after, []).append(follower)
     followers: list[int] = []
@@ -157,8 +159,8 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     followers = _followers(db, job, failed)
     now = memory.now_ms()
     again = (
-        "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL,"
-        " waited = NULL, waited_until = NULL"
+        "attempt = 0, crashes = 0, together = NULL, hidden = 0, ended_at = NULL, error = NULL, reason = NULL,"
+        " error_type = NULL, waited = NULL, waited_until = NULL"
     )
     db.executemany(f"UPDATE tasks SET state = 0, {again} WHERE id = ?", [(n,) for n in failed])
     db.executemany(f"UPDATE tasks SET state = 2, {again} WHERE id = ?", [(n,) for n in followers])

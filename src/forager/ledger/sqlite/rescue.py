@@ -8,6 +8,7 @@ import sqlite3
 from collections import defaultdict
 from typing import Any
 
+from forager.core.reasons import ErrorType, Reason
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
@@ -47,10 +48,10 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
         deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
         alone = crashed and len(rows) == 1
         if drain == CANCELLED:
-            _end(db, number, price, TaskState.CANCELLED, CANCELLED, now)
+            _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
             deltas.add(job, cancelled=1)
         elif alone and crashes + 1 >= ALONE_CRASHES:
-            _end(db, number, price, TaskState.FAILED, CRASHED, now)
+            _end(db, number, price, TaskState.FAILED, (CRASHED, Reason.CRASHED, ErrorType.INTERNAL), now)
             deltas.add(job, failed=1)
             if followed:
                 skip_followers(db, number, job, AFTER_FAILED, deltas, now)
@@ -74,9 +75,12 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
     finish_jobs(db, memory.flows, deltas.jobs(), now)
 
 
-def _end(db: sqlite3.Connection, task: int, price: int, state: TaskState, error: str, now: int) -> None:
+def _end(
+    db: sqlite3.Connection, task: int, price: int, state: TaskState, said: tuple[str, str, str | None], now: int
+) -> None:
+    """`said`: error, reason and error type."""
     db.execute(
-        "UPDATE tasks SET state = ?, error = ?, ended_at = ?, cost = cost + ?, guessed = guessed + ?,"
-        " crashes = crashes + 1, session_id = NULL WHERE id = ?",
-        (int(state), error, now, price, price, task),
+        "UPDATE tasks SET state = ?, error = ?, reason = ?, error_type = ?, ended_at = ?, cost = cost + ?,"
+        " guessed = guessed + ?, crashes = crashes + 1, session_id = NULL WHERE id = ?",
+        (int(state), *said, now, price, price, task),
     )

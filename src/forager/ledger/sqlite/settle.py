@@ -24,29 +24,30 @@ from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.writer_state import Memory, offer, wake
 
-_Alike = tuple[int, int, int, int, int, str | None, str | None]
+_Alike = tuple[int, int, int, int, int, str | None, str | None, str | None, str | None]
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
 _END = """
-UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, facts = ?, ended_at = ?, together = NULL,
-  session_id = NULL WHERE id IN (SELECT value FROM json_each(?))
+UPDATE tasks SET state = ?, cost = cost + ?, guessed = guessed + ?, error = ?, reason = ?, error_type = ?, facts = ?,
+  ended_at = ?, together = NULL, session_id = NULL WHERE id IN (SELECT value FROM json_each(?))
 """
 _WAITED = """
 SELECT t.id, t.waited, t.waited_until FROM json_each(?) g JOIN tasks t ON t.id = g.value
 """
 _PUT_BACK = """
 UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, guessed = guessed + ?, error = ?,
-  facts = ?, ended_at = ?, together = NULL, session_id = NULL WHERE id = ?
+  reason = ?, error_type = ?, facts = ?, ended_at = ?, together = NULL, session_id = NULL WHERE id = ?
 """
 _RELEASE = """
 UPDATE tasks SET state = 0 WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?)) RETURNING lane_id, job_id
 """
 _SKIP = """
-UPDATE tasks SET state = 6, error = ?, ended_at = ?, due = NULL
+UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ?, due = NULL
 WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
 """
 _SKIP_FOLLOWERS = """
-UPDATE tasks SET state = 6, error = ?, ended_at = ? WHERE state = 2 AND "after" = ? RETURNING id, followed
+UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ? WHERE state = 2 AND "after" = ?
+RETURNING id, followed
 """
 
 
@@ -101,13 +102,14 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
     for s in ended:
         lease = s.lease
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        alike[lease.job_id, lease.price, int(s.state), s.cost, s.guessed, s.error, facts].append(lease.task_id)
+        how = (lease.job_id, lease.price, int(s.state), s.cost, s.guessed, s.error, s.reason, s.error_type, facts)
+        alike[how].append(lease.task_id)
     ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for (job, price, state, cost, guessed, error, facts), tasks in alike.items():
-        ends[state, cost, guessed, error, facts] += tasks
+    for (job, price, state, cost, guessed, *said), tasks in alike.items():
+        ends[state, cost, guessed, *said] += tasks
         deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
-    for how, tasks in ends.items():
-        db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
+    for alike_in, tasks in ends.items():
+        db.execute(_END, (*alike_in, now, orjson.dumps(tasks).decode()))
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
@@ -130,9 +132,10 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
             pause_job(db, memory, lease.job_id, s.halt)
         drain, turn = db.execute(_JOB, (lease.job_id,)).fetchone()
         due: int | None = None
-        state, error, ended = TaskState.READY, s.error, None
+        state, ended = TaskState.READY, None
+        said = (s.error, s.reason, s.error_type)
         if drain == CANCELLED:
-            state, error, ended = TaskState.CANCELLED, CANCELLED, now
+            state, said, ended = TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now
         elif drain is not None:
             memory.flows.drain(lease.job_id)
         elif s.wait > 0:
@@ -142,7 +145,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         else:
             offer(db, memory, lease.lane, lease.job_id, turn)
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, error, facts, ended, lease.task_id)
+        row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, *said, facts, ended, lease.task_id)
         db.execute(_PUT_BACK, row)
         to = "cancelled" if state is TaskState.CANCELLED else "queued"
         deltas.ended(lease.job_id, to, lease.price, s.cost, s.guessed)
@@ -158,10 +161,11 @@ def _settle_neighbours(
         lease = s.lease
         job = lease.job_id
         for skip in s.skip:
-            for row in db.execute(_SKIP, (skip.reason, now, job, lease.kind, clean(skip.key))).fetchall():
+            said = (skip.message or skip.reason, skip.reason)
+            for row in db.execute(_SKIP, (*said, now, job, lease.kind, clean(skip.key))).fetchall():
                 deltas.add(job, queued=-1, skipped=1)
                 if row[1]:
-                    skip_followers(db, row[0], job, skip.reason, deltas, now)
+                    skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message)
         if s.tasks:
             _add_children(db, memory, s, deltas, now)
         if lease.task_id not in followed:
@@ -192,11 +196,16 @@ def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) 
         offer(db, memory, lane, job, turn)
 
 
-def skip_followers(db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int) -> None:
-    """Nobody would ever release them: the followers of a task that did not end well, and theirs, are skipped."""
+def skip_followers(
+    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, said: str | None = None
+) -> None:
+    """Skip the followers of a task that did not end well, and theirs: nothing would ever release them.
+
+    `said` is their error for people; without it, the reason.
+    """
     ended = [task]
     while ended:
-        rows = db.execute(_SKIP_FOLLOWERS, (reason, now, ended.pop())).fetchall()
+        rows = db.execute(_SKIP_FOLLOWERS, (said or reason, reason, now, ended.pop())).fetchall()
         deltas.add(job, queued=-len(rows), skipped=len(rows))
         ended.extend(number for number, followed in rows if followed)
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from forager.core.errors import Evidence, Permanent
 from forager.core.http import Response
+from forager.core.reasons import ErrorType
 from forager.pipelines.places.query import Query
 from forager.pipelines.places.records import SOURCE, SOURCE_VERSION, Place, Sighting
 
@@ -208,7 +209,7 @@ def _nonsense(response: Response, what: str, credits_: int | None = None) -> Per
     message = (
         f"Serper answered with {what}. The body is kept with this dead letter; retry it if it was a passing fault."
     )
-    return Permanent(message, evidence=evidence, cost=cost, facts=facts(response))
+    return Permanent(message, evidence=evidence, cost=cost, facts=facts(response), error_type=ErrorType.PARSE)
 
 
 def _without_nul(value: Any) -> Any:

@@ -10,7 +10,7 @@ from forager.core.task import Plan
 from forager.pipelines.places.job import PlacesJob, check, zip_codes
 from forager.pipelines.places.query import LANE, Query
 from forager.pipelines.places.records import Place, Sighting
-from forager.pipelines.places.steps import CREDIT, Serper
+from forager.pipelines.places.steps import CREDIT, REASONS, Serper
 from forager.pipelines.places.zips import ZipTable
 
 SERPER_LANE = Lane(
@@ -54,6 +54,7 @@ def build(serper: Serper | None = None, *, lane: Lane = SERPER_LANE, params: typ
         check=check,
         needs=("zips",),
         dry_run=lambda job: bool(job.dry_run),
+        reasons=REASONS,
     )
 
 

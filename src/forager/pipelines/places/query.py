@@ -6,6 +6,8 @@ from forager.core.outcome import Skip
 from forager.core.task import Task
 
 LANE = "serper"
+EARLY_EXIT = "early_exit"
+"""The reason of pages that are not worth a credit, because the one before them was short."""
 
 
 class Query(Task):
@@ -34,6 +36,6 @@ class Query(Task):
         """The key of the page before this one, which must end well first."""
         return f"{self.zip}/{self.page - 1}" if self.page > 1 else None
 
-    def later_pages(self, reason: str) -> tuple[Skip, ...]:
-        """The rest of this ZIP, not worth a credit for this reason."""
-        return tuple(Skip(f"{self.zip}/{page}", reason) for page in range(self.page + 1, self.pages + 1))
+    def later_pages(self, because: str) -> tuple[Skip, ...]:
+        """The rest of this ZIP, not worth a credit. `because` is what each of them says as its error."""
+        return tuple(Skip(f"{self.zip}/{page}", EARLY_EXIT, because) for page in range(self.page + 1, self.pages + 1))

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Halt, Outcome
+from forager.core.reasons import ErrorType
 from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records
-from forager.pipelines.places.query import Query
+from forager.pipelines.places.query import EARLY_EXIT, Query
 
-__all__ = ["CREDIT", "Serper"]
+__all__ = ["CREDIT", "REASONS", "Serper"]
 
+QUERY_REFUSED = "query_refused"
+REASONS = frozenset({EARLY_EXIT, QUERY_REFUSED})
 _KEY = SecretRef("SERPER_API_KEY", header="X-API-KEY")
 
 
@@ -61,7 +64,11 @@ def _refused(response: Response) -> Halt:
             f"Serper asked for fewer requests (429: {said}).", retry_after=response.retry_after(), facts=facts(response)
         )
     if status >= 500:
-        raise Transient(f"Serper failed ({status}: {said}).", facts=facts(response))
+        raise Transient(f"Serper failed ({status}: {said}).", facts=facts(response), error_type=ErrorType.HTTP)
     raise Permanent(
-        f"Serper refused the query ({status}: {said}).", evidence=response.evidence(), facts=facts(response)
+        f"Serper refused the query ({status}: {said}).",
+        evidence=response.evidence(),
+        facts=facts(response),
+        reason=QUERY_REFUSED,
+        error_type=ErrorType.HTTP,
     )

@@ -13,7 +13,7 @@ from forager.kit.cli import render
 from forager.kit.cli.invocation import Reached
 from forager.kit.cli.run_job import see_through
 from forager.pipelines.scrape.cli_words import words
-from forager.pipelines.scrape.words import reason_of, without_reason
+from forager.pipelines.scrape.words import shown_reason
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +99,6 @@ async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]])
     for task in await at.api.get(f"/jobs/{job}/tasks", limit=AT_ONCE):
         target = targets[int(task["key"])]
         result = found.get(task["id"])
-        error = None if result else task["error"]
         pages.append(
             {
                 "task_id": task["id"],
@@ -108,8 +107,8 @@ async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]])
                 "status": task["state"],
                 "result": result["result"] if result else None,
                 "provenance": result["meta"]["provenance"] if result else None,
-                "error": None if error is None else without_reason(error),
-                "reason": reason_of(error),
+                "error": None if result else task["error"],
+                "reason": None if result else shown_reason(task["reason"]),
             }
         )
     return pages

@@ -13,6 +13,7 @@ from forager.pipelines.scrape.job import ScrapeJob, check
 from forager.pipelines.scrape.records import Result
 from forager.pipelines.scrape.steps import Scraper
 from forager.pipelines.scrape.target import Scrape
+from forager.pipelines.scrape.words import REASONS
 
 NAME = "scrape"
 MOST_QUEUED = 500
@@ -50,4 +51,5 @@ def build(
         records=(Result,),
         limits=partial(limits, most_queued=most_queued),
         check=partial(check, extractors=known),
+        reasons=REASONS,
     )

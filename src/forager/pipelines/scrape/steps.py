@@ -11,11 +11,8 @@ from urllib.parse import urlsplit
 
 from forager.core.errors import (
     CircuitOpen,
-    CredentialsMissing,
     Disallowed,
-    NoHealthyProxies,
     Permanent,
-    PoolExhausted,
     RateLimited,
     TimedOut,
     Transient,
@@ -23,6 +20,7 @@ from forager.core.errors import (
 from forager.core.hosts import host_of
 from forager.core.http import Fetch, LoginRef, Render, Request, Response
 from forager.core.outcome import Done, Outcome
+from forager.core.reasons import ErrorType
 from forager.core.visit import Screenshot
 from forager.pipelines.scrape import words
 from forager.pipelines.scrape.extractor import MOST_MORE, Extractor
@@ -51,7 +49,7 @@ class Scraper:
         extractor = self._extractor(task)
         login = LoginRef(task.workspace_id, extractor.credentials) if self.logins and extractor.credentials else None
         visit = _Visit(task, extractor, fetch, login, min(self.navigation, self.timeout), self.timeout)
-        async with worded(kept=login is None or self.keep_logged_in):
+        async with final_failures(kept=login is None or self.keep_logged_in):
             reading = await visit.first()
             await visit.further(reading)
         return Done(records=(reading.result(task),), cost=0, facts=reading.facts())
@@ -124,7 +122,7 @@ class _Visit:
             # Whoever was given a log-in may say it again: then nothing of the page is quoted.
             said = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
             message = f"{_where(response)} wants a log-in{said}"
-            raise Permanent(words.said(words.LOGIN_WALL, message), evidence=response.evidence(), facts=_told(response))
+            raise _not_had(words.LOGIN_WALL, message, response)
         return reading
 
 
@@ -141,10 +139,15 @@ def refuse_unless_page(response: Response) -> None:
     """What any answer but a page means: it passes, or it never will."""
     status, where = response.status, _where(response)
     if status >= 500:
-        raise Transient(f"{where} failed ({status}).", facts=_told(response))
+        raise Transient(f"{where} failed ({status}).", facts=_told(response), error_type=ErrorType.HTTP)
     reason, message = _refusal(response, status, where)
     if reason:
-        raise Permanent(words.said(reason, message), evidence=response.evidence(), facts=_told(response))
+        raise _not_had(reason, message, response)
+
+
+def _not_had(reason: str, message: str, response: Response) -> Permanent:
+    evidence, facts = response.evidence(), _told(response)
+    return Permanent(message, evidence=evidence, facts=facts, reason=reason, error_type=words.TYPES[reason])
 
 
 def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
@@ -163,28 +166,20 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def worded(*, kept: bool) -> AsyncIterator[None]:
-    """What a program may have to act on begins with its word. `kept`: whether the page may be kept for a look."""
+async def final_failures(*, kept: bool) -> AsyncIterator[None]:
+    """What is final here though the engine would go on. `kept`: whether the page may be kept for a look."""
     try:
         yield
-    except Disallowed as error:  # whoever asked for this page did not get it: that is a failure, not a skip
-        raise Permanent(f"{words.ROBOTS}: {error.message.removeprefix('robots: ')}") from error
-    except CircuitOpen as error:
-        raise CircuitOpen(words.said(words.CIRCUIT_OPEN, error.message), facts=error.facts) from error
+    except Disallowed as error:  # the caller did not get this page: that is a failure, not a skip
+        raise Permanent(error.message, reason=error.reason, error_type=error.error_type) from error
     except TimedOut as error:
         # The page had all the time there is; another attempt would only hold a browser as long again.
-        said = words.said(words.TIMED_OUT, error.message)
-        raise Permanent(said, facts=error.facts) from error
-    except CredentialsMissing as error:
-        raise CredentialsMissing(words.said(words.CREDENTIALS_MISSING, error.message)) from error
+        said, reason = error.message, error.reason
+        raise Permanent(said, facts=error.facts, reason=reason, error_type=error.error_type) from error
     except Permanent as error:
         if not kept:
             error.evidence = None
         raise
-    except PoolExhausted as error:
-        raise PoolExhausted(words.said(words.POOL_EXHAUSTED, error.message)) from error
-    except NoHealthyProxies as error:
-        raise NoHealthyProxies(words.said(words.NO_HEALTHY_PROXIES, error.message)) from error
 
 
 def _where(response: Response) -> str:

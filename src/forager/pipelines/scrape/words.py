@@ -1,20 +1,18 @@
-"""The words in which the scrape service says why a page could not be had. Pure.
-
-The ledger keeps one sentence per task. Where a program must be able to act on it, it begins with one of these words
-and a colon, as the engine's own `robots: …` does.
-"""
+"""The words in which the scrape service says why a page could not be had: the reasons of its tasks. Pure."""
 
 from typing import Final
 
-ROBOTS: Final = "robots"
-CIRCUIT_OPEN: Final = "circuit_open"
-POOL_EXHAUSTED: Final = "pool_exhausted"
-NO_HEALTHY_PROXIES: Final = "no_healthy_proxies"
-CREDENTIALS_MISSING: Final = "credentials_missing"
-TIMED_OUT: Final = "timed_out"
+from forager.core.reasons import ErrorType, Reason
+
+ROBOTS: Final = Reason.ROBOTS.value
+CIRCUIT_OPEN: Final = Reason.CIRCUIT_OPEN.value
+POOL_EXHAUSTED: Final = Reason.POOL_EXHAUSTED.value
+NO_HEALTHY_PROXIES: Final = Reason.NO_HEALTHY_PROXIES.value
+CREDENTIALS_MISSING: Final = Reason.CREDENTIALS_MISSING.value
+TIMED_OUT: Final = Reason.TIMED_OUT.value
+BLOCKED: Final = Reason.BLOCKED.value
 LOGIN_WALL: Final = "login_wall"
 NOT_FOUND: Final = "not_found"
-BLOCKED: Final = "blocked"
 REFUSED: Final = "refused"
 NOT_A_PAGE: Final = "not_a_page"
 REASONS = frozenset(
@@ -32,18 +30,16 @@ REASONS = frozenset(
         NOT_A_PAGE,
     }
 )
+TYPES = {
+    LOGIN_WALL: ErrorType.BLOCKED,
+    BLOCKED: ErrorType.BLOCKED,
+    NOT_FOUND: ErrorType.HTTP,
+    REFUSED: ErrorType.HTTP,
+    NOT_A_PAGE: ErrorType.PARSE,
+}
+"""Where the answers belong that are no page."""
 
 
-def said(reason: str, message: str) -> str:
-    return f"{reason}: {message}"
-
-
-def reason_of(error: str | None) -> str | None:
-    """The word that an error begins with, if it does."""
-    word = (error or "").partition(":")[0]
-    return word if word in REASONS else None
-
-
-def without_reason(error: str) -> str:
-    """The sentence alone, for people."""
-    return error.partition(":")[2].strip() if reason_of(error) else error
+def shown_reason(reason: str | None) -> str | None:
+    """The reason as callers of the service see it: only the words above are part of its API."""
+    return reason if reason in REASONS else None

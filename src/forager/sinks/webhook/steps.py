@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from forager.core.errors import ForagerError, Permanent, RateLimited, Refused, Transient, Unconfigured
 from forager.core.http import Fetch, Request, Response, SignRef
 from forager.core.outcome import Done, Halt, Outcome
+from forager.core.reasons import ErrorType
 from forager.sinks.webhook.task import DEFAULT_RECEIVER, Delivery
 
 SECRET = "FORAGER_WEBHOOK_SECRET"  # noqa: S105 - its name
@@ -30,7 +31,7 @@ class Deliver:
         told = response.retry_after()
         if (status == 429 or (status == 503 and told is not None)) and not _too_old(delivery, response):
             raise RateLimited(said, retry_after=told, facts=facts)
-        raise Transient(said, facts=facts)
+        raise Transient(said, facts=facts, error_type=ErrorType.HTTP)
 
     def _request(self, delivery: Delivery) -> Request:
         url = self._default_url if delivery.receiver == DEFAULT_RECEIVER else delivery.receiver
@@ -55,12 +56,11 @@ async def _send(request: Request, delivery: Delivery, fetch: Fetch) -> Response:
     try:
         return await fetch(request)
     except ForagerError as error:
-        place, _, said = error.message.partition(": ")
-        if place.startswith("http"):  # as the fetcher names it
-            error.args = (f"{delivery.host}: {said}", *error.args[1:])
+        if error.where is not None:  # the fetcher's, with the URL's path
+            error.where = delivery.host
         if isinstance(error, Permanent) and not isinstance(error, Refused):
             # A certificate that has run out, say: that is mended within days, and the message is wanted then.
-            raise Transient(error.message) from None
+            raise Transient(error.message, reason=error.reason, error_type=error.error_type) from None
         raise
 
 

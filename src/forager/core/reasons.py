@@ -1,0 +1,69 @@
+"""Why a task did not end well, in words that a program can act on: a reason, and the kind of error behind it.
+
+A reason is one lower-case word with underscores. The engine and the ledger write those below; a pipeline declares its
+own in `Pipeline.reasons`. The sentence for people stands beside it, in the task's `error`, and is never parsed.
+"""
+
+import re
+from enum import StrEnum
+
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+class ErrorType(StrEnum):
+    """Where a failure belongs, whatever its reason."""
+
+    NETWORK = "network"
+    """No connection, no answer in time, an answer that broke off, a proxy."""
+    HTTP = "http"
+    """The upstream answered, and the answer is an error."""
+    BLOCKED = "blocked"
+    """The site does not serve us: robots.txt, a bot wall, a login wall, an open breaker."""
+    PARSE = "parse"
+    """The answer is not what it should be: malformed, another layout."""
+    VALIDATION = "validation"
+    """The input is wrong: a URL that the egress guard refuses, a stored task that does not fit its class."""
+    STORAGE = "storage"
+    """The ledger could not take the outcome, or was away."""
+    INTERNAL = "internal"
+    """Our own code, process or configuration. Also whatever is not classified."""
+
+
+class Reason(StrEnum):
+    """The reasons that the engine and the ledger write themselves."""
+
+    # ── the upstream ──
+    TIMED_OUT = "timed_out"
+    RATE_LIMITED = "rate_limited"
+    BLOCKED = "blocked"
+    ROBOTS = "robots"
+    ROBOTS_UNREADABLE = "robots_unreadable"
+    CIRCUIT_OPEN = "circuit_open"
+    # ── the way there ──
+    EGRESS_REFUSED = "egress_refused"
+    PROXY_FAILED = "proxy_failed"
+    NO_HEALTHY_PROXIES = "no_healthy_proxies"
+    POOL_EXHAUSTED = "pool_exhausted"
+    BROWSER_CRASHED = "browser_crashed"
+    CREDENTIALS_MISSING = "credentials_missing"
+    LANE_AWAY = "lane_away"
+    # ── the task itself ──
+    UNDECODABLE = "undecodable"
+    UNCONFIGURED = "unconfigured"
+    STEP_BROKE = "step_broke"
+    TOO_MANY_CHILDREN = "too_many_children"
+    CRASHED = "crashed"
+    GAVE_UP = "gave_up"
+    UNSTORABLE = "unstorable"
+    STORE_AWAY = "store_away"
+    # ── ends that are no failure of the task ──
+    AFTER_FAILED = "after_failed"
+    BUDGET = "budget"
+    CANCELLED = "cancelled"
+
+
+def require_words(reasons: frozenset[str]) -> None:
+    """Raise `ValueError` unless each of these can be a reason: it is a column, a filter and a metric's label."""
+    for reason in reasons:
+        if not _WORD.fullmatch(reason):
+            raise ValueError(f"{reason!r} cannot be a reason: use one lower-case word, such as not_found")
