@@ -1,0 +1,123 @@
+"""Google's JSON to records. Pure: tested on answers of the shapes that Google documents.
+
+Google leaves out every empty value: an account without locations answers `{}`, a review without a text has no
+`comment`. A row that cannot be identified is rejected with its reason; the rest of its page is kept.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from forager.core.errors import Permanent
+from forager.core.http import Response
+from forager.pipelines.reviews.records import Account, Location, Review
+
+R = TypeVar("R")
+
+STARS = {"ONE": 1, "TWO": 2, "THREE": 3, "FOUR": 4, "FIVE": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row that Google sent and we cannot identify: kept with its reason, never guessed at."""
+
+    reason: str
+    raw: Any
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead(Generic[R]):
+    """One page: its records in Google's order, rows that could not be read, and the token of the next page, if any."""
+
+    records: Sequence[R] = ()
+    unreadable: Sequence[Unreadable] = ()
+    next_page_token: str | None = None
+    total: int | None = field(default=None)
+    """How many Google says there are in all; pages after the first may show fewer (a known fault upstream)."""
+
+
+def read_accounts(response: Response) -> PageRead[Account]:
+    return _page(response, "accounts", _account)
+
+
+def read_locations(response: Response, account_id: str) -> PageRead[Location]:
+    return _page(response, "locations", lambda raw: _location(raw, account_id), total="totalSize")
+
+
+def read_reviews(response: Response, account_id: str, location_id: str) -> PageRead[Review]:
+    return _page(response, "reviews", lambda raw: _review(raw, account_id, location_id), total="totalReviewCount")
+
+
+def _page(
+    response: Response, name: str, read: Callable[[Mapping[str, Any]], R], total: str | None = None
+) -> PageRead[R]:
+    body = response.json()
+    rows = body.get(name, []) if isinstance(body, dict) else None
+    if not isinstance(rows, list):
+        where = response.url.partition("?")[0]
+        raise Permanent(f"{where} answered with JSON that is not a page of {name}.", evidence=response.evidence())
+    records, unreadable = [], []
+    for raw in rows:
+        try:
+            records.append(read(raw if isinstance(raw, dict) else {}))
+        except ValueError as error:
+            unreadable.append(Unreadable(str(error), raw))
+    token, count = body.get("nextPageToken"), body.get(total) if total else None
+    return PageRead(
+        records,
+        unreadable,
+        token if isinstance(token, str) and token else None,
+        count if isinstance(count, int) else None,
+    )
+
+
+def _account(raw: Mapping[str, Any]) -> Account:
+    return Account(
+        account_id=_last_part(raw, "name", "accounts"),
+        account_name=_text(raw, "accountName"),
+        type=_text(raw, "type"),
+        role=_text(raw, "role"),
+        raw=dict(raw),
+    )
+
+
+def _location(raw: Mapping[str, Any], account_id: str) -> Location:
+    location_id = _last_part(raw, "name", "locations")
+    return Location(
+        location_key=f"{account_id}_{location_id}",
+        account_id=account_id,
+        location_id=location_id,
+        title=_text(raw, "title"),
+        raw=dict(raw),
+    )
+
+
+def _review(raw: Mapping[str, Any], account_id: str, location_id: str) -> Review:
+    review_id = _text(raw, "reviewId") or _last_part(raw, "name", "reviews")
+    reviewer, reply = raw.get("reviewer"), raw.get("reviewReply")
+    return Review(
+        review_key=f"{account_id}_{location_id}_{review_id}",
+        account_id=account_id,
+        location_id=location_id,
+        reviewId=review_id,
+        reviewer=reviewer if isinstance(reviewer, dict) else None,
+        rating=STARS.get(str(raw.get("starRating"))),
+        text=_text(raw, "comment"),
+        createTime=_text(raw, "createTime"),
+        updateTime=_text(raw, "updateTime"),
+        reply=reply if isinstance(reply, dict) else None,
+        raw=dict(raw),
+    )
+
+
+def _text(raw: Mapping[str, Any], name: str) -> str | None:
+    value = raw.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _last_part(raw: Mapping[str, Any], name: str, collection: str) -> str:
+    """The id in a resource name: `locations/456` and `accounts/1/locations/456` both give `456`."""
+    parts = str(raw.get(name, "")).split("/")
+    if len(parts) < 2 or parts[-2] != collection or not parts[-1]:
+        raise ValueError(f"its {name} is not {collection}/<id>")
+    return parts[-1]

@@ -1,0 +1,57 @@
+"""Google Business Profile reviews: accounts, their locations, their reviews. The pipeline as a value."""
+
+from collections.abc import Iterator, Mapping
+
+from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.task import Plan
+from forager.pipelines.reviews.job import ReviewsJob
+from forager.pipelines.reviews.records import Account, Location, Review
+from forager.pipelines.reviews.steps import GoogleBusinessProfile
+from forager.pipelines.reviews.tasks import (
+    ACCOUNTS_LANE,
+    LOCATIONS_LANE,
+    REVIEWS_LANE,
+    AccountsPage,
+    LocationsPage,
+    ReviewsPage,
+)
+
+NAME = "reviews"
+RETRY = Retry(delays=(0.1, 0.2, 0.4))
+PATIENCE = 3_600.0
+"""Seconds for which a task waits in vain for quota before it fails."""
+MOST_WAITING_JOBS = 10_000
+
+
+def google_lane(name: str, *, rate: float = 100, per: float = 10, burst: int = 100) -> Lane:
+    """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket would let out."""
+    return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY)
+
+
+def plan(_: ReviewsJob) -> Iterator[Plan]:
+    """The first page of accounts; everything else follows from what Google answers."""
+    yield Plan(AccountsPage())
+
+
+def build(
+    google: GoogleBusinessProfile | None = None,
+    *,
+    lanes: Mapping[str, Lane] | None = None,
+    most_waiting_jobs: int = MOST_WAITING_JOBS,
+) -> Pipeline:
+    google = google or GoogleBusinessProfile()
+    lanes = lanes or {name: google_lane(name) for name in (ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE)}
+    timeout = google.timeout + 30.0  # beyond the request's own time-out
+    return Pipeline(
+        name=NAME,
+        params=ReviewsJob,
+        plan=plan,
+        steps=(
+            step(AccountsPage, google.accounts, timeout=timeout, patience=PATIENCE),
+            step(LocationsPage, google.locations, timeout=timeout, patience=PATIENCE),
+            step(ReviewsPage, google.reviews, timeout=timeout, patience=PATIENCE),
+        ),
+        records=(Account, Location, Review),
+        lanes=tuple(lanes.values()),
+        limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
+    )
