@@ -250,7 +250,8 @@ class Rig:
 
     def everything(self) -> dict[str, list[Row]]:
         """The whole ledger, to show that nothing has changed."""
-        names = ("jobs", "tasks", "changes", "evidence", "spending", "aliases", *(r.table for r in RECORDS))
+        core = ("jobs", "tasks", "changes", "evidence", "spending", "aliases", "job_secrets")
+        names = (*core, *(r.table for r in RECORDS))
         return {name: self.tables.read(f"SELECT * FROM {name} ORDER BY 1, 2") for name in names}
 
     def rows(self, record: type[Record]) -> dict[str, Row]:

@@ -32,6 +32,8 @@ class SecretRef:
     name: str
     header: str = "Authorization"
     prefix: str = ""
+    of_job: bool = False
+    """A secret that was submitted with the task's own job, not one of the installation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class Request:
     """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
     cookies: tuple[Cookie, ...] = ()
     """Of the log-in, filled in when it is looked up."""
+    job_secret: Secret | None = None
+    """The value of `auth` where that names a secret of the job."""
     on_leave: Callable[[], None] | None = None
     """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
     on_hop: Callable[[str], Awaitable[None]] | None = None

@@ -30,6 +30,11 @@ class NewJob:
     schedule: str | None = None
     standing: bool = False
     """Its key is remembered for ever: it is the one job to which `append` adds."""
+    id: UUID | None = None
+    """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Sealed texts by name (`core.secret.about_job`). Stored with the job, in no parameter and no fingerprint, and
+    deleted in the transaction that ends the job, however it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +244,11 @@ class Ledger(Protocol):
     async def pause(self, job: UUID, reason: str | None = None) -> None: ...
     async def resume(self, job: UUID) -> None: ...
     async def cancel(self, job: UUID) -> None: ...
-    async def retry(self, job: UUID) -> int:
-        """Queue its failed tasks again, and the followers that were skipped because of them. Returns how many."""
+    async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
+        """Queue its failed tasks again, and the followers that were skipped because of them. Returns how many.
+
+        `secrets`: sealed texts that the job needs again; stored only if something was queued.
+        """
         ...
 
     async def retry_task(self, task: UUID) -> int: ...

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,19 @@ class About(NamedTuple):
     field: str
 
 
+def about_job(job: UUID, name: str) -> About:
+    """The place of a job's secret. A secret of one job does not open in another."""
+    return About("job_secrets", str(job), name)
+
+
+class JobSecrets(Protocol):
+    """The secrets of jobs that have not ended."""
+
+    async def of(self, job: int, name: str) -> Secret | None:
+        """Return a secret of the job with this number in the ledger; None if it has none by that name (any more)."""
+        ...
+
+
 class Seal(Protocol):
     """Encrypts what is kept. The key is never in the database."""
 
@@ -41,6 +55,10 @@ class Seal(Protocol):
 
     def unseal(self, sealed: str, about: About) -> str:
         """Raises `SealBroken`."""
+        ...
+
+    def is_current(self, sealed: str) -> bool:
+        """Return whether this was sealed with the newest key."""
         ...
 
     def fingerprints(self, text: str) -> tuple[str, ...]:

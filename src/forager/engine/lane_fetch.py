@@ -16,6 +16,7 @@ from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
 from forager.core.reasons import ErrorType, Reason
 from forager.core.robots import Robots
+from forager.core.secret import JobSecrets
 from forager.core.timing import standing_still
 from forager.engine.lane import LaneRun
 from forager.engine.resume_cache import Progress
@@ -63,6 +64,7 @@ class Surroundings:
     """The lane of a URL's host, if we have it or can have it; the task's own lane is given beside it."""
     robots: Robots | None = None
     proxies: Proxies | None = None
+    job_secrets: JobSecrets | None = None
 
 
 class LaneFetch:
@@ -76,9 +78,11 @@ class LaneFetch:
         *,
         when_open: WhenOpen = "snooze",
         progress: Progress | None = None,
+        job: int = 0,
     ) -> None:
         self.around = around
         self.lane = lane
+        self._job = job
         self._start_at: float | None = start_at
         self._when_open = when_open
         self._before = progress or Progress()
@@ -111,6 +115,8 @@ class LaneFetch:
     async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
         """Through the lane of the URL, unless the task's own lane is an API's."""
         request, hops = self._resumed(asked)
+        if request.auth is not None and request.auth.of_job and self.around.job_secrets is not None:
+            request = replace(request, job_secret=await self.around.job_secrets.of(self._job, request.auth.name))
         lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
         if robots and lane.policy.robots:
             await self.obey_robots(lane, request.url)

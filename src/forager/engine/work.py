@@ -19,6 +19,7 @@ from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, 
 from forager.core.pipeline import Pipeline, Step
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
+from forager.core.secret import JobSecrets
 from forager.core.states import TaskState
 from forager.engine.attempt import PATIENCE, attempt
 from forager.engine.lane import HORIZON, LaneRun
@@ -55,6 +56,7 @@ class Worker:
         rules: LaneRules | None = None,
         robots: Robots | None = None,
         proxies: Proxies | None = None,
+        job_secrets: JobSecrets | None = None,
         random: Random | None = None,
         patience: float = PATIENCE,
     ) -> None:
@@ -76,7 +78,7 @@ class Worker:
             fail_fast=any(step.when_open == "fail" for step in self._steps.values()),
             random=self._random,
         )
-        self._around = Surroundings(fetch, lambda: self.alive, self._lane_of, robots, proxies)
+        self._around = Surroundings(fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
         self._memo = Memo()
         self._session: Session | None = None
         self._running: dict[asyncio.Task[None], Lease] = {}
@@ -263,7 +265,8 @@ class Worker:
         began = self._clock.monotonic()
         step = self._steps.get(lease.kind)
         when_open = step.when_open if step else "snooze"
-        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=self._memo.take(lease.task_id))
+        progress = self._memo.take(lease.task_id)
+        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=progress, job=lease.job_id)
         try:
             settlement = await attempt(lease, step, fetch, lane, self._random, self._patience)
         except asyncio.CancelledError:

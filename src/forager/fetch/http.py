@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from forager.core.clock import Clock
-from forager.core.errors import ProxyFailed, Refused, Transient, Unconfigured
+from forager.core.errors import Permanent, ProxyFailed, Refused, Transient, Unconfigured
 from forager.core.http import Request, Response, SecretRef, SignRef
 from forager.core.proxies import ProxyEndpoint
 from forager.core.timing import standing_still
@@ -167,7 +167,7 @@ class HttpFetcher:
             return dict(request.headers)
         own = request.auth.header.lower()
         headers = {name: value for name, value in request.headers.items() if name.lower() != own}
-        headers[request.auth.header] = self._secret(request.auth)
+        headers[request.auth.header] = self._secret(request, request.auth)
         return headers
 
     def _signature(self, request: Request, ref: SignRef) -> Mapping[str, str]:
@@ -181,7 +181,11 @@ class HttpFetcher:
             raise Unconfigured(f"{name} is not set. Set it, restart Forager if it runs, and resume the job.")
         return value
 
-    def _secret(self, ref: SecretRef) -> str:
+    def _secret(self, request: Request, ref: SecretRef) -> str:
+        if ref.of_job:
+            if request.job_secret is None:
+                raise Permanent(f"The job has no {ref.name} any more. Retry the job with a new one.")
+            return ref.prefix + request.job_secret.reveal()
         value = self._known(ref.name)
         if not value.isprintable() or not value.isascii():
             raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")

@@ -67,6 +67,9 @@ class Sealer:
                 " Remove the entry and add it anew."
             ) from None
 
+    def is_current(self, sealed: str) -> bool:
+        return sealed.split(".")[1:2] == [self._newest().id]
+
     def fingerprints(self, text: str) -> tuple[str, ...]:
         self._newest()
         return tuple(hmac.new(key.marks, text.encode(), hashlib.sha256).hexdigest() for key in self._keys)

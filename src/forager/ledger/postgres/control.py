@@ -1,6 +1,6 @@
 """What people do to jobs and dead letters: pause, resume, cancel and the drain it begins, retry, discard."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from forager.core.errors import Conflict, NotFound
@@ -12,6 +12,7 @@ from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
+from forager.ledger.postgres.submit import write_secrets
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
 
@@ -108,10 +109,13 @@ async def drain_page(db: Db, job: int, after: tuple[str, str], limit: int) -> tu
     return len(ended), (rows[-1]["kind"], rows[-1]["key"]) if len(rows) == limit else None
 
 
-async def retry(db: Db, job: UUID) -> int:
+async def retry(db: Db, job: UUID, secrets: Mapping[str, str]) -> int:
     number, _, _ = await _job(db, job)
     failed = await db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND state = 5", number)
-    return await _queue_again(db, job, number, [row[0] for row in failed])
+    queued = await _queue_again(db, job, number, [row[0] for row in failed])
+    if queued:
+        await write_secrets(db, number, secrets)
+    return queued
 
 
 async def retry_task(db: Db, task: UUID) -> int:

@@ -36,7 +36,8 @@ _END = f"""
 WITH ended AS (
   UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL,
     reason = CASE WHEN j.state = 'paused' THEN NULL ELSE j.reason END
-  FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id RETURNING j.id)
+  FROM unnest($1::bigint[], $2::text[]) AS x(id, state) WHERE j.id = x.id RETURNING j.id),
+forgotten AS (DELETE FROM job_secrets WHERE job_id = ANY($1::bigint[]))
 SELECT pg_notify('{ENDED}', CASE WHEN count(*) <= {MOST_NAMED} THEN string_agg(id::text, ',') ELSE '' END) FROM ended
 """
 _FORGET_FLOWS = """

@@ -96,8 +96,8 @@ class PostgresLedger(SharedVerbs):
             self._drain.add([number])
             await self._drain.page(SWEEP_PAGE)
 
-    async def retry(self, job: UUID) -> int:
-        return await self._connections.run(lambda db: control.retry(db, job))
+    async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
+        return await self._connections.run(lambda db: control.retry(db, job, secrets or {}))
 
     async def retry_task(self, task: UUID) -> int:
         return await self._connections.run(lambda db: control.retry_task(db, task))

@@ -113,7 +113,7 @@ async def begin_planning(db: Db, job: NewJob) -> JobRow:
 async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tuple[int, list[JobRow]]:
     """The time, and the rows of new jobs of so many tasks each (None: not known yet)."""
     ((numbers, now),) = await db.fetch(_JOB_NUMBERS, len(jobs))
-    rows = [JobRow(number, str(uuid4())) for number in numbers]
+    rows = [JobRow(number, str(job.id or uuid4())) for number, (job, _) in zip(numbers, jobs, strict=True)]
     columns = zip(*[job_values(job) for job, _ in jobs], strict=True)
     await db.execute(
         _INSERT_JOBS,
@@ -125,12 +125,24 @@ async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tup
         PLANNING_LEASE_MS,
         *columns,
     )
+    for row, (job, _) in zip(rows, jobs, strict=True):
+        await write_secrets(db, row.number, job.secrets)
     numbered = zip(numbers, (job for job, _ in jobs), strict=True)
     keyed = {job.idempotency_key: (number, job) for number, job in numbered if job.idempotency_key is not None}
     for key, (number, job) in sorted(keyed.items()):  # two processes must not wait for each other crosswise
         if await db.fetchval(_INSERT_KEY, key, fingerprint(job), number, remembered_ms(job)) is None:
             raise Repeated
     return now, rows
+
+
+async def write_secrets(db: Db, job: int, secrets: Mapping[str, str]) -> None:
+    """Store sealed texts of a job by name; a text of the same name is replaced."""
+    if secrets:
+        await db.executemany(
+            "INSERT INTO job_secrets (job_id, name, sealed) VALUES ($1, $2, $3)"
+            " ON CONFLICT (job_id, name) DO UPDATE SET sealed = excluded.sealed",
+            [(job, name, sealed) for name, sealed in secrets.items()],
+        )
 
 
 async def write_chunk(

@@ -107,6 +107,14 @@ jobs = Table(
     Index("ix_jobs_drain", "id", sqlite_where=text("drain IS NOT NULL"), postgresql_where=text("drain IS NOT NULL")),
 )
 
+job_secrets = Table(
+    "job_secrets",
+    metadata,
+    Column("job_id", BigInteger, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("sealed", Text, nullable=False, comment="encrypted; deleted in the transaction that ends the job"),
+)
+
 idempotency = Table(
     "idempotency",
     metadata,

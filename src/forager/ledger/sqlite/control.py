@@ -1,6 +1,7 @@
 """What people do to jobs and dead letters: pause, resume, cancel, retry, discard."""
 
 import sqlite3
+from collections.abc import Mapping
 from uuid import UUID
 
 import orjson
@@ -12,6 +13,7 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.settle import pause_job
+from forager.ledger.sqlite.submit import write_secrets
 from forager.ledger.sqlite.writer_state import Memory, offer, wake
 
 PAGE = 5_000
@@ -117,10 +119,12 @@ def drain_left_over(db: sqlite3.Connection, memory: Memory) -> None:
             memory.flows.drain(job)
 
 
-def retry(db: sqlite3.Connection, memory: Memory, job: UUID) -> int:
+def retry(db: sqlite3.Connection, memory: Memory, job: UUID, secrets: Mapping[str, str]) -> int:
     number, _ = _job(db, job)
     failed = [r[0] for r in db.execute("SELECT id FROM tasks WHERE job_id = ? AND state = 5", (number,))]
-    return _queue_again(db, memory, number, failed)
+    queued = _queue_again(db, memory, number, failed)
+    write_secrets(db, [(number, name, sealed) for name, sealed in secrets.items()] if queued else [])
+    return queued
 
 
 def retry_task(db: sqlite3.Connection, memory: Memory, task: UUID) -> int:

@@ -27,6 +27,7 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
         job, public_id, completed, failed, skipped, cancelled_tasks, drain, version = row
         state = ended_state(completed=completed, failed=failed, skipped=skipped, cancelled=drain == "cancelled")
         db.execute(_END, (state.value, now, job))
+        db.execute("DELETE FROM job_secrets WHERE job_id = ?", (job,))
         flows.forget(job)
         counts = {"completed": completed, "failed": failed, "skipped": skipped, "cancelled": cancelled_tasks}
         changes.append(job_change(job, public_id, "ended", state, version, counts))

@@ -129,8 +129,8 @@ class SqliteLedger(SharedVerbs):
     async def cancel(self, job: UUID) -> None:
         await self._run(lambda db: control.cancel(db, self._memory, job))
 
-    async def retry(self, job: UUID) -> int:
-        return await self._run(lambda db: control.retry(db, self._memory, job))
+    async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
+        return await self._run(lambda db: control.retry(db, self._memory, job, secrets or {}))
 
     async def retry_task(self, task: UUID) -> int:
         return await self._run(lambda db: control.retry_task(db, self._memory, task))

@@ -115,11 +115,13 @@ def _next_jobs(memory: Memory, count: int) -> range:
 def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int | None]], now: int) -> list[UUID]:
     """The rows of new jobs, by number, of so many tasks each (None: not known yet). Returns their public ids."""
     rows, keys, changes, public_ids = [], [], [], []
+    secrets: list[tuple[int, str, str]] = []
     for number, job, total in jobs:
         state = first_state(total)
         ended = now if state.is_terminal else None
         planning_until = now + PLANNING_LEASE_MS if total is None else None
-        public_ids.append(public_id := uuid4())
+        public_ids.append(public_id := job.id or uuid4())
+        secrets.extend((number, secret, sealed) for secret, sealed in job.secrets.items())
         name, count = str(public_id), total or 0
         rows.append((number, name, state.value, now, ended, planning_until, count, count, *job_values(job)))
         if job.idempotency_key is not None:
@@ -128,8 +130,19 @@ def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int |
             changes.append(job_change(number, name, "created", state, 1))
     insert_many(db, _JOBS, rows)
     insert_many(db, "idempotency (key, fingerprint, job_id, expires_at)", keys, _INSTEAD)
+    write_secrets(db, secrets)
     write_changes(db, changes, now)
     return public_ids
+
+
+def write_secrets(db: sqlite3.Connection, secrets: Sequence[tuple[int, str, str]]) -> None:
+    """Store sealed texts of jobs, as (number of the job, name, sealed); a text of the same name is replaced."""
+    if secrets:
+        db.executemany(
+            "INSERT INTO job_secrets (job_id, name, sealed) VALUES (?, ?, ?)"
+            " ON CONFLICT (job_id, name) DO UPDATE SET sealed = excluded.sealed",
+            secrets,
+        )
 
 
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
@@ -176,6 +189,7 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
     if gone == limit:
         return False
     db.execute("DELETE FROM idempotency WHERE job_id = ?", (job,))
+    db.execute("DELETE FROM job_secrets WHERE job_id = ?", (job,))
     db.execute("DELETE FROM jobs WHERE id = ?", (job,))
     memory.flows.forget(job)
     return True

@@ -1,1 +1,1 @@
-"""Google Business Profile reviews: accounts → locations → reviews, one task per page. Start reading at `pipeline.py`."""
+"""Google Business Profile reviews: accounts → locations → reviews. Start reading at `pipeline.py`."""

@@ -24,7 +24,7 @@ MOST_WAITING_JOBS = 10_000
 
 
 def google_lane(name: str, *, rate: float = 100, per: float = 10, burst: int = 100) -> Lane:
-    """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket would let out."""
+    """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket."""
     return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY)
 
 
@@ -53,5 +53,5 @@ def build(
         ),
         records=(Account, Location, Review),
         lanes=tuple(lanes.values()),
-        limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
+        limits=lambda _: JobLimits(),
     )
