@@ -23,6 +23,10 @@ def sandbox(
         int, typer.Option(min=0, max=65532, help="First of four ports of Google Business Profile (0 = any free).")
     ] = 0,
     locations: Annotated[int, typer.Option(min=0, max=1_000_000, help="Locations of each Google user.")] = 20,
+    apify_port: Annotated[
+        int, typer.Option(min=0, max=65534, help="Port of Apify; the next is the listings site's (0 = any free).")
+    ] = 0,
+    homes: Annotated[int, typer.Option(min=0, max=16_384, help="Homes of each market of the listings site.")] = 30,
     seed: Annotated[int | None, typer.Option(help="Seed for the generated data.")] = None,
     key: Annotated[str | None, typer.Option(help="API key that is accepted (default: sandbox-key).")] = None,
     latency_ms: Annotated[float | None, typer.Option(help="Latency of an answer, in milliseconds.")] = None,
@@ -43,8 +47,9 @@ def sandbox(
 ) -> int:
     """Serve simulated upstreams on local ports, with the faults of the real ones. Costs nothing; needs no key.
 
-    Serper; Google Business Profile; a web site with job postings, companies and profiles; a webhook receiver, which
-    prints what it gets; a credential backend. Prints how to point Forager at them, and answers until Ctrl-C.
+    Serper; Google Business Profile; Apify with a listings site; a web site with job postings, companies and profiles; a
+    webhook receiver, which prints what it gets; a credential backend. Prints how to point Forager at them, and answers
+    until Ctrl-C.
     """
     from forager.cli.sandbox_upstreams import UPSTREAMS, Options
     from forager.sandbox import SerperConfig, serve
@@ -66,7 +71,13 @@ def sandbox(
         changes["faults"] = dict(_share(text) for text in fault)
     config = SerperConfig().changed(changes)
     options = Options(
-        seed=config.seed, site_port=site_port, google_port=google_port, locations=locations, quiet=as_json
+        seed=config.seed,
+        site_port=site_port,
+        google_port=google_port,
+        locations=locations,
+        apify_port=apify_port,
+        homes=homes,
+        quiet=as_json,
     )
     others = [build(options) for build in UPSTREAMS]
     serve(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from forager.sandbox import (
+    ApifyConfig,
+    ApifySandbox,
     CredentialBackend,
     GoogleConfig,
     GoogleSandbox,
@@ -28,6 +30,8 @@ class Options:
     site_port: int
     google_port: int
     locations: int
+    apify_port: int
+    homes: int
     quiet: bool
     """Print nothing but the announcement."""
 
@@ -110,7 +114,23 @@ def google(options: Options) -> Simulated:
     )
 
 
-UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google)
+def apify(options: Options) -> Simulated:
+    """Apify, and the site that the listings of its actors lie on."""
+    ports = {name: options.apify_port + n for n, name in enumerate(ApifySandbox.host_names)}
+    config = ApifyConfig(seed=options.seed, homes=options.homes)
+    served = ApifySandbox(config, ports=ports if options.apify_port else {})
+    return Simulated(
+        served,
+        lambda: [
+            f"Apify, with any token that begins with `{config.prefix}`, and the site of its listings:",
+            f"  api   {served.url}",
+            f"  site  {served.site_url}",
+        ],
+        lambda: {"apify": served.announcement()},
+    )
+
+
+UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify)
 
 
 def _show_webhook(received: Received) -> None:

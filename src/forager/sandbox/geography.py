@@ -34,6 +34,11 @@ def area_of(zip_code: str) -> Area:
     )
 
 
+def prefix_of(state: str) -> str:
+    """The first three digits of some ZIP code of this state; of the last state for one that does not exist."""
+    return next((row[0] for row in reversed(_STATES) if row[1] == state), _STATES[-1][0])
+
+
 # First three-digit prefix of a run of ZIP codes, its state, and a point near that state's middle.
 _STATES: tuple[tuple[str, str, float, float], ...] = (
     ("000", "NY", 40.8, -73.0),

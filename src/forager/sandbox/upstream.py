@@ -8,7 +8,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -55,8 +54,7 @@ class Upstream(ABC, Generic[K]):
         self.hosts = {name: Host(self, name, (ports or {}).get(name, 0)) for name in self.host_names}
         self._first = config
         self.faults = FaultPlan(config.seed, config.script, config.faults)
-        self._exits: AsyncExitStack | None = None
-        self._outage: Outage | None = None
+        self._outages: dict[str, Outage] = {}
 
     @abstractmethod
     def answer(self, host: str, request: Request, call: Call) -> Reply:
@@ -74,18 +72,19 @@ class Upstream(ABC, Generic[K]):
         return None
 
     async def start(self) -> None:
-        if self._exits is None:
-            self._loop = asyncio.get_running_loop()
-            async with AsyncExitStack() as exits:
-                for host in self.hosts.values():
-                    await exits.enter_async_context(host)
-                self._exits = exits.pop_all()
+        """Listen on all ports; if one is taken, on none."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            for host in self.hosts.values():
+                await host.start()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Close all ports and connections; what was in flight is in the log as not delivered."""
-        if self._exits is not None:
-            exits, self._exits = self._exits, None
-            await exits.aclose()
+        for host in self.hosts.values():
+            await host.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -95,10 +94,13 @@ class Upstream(ABC, Generic[K]):
         await self.stop()
         self.log.close()
 
-    async def fail(self, outage: Outage | None) -> None:
-        """Go down in one of several ways; None: be up again. Calls during an outage are logged with its name."""
-        self._outage = outage
-        await (self.stop() if outage is Outage.REFUSED else self.start())
+    async def fail(self, outage: Outage | None, host: str | None = None) -> None:
+        """Go down in one of several ways, as a whole or one host of it; None: be up again."""
+        for name in self.hosts if host is None else (host,):
+            self._outages.pop(name, None)
+            if outage is not None:
+                self._outages[name] = outage
+            await (self.hosts[name].stop() if outage is Outage.REFUSED else self.hosts[name].start())
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -149,7 +151,8 @@ class Upstream(ABC, Generic[K]):
             return
         call = Call(self.log.next_number(), time.monotonic(), self.time.seconds(), host, request.method, *request[1:3])
         self.log.add(call)
-        reply = self.answer(host, request, call) if self._outage is None else _OUTAGES[self._outage]()
+        outage = self._outages.get(host)
+        reply = self.answer(host, request, call) if outage is None else _OUTAGES[outage]()
         call.fault = reply.fault
         if reply.fault == Trouble.TIMEOUT:
             connection.when_lost = partial(self._unseen, call, None)

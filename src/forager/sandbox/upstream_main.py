@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from forager.core.errors import Rejected
+from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from forager.sandbox.google import GoogleConfig, GoogleSandbox
 from forager.sandbox.knobs import Knobs
 from forager.sandbox.process import run_until_ended
@@ -41,6 +42,14 @@ PROGRAMS: dict[str, Program] = {
         GoogleSandbox.host_names,
         lambda size: {"default": {"locations": size}},
         "locations of a tenant",
+    ),
+    "apify": Program(
+        "Apify with its apartments actors, and the listings site behind them.",
+        ApifyConfig(),
+        lambda config, ports: ApifySandbox(config, ports=ports),
+        ApifySandbox.host_names,
+        lambda size: {"homes": size},
+        "homes of a market",
     ),
 }
 
