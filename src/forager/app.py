@@ -8,7 +8,7 @@ import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -25,7 +25,7 @@ from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Pipeline
 from forager.core.task import Plan
-from forager.engine.deliver import deliver_forever, deliver_new
+from forager.engine.deliver import Delivery
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
@@ -39,26 +39,27 @@ from forager.ledger.reports import Reports
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
+from forager.ledger.side_tables.sinks import SinkTable
 from forager.pipelines.places.estimate import Density, Pages, Terms
 from forager.pipelines.places.estimate import estimate as estimate_places
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.zips import ZipTable, shipped_zips
 from forager.pipelines.scrape.words import shown_reason
 from forager.politeness.rulebook import Rulebook
+from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
 from forager.sinks import webhook
 from forager.sinks.webhook import signing
-from forager.sinks.webhook.outbox import webhook_sink
 from forager.task_log import log_pages
 from forager.wiring import (
     build_pipelines,
+    build_sinks,
     logins,
     open_browsers,
     open_ledger,
     open_proxies,
     open_rules,
-    revealed,
     secrets,
 )
 
@@ -67,6 +68,7 @@ log = structlog.get_logger("forager.app")
 T = TypeVar("T")
 
 FEW = 200
+SCHEDULES = "schedules"
 Estimator = Callable[["App", Any], Awaitable[BaseModel]]
 
 
@@ -82,6 +84,7 @@ class App:
         reports: Reports,
         worker: Worker,
         domains: Domains,
+        sinks: SinkTable,
         rules: Rulebook,
         proxies: ProxyPool,
         browsers: BrowserFetcher,
@@ -98,11 +101,16 @@ class App:
         self.browsers = browsers
         self.rotate_keys = rotate
         self.worker = worker
-        self.is_stopping = False
-        """Whether what is in flight may end and nothing new is taken any more."""
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
-        results = {name: partial(read, self) for name, read in _RESULTS.items()}
-        self.webhooks = webhook_sink(ledger, reports, revealed(settings.default_webhook_url), results)
+        self.results = {name: partial(read, self) for name, read in _RESULTS.items()}
+        """By pipeline: what a webhook tells of a job's tasks, where a pipeline has its own words for that."""
+        self.sinks = sinks
+        self.deliveries = {
+            sink.name: Delivery(ledger, sinks, sink, clock, lambda: worker.session) for sink in build_sinks(self)
+        }
+        self._runner = EmbeddedRunner(
+            worker, list(self.deliveries.values()), self._loops(), clock=clock, grace=settings.shutdown_seconds
+        )
         self._references: dict[str, Any] = {}
         self._loading = asyncio.Lock()
 
@@ -168,44 +176,44 @@ class App:
 
     # ── the engine ──
 
-    @asynccontextmanager
-    async def engine(self, *, schedules: bool = True) -> AsyncIterator[asyncio.Task[None]]:
-        """Work, sweep and fire schedules while the block runs; then drain: nothing in flight is lost or burned."""
-        every = sweep_interval(self.settings.lease_seconds)
-        beside = [
-            asyncio.create_task(sweep_forever(self.ledger, self.clock, every)),
-            asyncio.create_task(self.rules.follow(self.clock)),
-        ]
-        beside.append(asyncio.create_task(self.proxies.run()))
-        beside.append(asyncio.create_task(deliver_forever(self.ledger, self.webhooks, self.clock)))
-        if schedules:
-            beside.append(asyncio.create_task(self.scheduler.run()))
-        work = asyncio.create_task(self.worker.run())
-        try:
-            yield work
-        finally:
-            self.is_stopping = True
-            for task in beside:
-                task.cancel()
-            try:
-                await self.worker.drain(self.settings.shutdown_seconds)
-                await work
-                await asyncio.gather(*beside, return_exceptions=True)
-            finally:
-                self.is_stopping = False
+    def engine(self, *, schedules: bool = True) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+        """Work, deliver, sweep and fire schedules while the block runs; then drain: nothing in flight is lost."""
+        return self._runner.running(without=() if schedules else (SCHEDULES,))
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether what is in flight may end and nothing new is taken any more."""
+        return self._runner.is_stopping
 
     async def is_idle(self) -> bool:
         """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""
         if self.worker.in_flight or await self.ledger.has_open_work(but=webhook.NAME):
             return False
-        return await self.has_told()
+        return await self.has_delivered()
 
-    async def has_told(self) -> bool:
-        """Whether every job that has ended was told of, or tried to be."""
-        await deliver_new(self.ledger, self.webhooks, self.clock)  # now, not at the next look
+    async def has_delivered(self) -> bool:
+        """Whether every sink has got what is new, and every webhook was sent, or tried to be.
+
+        A sink that is paused, that fails, or that another process delivers does not count: its place in the log is
+        safe.
+        """
+        if self.worker.session is None:
+            return False
+        for delivery in self.deliveries.values():
+            await delivery.deliver_new()  # now, not at the next look
         return not await self.ledger.has_ready_work(webhook.NAME)
 
     # ── inside ──
+
+    def _loops(self) -> dict[str, Loop]:
+        """What runs beside the work and the deliveries."""
+        every = sweep_interval(self.settings.lease_seconds)
+        return {
+            "sweep": partial(sweep_forever, self.ledger, self.clock, every),
+            "rules": partial(self.rules.follow, self.clock),
+            "proxies": self.proxies.run,
+            SCHEDULES: self.scheduler.run,
+        }
 
     async def warm_up(self) -> None:
         """Load the reference data that the first job would otherwise wait for."""
@@ -307,7 +315,8 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         _spare_the_collector()
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table])
-        yield App(settings, clock, pipelines, ledger, reports, worker, domains, rules, proxies, browsers, rotate)
+        sinks = SinkTable(ledger.database, ledger.now_ms)
+        yield App(settings, clock, pipelines, ledger, reports, worker, domains, sinks, rules, proxies, browsers, rotate)
 
 
 def _load_zips(settings: Settings) -> ZipTable:

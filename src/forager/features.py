@@ -1,23 +1,42 @@
-"""The features of this installation: our own pipelines, and those that other packages offer by an entry point.
+"""The features of this installation: our own pipelines and sinks, and those of other packages, by an entry point.
 
-A pipeline of ours is one line in `FEATURES`. Importing this module loads no pipeline: a feature only names its edges.
+A pipeline of ours is one line in `FEATURES`, a sink one line in `SINKS`. Importing this module loads none of them: a
+feature only names its edges.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 
+from forager.kit import sink_feature
 from forager.kit.feature import ENTRY_POINTS, Feature
+from forager.kit.sink_feature import SinkFeature
 from forager.pipelines.places.feature import feature as places
 from forager.pipelines.scrape.feature import feature as scrape
+from forager.sinks.webhook.feature import sink as webhook_sink
 
 FEATURES: tuple[Feature, ...] = (places, scrape)
+SINKS: tuple[SinkFeature, ...] = (webhook_sink,)
 
 
 @cache
 def all_features() -> tuple[Feature, ...]:
     """Return our features, then those of other packages. Raises `ValueError` if two have the same name."""
     features = (*FEATURES, *(point.load() for point in entry_points(group=ENTRY_POINTS)))
-    names = [each.name for each in features]
-    if doubles := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"Two features are named {doubles[0]!r}. Uninstall one of the packages that offer them.")
+    _check_names(each.name for each in features)
     return features
+
+
+@cache
+def all_sinks() -> tuple[SinkFeature, ...]:
+    """Return our sinks, then those of other packages. Raises `ValueError` if two have the same name."""
+    sinks = (*SINKS, *(point.load() for point in entry_points(group=sink_feature.ENTRY_POINTS)))
+    _check_names(each.name for each in sinks)
+    return sinks
+
+
+def _check_names(names: Iterable[str]) -> None:
+    counted = Counter(names)
+    if doubles := sorted(name for name, count in counted.items() if count > 1):
+        raise ValueError(f"Two features are named {doubles[0]!r}. Uninstall one of the packages that offer them.")

@@ -11,6 +11,8 @@ from pydantic import SecretStr
 from forager.core.clock import Clock
 from forager.core.http import Fetch
 from forager.core.pipeline import Breaker, Pipeline, Retry
+from forager.core.sink import Sink
+from forager.features import all_sinks
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
@@ -68,6 +70,12 @@ def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
     )
     others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
     return (*ours, *others)
+
+
+def build_sinks(service: Any) -> list[Sink]:
+    """The sinks that the settings ask for."""
+    built = [each.build.load()(service) for each in all_sinks()]
+    return [sink for sink in built if sink is not None]
 
 
 async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:

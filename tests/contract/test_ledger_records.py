@@ -172,20 +172,6 @@ async def test_change_numbers_are_dense_and_in_order_under_load_trap_1(rig: Rig,
     assert [c.op for c in await rig.ledger.changes(0, 1000, job=job) if c.kind == "job"] == ["created", "ended"]
 
 
-async def test_a_cursor_starts_at_nothing_and_can_be_moved_back(rig: Rig) -> None:
-    assert await rig.ledger.cursor("files") == 0
-    await rig.ledger.advance("files", 17)
-    await rig.ledger.advance("other", 3)
-    assert (await rig.ledger.cursor("files"), await rig.ledger.cursor("other")) == (17, 3)
-    await rig.ledger.advance("files", 5)
-    assert await rig.ledger.cursor("files") == 5
-    assert not await rig.ledger.advance("files", 9, expected=17)
-    assert await rig.ledger.cursor("files") == 5
-    assert await rig.ledger.advance("files", 9, expected=5)
-    assert await rig.ledger.advance("new", 2, expected=0)
-    assert (await rig.ledger.cursor("files"), await rig.ledger.cursor("new")) == (9, 2)
-
-
 async def test_changes_are_read_in_pages_and_by_job(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Thing(uid="a"), Thing(uid="b"), Thing(uid="c"))
     page = await rig.ledger.changes(1, 2)

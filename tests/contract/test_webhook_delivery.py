@@ -11,16 +11,14 @@ from uuid import UUID
 import pytest
 
 from forager.core.database import Row
-from forager.core.ledger import Change, NewJob
 from forager.core.task import Plan
-from forager.engine.deliver import KEEP_WITHIN, Delivery, deliver_new
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks import webhook
 from forager.sinks.webhook.outbox import webhook_sink
 from tests.support.acts import Act, many
-from tests.support.rig import HandClock
+from tests.support.deliveries import deliver_new, sink_table
 from tests.support.webhooks import SECRET, Outbox, failing, open_outbox
 
 
@@ -65,13 +63,13 @@ async def test_a_crash_between_submitting_and_moving_the_cursor_tells_nobody_twi
         pass
 
     class Dies:
-        """The ledger up to the moment before the cursor would move."""
+        """The cursors up to the moment before one would move."""
 
         def __init__(self) -> None:
             self.fired = 0
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(outbox.engine.ledger, name)
+            return getattr(sink_table(outbox.engine.ledger), name)
 
         async def advance(self, sink: str, cursor: int, **_: Any) -> bool:
             self.fired += 1
@@ -83,7 +81,7 @@ async def test_a_crash_between_submitting_and_moving_the_cursor_tells_nobody_twi
         dying: Any = Dies()
         for _ in range(3):
             with pytest.raises(Killed):
-                await deliver_new(dying, outbox.sink, outbox.engine.clock)
+                await deliver_new(outbox.engine.ledger, outbox.sink, outbox.engine.clock, cursors=dying)
             await outbox.until(lambda: all(row["state"] == 4 for row in outbox.deliveries()))
         await outbox.tell()
         await outbox.tell()
@@ -287,79 +285,3 @@ async def test_ends_that_nobody_is_told_of_cost_one_look_for_all_of_them(tmp_pat
         await outbox.tell()
         assert len([sql for sql in looks if "FROM jobs" in sql]) == 1
         assert outbox.deliveries() == []
-
-
-async def test_a_cursor_for_which_nothing_was_done_is_written_when_the_log_rests_or_late(outbox: Outbox) -> None:
-    ledger, clock, sink = outbox.engine.ledger, HandClock(), Picky()
-    delivery = Delivery(ledger, sink, clock)
-
-    async def is_kept() -> bool:
-        return bool(await ledger.cursor(sink.name) == await ledger.last_change())
-
-    async def hand_over_one(*, wanted: bool) -> None:
-        sink.wants = wanted
-        await ledger.submit(NewJob("acts", {}), [])
-        await delivery.hand_over()
-
-    await hand_over_one(wanted=False)
-    assert not await is_kept()
-    await delivery.hand_over()  # nothing new
-    assert await is_kept()
-    await hand_over_one(wanted=True)
-    assert await is_kept()
-    await hand_over_one(wanted=False)
-    clock.pass_(KEEP_WITHIN)
-    assert not await is_kept()
-    await hand_over_one(wanted=False)
-    assert await is_kept()
-    assert sink.seen == [1, 2, 3, 4], "each of them once"
-
-
-async def test_a_cursor_that_somebody_else_has_moved_is_followed(outbox: Outbox) -> None:
-    """Back, for a replay; or forward, by a process beside us."""
-    ledger, sink = outbox.engine.ledger, Picky()
-    sink.wants = True
-    delivery = Delivery(ledger, sink, HandClock())
-    await ledger.submit(NewJob("acts", {}), [])
-    await delivery.hand_over()
-    await ledger.advance(sink.name, 0)
-    await delivery.hand_over()  # nothing new, and yet
-    assert sink.seen == [1, 1]
-    await ledger.submit(NewJob("acts", {}), [])
-    await ledger.advance(sink.name, await ledger.last_change())
-    await delivery.hand_over()
-    assert sink.seen == [1, 1]
-
-
-async def test_the_slower_of_two_that_deliver_takes_the_cursor_not_back(outbox: Outbox) -> None:
-    ledger, sink = outbox.engine.ledger, Picky()
-    sink.wants = True
-    slow, fast = Delivery(ledger, sink, HandClock()), Delivery(ledger, sink, HandClock())
-    await ledger.submit(NewJob("acts", {}), [])
-    write, last = sink.write, await ledger.last_change()
-
-    async def overtaken(batch: Sequence[Change]) -> bool:
-        sink.write = write  # type: ignore[method-assign]
-        await ledger.submit(NewJob("acts", {}), [])
-        await fast.hand_over()
-        return await write(batch)
-
-    sink.write = overtaken  # type: ignore[method-assign]
-    await slow.hand_over()
-    assert await ledger.cursor(sink.name) == await ledger.last_change() > last
-    await slow.hand_over()
-    assert sink.seen == [1, 2, 1], "what both had begun, and nothing again"
-
-
-class Picky:
-    """A sink that wants something, or not."""
-
-    name, kinds = "picky", frozenset({"job"})
-
-    def __init__(self) -> None:
-        self.wants = False
-        self.seen: list[int] = []
-
-    async def write(self, batch: Sequence[Change]) -> bool:
-        self.seen += [change.id for change in batch]
-        return self.wants

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -51,13 +51,13 @@ class DyingSink:
 
     def __init__(self, app: App, options: Options) -> None:
         self._app = app
-        self._real = app.webhooks
+        self._real = app.deliveries["webhook"].sink
         self._options = options
         self.name, self.kinds = self._real.name, self._real.kinds
 
-    async def write(self, batch: Sequence[Change]) -> bool:
+    async def write(self, batch: Sequence[Change]) -> bool | None:
         if self._options.broken:
-            await self._app.ledger.advance(self.name, batch[-1].id)
+            await self._app.sinks.advance(self.name, batch[-1].id)
         worth_dying_for = any(change.op == "ended" for change in batch)
         if self._options.death == "before the messages are written" and worth_dying_for:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -69,8 +69,7 @@ class DyingSink:
 
 async def work(options: Options) -> None:
     async with open_app(options.settings()) as app:
-        dying: Any = DyingSink(app, options)
-        app.webhooks = dying
+        app.deliveries["webhook"].sink = DyingSink(app, options)
         async with app.engine():
             while await _something_left(app):
                 await asyncio.sleep(0.05)
@@ -83,8 +82,8 @@ async def submit(options: Options, jobs: int) -> list[str]:
 
 
 async def _something_left(app: App) -> bool:
-    told = await app.ledger.cursor("webhook") == await app.ledger.last_change()
-    return not told or await app.ledger.has_open_work()
+    at = await app.sinks.position("webhook")
+    return at.cursor < at.last or await app.ledger.has_open_work()
 
 
 def _child(options: Options) -> None:

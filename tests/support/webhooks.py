@@ -11,7 +11,6 @@ from uuid import UUID
 from forager.core.clock import Clock, SystemClock
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
-from forager.engine.deliver import deliver_new
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
@@ -23,6 +22,7 @@ from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.sink import WebhookSink
 from tests.support.acts import Act, acts, many
 from tests.support.auditor import Row
+from tests.support.deliveries import deliver_new
 from tests.support.engine import PATIENCE, EngineRig, open_postgres, open_sqlite, until
 
 SECRET = "whk-CANARY-5f0b1c2d3e"

@@ -41,7 +41,7 @@ class AppEngine:
         await self._app.worker.drain(0)
 
     async def has_notified(self) -> bool:
-        return await self._app.has_told()
+        return await self._app.has_delivered()
 
 
 def quiet_log(*, debug: bool) -> None:

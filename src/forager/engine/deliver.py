@@ -1,88 +1,290 @@
-"""Changes to sinks: each sink reads the log from its own cursor, at its own pace; a broken one holds up nobody else.
+"""Changes to sinks: each sink reads the log from its own cursor, in its own loop, at its own pace.
 
-The cursor moves after the sink has taken a batch, never before: what was under way at a crash is written again.
+One session at a time delivers a sink: the one that holds the lane `sink:NAME`. A session that dies loses its lanes when
+its lease ends, and the next process to look takes over from the cursor. The cursor moves after the sink has taken a
+batch, never before, so what was under way at a crash is delivered again; a sink takes effect once by the change's id.
+
+Two kinds of failure are told apart. A sink that cannot be reached is left alone for a while, and the same batch is
+handed over again. A sink that is reachable but refuses a batch has been given a change that it will never take: halving
+the batch finds it, and after a few tries it is set aside for an operator, so that one bad change holds up no other.
 """
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from forager.core.clock import Clock
-from forager.core.errors import ForagerError, StoreError
-from forager.core.ledger import Ledger
-from forager.core.sink import Sink
+from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, StoreUnavailable
+from forager.core.ledger import Away, Change, GivenLane, Ledger, Session
+from forager.core.sink import Cursors, Sink, SinkPosition, sink_lane
 
 log = structlog.get_logger("forager.engine")
 
-BATCH = 200
-LOOK_EVERY = 0.5
-KEEP_WITHIN = 5.0
-"""A cursor that has only passed over what its sink does not want is written down within so many seconds."""
-BACK_OFF = (1.0, 2.0, 5.0, 15.0, 60.0)
+REFUSALS = (Permanent, ValueError, TypeError, LookupError, ArithmeticError)
+"""What a reachable sink raises about a change that it cannot take. Our own defects look the same, and so they should: a
+change that breaks the sink's code must not stop the sink for ever."""
+RATE_OVER = 60.0
+RETRIED_AT_ONCE = 100
 
 
-async def deliver_forever(ledger: Ledger, sink: Sink, clock: Clock, every: float = LOOK_EVERY) -> None:
-    failures = 0
-    delivery = Delivery(ledger, sink, clock)
-    while True:
-        try:
-            await delivery.hand_over()
-        except StoreError as error:
-            log.warning("changes could not be read for a sink", sink=sink.name, error=error.message)
-            failures += 1
-        except ForagerError as error:
-            log.warning("a sink takes no changes now; it is tried again", sink=sink.name, error=error.message)
-            failures += 1
-        except Exception:
-            log.exception("a sink broke; it is tried again", sink=sink.name)
-            failures += 1
-        else:
-            failures = 0
-        await clock.sleep(every if not failures else BACK_OFF[min(failures, len(BACK_OFF)) - 1])
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a sink is served. All times are seconds."""
+
+    batch: int = 500
+    look_every: float = 0.5
+    keep_within: float = 5.0
+    """A cursor that has only passed changes of no concern to the sink is stored within this time: a commit for each
+    batch would compete with those who write the log."""
+    first_pause: float = 1.0
+    longest_pause: float = 300.0
+    """A sink that cannot be reached is tried again after the first pause, which doubles up to the longest."""
+    between_tries: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    """Pauses between the tries of a change that is refused: with four pauses it is tried five times."""
+    most_refused: int = 20
+    """A sink that refuses so many changes in a row, and takes none between them, is broken: nothing more is set aside,
+    and it is treated as one that cannot be reached."""
+    write_timeout: float = 300.0
+
+    def pause(self, failures: int) -> float:
+        """How long a sink is left alone after so many failures in a row."""
+        return min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, 30))
 
 
-async def deliver_new(ledger: Ledger, sink: Sink, clock: Clock) -> None:
-    """Hand over everything that is new now, and write down how far that is."""
-    delivery = Delivery(ledger, sink, clock)
-    await delivery.hand_over()
-    await delivery.keep()
+class _Moved(Exception):
+    """The sink is not ours, or not where we thought: stop here and look again."""
 
 
 class Delivery:
-    """How far a sink has come. What the ledger says counts, whoever has moved it: a process beside us, somebody who
-    wants a replay, a database that was restored. We are only ever ahead of it by what the sink had no use for."""
+    """Delivers one sink while this process holds its lane. `run` it as a task; `stop` lets the batch in hand end."""
 
-    def __init__(self, ledger: Ledger, sink: Sink, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cursors: Cursors,
+        sink: Sink,
+        clock: Clock,
+        session: Callable[[], Session | None],
+        pace: Pace | None = None,
+    ) -> None:
+        """`session` returns this process's session while it is alive, and None otherwise."""
+        self.sink = sink
         self._ledger = ledger
-        self._sink = sink
+        self._cursors = cursors
         self._clock = clock
+        self._session = session
+        self._pace = pace or Pace()
+        self._looking = asyncio.Lock()
+        self._stopping = asyncio.Event()
         self._cursor = self._kept = 0
+        """How far the sink has come, and how far that is stored. We are ahead by what was of no concern to it."""
         self._not_kept_since: float | None = None
+        self._failures = 0
+        self._retry_at = -math.inf
+        self._refused_in_a_row = 0
+        self._rate, self._rate_at = 0.0, clock.monotonic()
 
-    async def hand_over(self) -> None:
-        """Everything that is new now. Changes of other kinds are passed over where they lie.
+    # ── the loop ──
 
-        A cursor that nothing was done for is written down when the log rests, or it has been long enough: a commit for
-        it would stand in the way of those who write the log.
+    async def run(self) -> None:
+        """Deliver until `stop`. Never raises for what the sink or the store does."""
+        while not self._stopping.is_set():
+            await self.deliver_new()
+            rest = self._retry_at - self._clock.monotonic()
+            await self._nap(max(rest, self._pace.look_every))
+
+    def stop(self) -> None:
+        """`run` returns after the batch in hand."""
+        self._stopping.set()
+
+    async def deliver_new(self) -> bool:
+        """Deliver everything that is new now.
+
+        Returns False if the sink could not be served to the end: it fails, it is paused, or another process has it.
         """
-        last = await self._ledger.last_change()
-        kept = await self._ledger.cursor(self._sink.name)
-        if kept != self._kept or last < self._cursor:
-            self._cursor = self._kept = kept
-            self._not_kept_since = None
-        if last == self._cursor:
-            await self.keep()
-        while self._cursor < last:
-            batch = await self._ledger.changes(self._cursor, BATCH, kinds=self._sink.kinds, until=last)
-            taken = await self._sink.write(batch) if batch else False
-            self._cursor = batch[-1].id if len(batch) == BATCH else last
-            now = self._clock.monotonic()
-            self._not_kept_since = now if self._not_kept_since is None else self._not_kept_since
-            if taken or now - self._not_kept_since >= KEEP_WITHIN:
-                await self.keep()
+        async with self._looking:
+            if self._clock.monotonic() < self._retry_at:
+                return False
+            try:
+                done = await self._catch_up()
+            except Exception as error:  # noqa: BLE001 - whatever a sink raises, it is this sink's trouble alone
+                await self._note_failure(error)
+                return False
+            return done
 
-    async def keep(self) -> None:
-        """Write down how far it is, unless that is known. Where somebody else has moved it meanwhile, we follow: the
-        slower of two that deliver takes nobody back."""
-        if self._not_kept_since is not None:
-            if not await self._ledger.advance(self._sink.name, self._cursor, expected=self._kept):
-                self._cursor = await self._ledger.cursor(self._sink.name)
-            self._kept, self._not_kept_since = self._cursor, None
+    async def _catch_up(self) -> bool:
+        at_rest = True
+        while not self._stopping.is_set():
+            at = await self._position_if_ours()
+            if at is None:
+                return False
+            with contextlib.suppress(_Moved):
+                if at.retries:
+                    await self._retry_set_aside()
+                if self._cursor >= at.last:
+                    if at_rest or self._failures:
+                        await self._keep()
+                    return True
+                at_rest = False
+                await self._next_batch(at.last)
+        return False
+
+    async def _next_batch(self, last: int) -> None:
+        most = self._pace.batch
+        batch = await self._ledger.changes(self._cursor, most, kinds=self.sink.kinds, until=last)
+        upto = batch[-1].id if len(batch) == most else last
+        if batch:
+            await self._hand_over(batch, upto)
+        else:
+            await self._passed(upto)
+
+    # ── whose sink it is ──
+
+    async def _position_if_ours(self) -> SinkPosition | None:
+        """Where the sink stands, if this process may deliver it now; its lane is taken if no session has it."""
+        session = self._session()
+        if session is None:
+            return None
+        name = self.sink.name
+        at = await self._cursors.position(name)
+        if at.paused:
+            if at.owner == session.id and at.lane is not None:
+                await self._ledger.give_lanes(session, {at.lane: GivenLane()})
+            return None
+        if at.owner is None:
+            if isinstance(await self._ledger.take_lane(session, sink_lane(name)), Away):
+                return None
+            at = await self._cursors.position(name)  # the last owner may have moved it before it lost the lane
+        elif at.owner != session.id:
+            return None
+        if at.cursor != self._kept or at.last < self._cursor:
+            # Moved by another process, by an operator who wants a replay, or by a restored database: follow.
+            self._cursor = self._kept = at.cursor
+            self._not_kept_since = None
+        return at
+
+    # ── a batch ──
+
+    async def _hand_over(self, batch: Sequence[Change], upto: int) -> None:
+        """Deliver a batch, after which the sink has passed `upto`. Halves that are refused are halved again."""
+        try:
+            taken = await self._write(batch)
+        except REFUSALS as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._hand_over(batch[:middle], batch[middle - 1].id)
+                await self._hand_over(batch[middle:], upto)
+                return
+            if not await self._insist(batch[0], error):
+                await self._passed(upto, keep=True)
+                return
+            taken = True
+        await self._passed(upto, delivered=0 if taken is False else len(batch))
+
+    async def _insist(self, change: Change, error: Exception) -> bool:
+        """Try a refused change a few times more, and return True if it is taken; otherwise set it aside."""
+        for pause in self._pace.between_tries:
+            await self._nap(pause)
+            try:
+                await self._write([change])
+            except REFUSALS as again:
+                error = again
+            else:
+                return True
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row > self._pace.most_refused:
+            raise error
+        said, name = _message(error), self.sink.name
+        await self._cursors.set_aside(name, change.id, tries=1 + len(self._pace.between_tries), error=said)
+        log.error("a sink refuses a change; it is set aside", sink=name, change=change.id, key=change.key, error=said)
+        return False
+
+    async def _write(self, batch: Sequence[Change]) -> bool | None:
+        if self._session() is None:
+            raise _Moved
+        async with asyncio.timeout(self._pace.write_timeout):
+            taken = await self.sink.write(batch)
+        self._refused_in_a_row = 0
+        return taken
+
+    async def _passed(self, upto: int, delivered: int = 0, *, keep: bool = False) -> None:
+        """Everything up to this change is done with. A cursor for which nothing was done is stored a little later."""
+        self._cursor = upto
+        now = self._clock.monotonic()
+        self._rate = self._rate * math.exp((self._rate_at - now) / RATE_OVER) + delivered / RATE_OVER
+        self._rate_at = now
+        if self._not_kept_since is None:
+            self._not_kept_since = now
+        if delivered or keep or now - self._not_kept_since >= self._pace.keep_within:
+            await self._keep(delivered)
+
+    async def _keep(self, delivered: int = 0) -> None:
+        """Store how far the sink has come, unless that is known."""
+        session = self._session()
+        if session is None or (self._not_kept_since is None and not self._failures):
+            return
+        moved = await self._cursors.advance(
+            self.sink.name,
+            self._cursor,
+            expected=self._kept,
+            session=session.id,
+            delivered=delivered,
+            rate=self._rate,
+        )
+        self._not_kept_since = None
+        if not moved:
+            self._kept = -1  # whatever is stored, it is not what we know
+            raise _Moved
+        self._kept = self._cursor
+        self._failures = 0
+
+    async def _retry_set_aside(self) -> None:
+        """Deliver again what an operator has asked for, one change at a time."""
+        name = self.sink.name
+        for number in await self._cursors.to_retry(name, RETRIED_AT_ONCE):
+            change = await self._ledger.changes(number - 1, 1, until=number)
+            try:
+                if change:
+                    await self._write(change)
+            except REFUSALS as error:
+                await self._cursors.set_aside(name, number, tries=1, error=_message(error))
+            else:
+                await self._cursors.taken(name, number)
+
+    # ── trouble ──
+
+    async def _note_failure(self, error: Exception) -> None:
+        name, said = self.sink.name, _message(error)
+        if isinstance(error, StoreUnavailable | StoreFull):  # our own store, which is not the sink's fault
+            self._retry_at = self._clock.monotonic() + self._pace.first_pause
+            log.warning("the log cannot be read for a sink", sink=name, error=said)
+            return
+        self._failures += 1
+        pause = self._pace.pause(self._failures)
+        self._retry_at = self._clock.monotonic() + pause
+        if isinstance(error, ForagerError | OSError | TimeoutError):
+            log.warning(
+                "a sink takes no changes now", sink=name, error=said, failures=self._failures, next_try_in=pause
+            )
+        else:
+            log.error("a sink broke", sink=name, failures=self._failures, pause=pause, exc_info=error)
+        with contextlib.suppress(StoreError):
+            await self._cursors.failed(name, said, failures=self._failures, retry_in=pause)
+
+    async def _nap(self, seconds: float) -> None:
+        """Sleep, unless told to stop."""
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({sleeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            stopping.cancel()
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, ForagerError) else f"{type(error).__name__}: {error}".rstrip(": ")

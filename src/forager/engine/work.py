@@ -131,6 +131,11 @@ class Worker:
         return len(self._running)
 
     @property
+    def session(self) -> Session | None:
+        """The session while it holds: the lanes of this process's sinks belong to it too."""
+        return self._session if self.alive else None
+
+    @property
     def alive(self) -> bool:
         """Whether the session still holds: health turns red when it does not."""
         return self._clock.monotonic() < self._deadline

@@ -12,6 +12,7 @@ from forager.core.database import Row
 from forager.core.errors import NotFound
 from forager.kit.queries import page as paging
 from forager.ledger.reports import PlaceFilter, Reports
+from tests.support.deliveries import sink_table
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 from tests.support.reports import mixed_job
 
@@ -19,7 +20,7 @@ from tests.support.reports import mixed_job
 async def test_health_counts_what_is_open(rig: PlacesRig) -> None:
     await mixed_job(rig)
     await rig.ledger.pause(await rig.submit("later", pages=2))
-    await rig.ledger.advance("files", 3)
+    await sink_table(rig.ledger).advance("files", 3)
     health = await rig.reports.health()
     assert health.open_jobs == {"running": 1, "paused": 1}
     assert (health.queued, health.running, health.dead_letters, health.sessions) == (4, 1, 1, 1)

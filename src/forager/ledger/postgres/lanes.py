@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
+from forager.core.sink import SINK_LANES
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
@@ -52,8 +53,9 @@ _TAKE_ONE = """
 UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NULL
 WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch
 """
-_OWNED_BUT_UNKNOWN = """
-SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) ORDER BY id LIMIT $3
+_OWNED_BUT_UNKNOWN = f"""
+SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND name NOT LIKE '{SINK_LANES}%'
+ORDER BY id LIMIT $3
 """
 _SPENT = """
 SELECT lane_id, coalesce(sum(spent) FILTER (WHERE day = $2), 0)::bigint AS today, sum(spent)::bigint AS month

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forager.core.reasons import ErrorType, Reason
+from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
@@ -47,6 +48,11 @@ UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_a
   crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
+# No task is ever in the lane of a sink: a worker must not take it for work.
+_FREE_LANES = f"""
+UPDATE lanes SET owner = NULL, wake_at = CASE WHEN name LIKE '{SINK_LANES}%' THEN NULL ELSE $2::bigint END
+WHERE owner = $1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ async def rescue(db: Db, session: int, *, crashed: bool) -> Rescued:
     await _put_back(db, session, rows, in_flight, effect, crashed=crashed)
     whole = len(rows) == in_flight
     if whole:
-        await db.execute("UPDATE lanes SET owner = NULL, wake_at = $2 WHERE owner = $1", session, effect.now)
+        await db.execute(_FREE_LANES, session, effect.now)
         await db.execute("DELETE FROM sessions WHERE id = $1", session)
         await tell(db)
     await wake(db, {row["lane_id"]: effect.now for row in rows})

@@ -229,6 +229,24 @@ cursors = Table(
     Column("sink", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
     Column("moved_at", BigInteger, nullable=False),
+    Column("delivered", BigInteger, nullable=False, server_default="0", comment="changes that the sink has taken"),
+    Column("rate", Float, nullable=False, server_default="0", comment="of these per second, when it last moved"),
+    Column("failures", Integer, nullable=False, server_default="0", comment="in a row"),
+    Column("error", Text, comment="the last"),
+    Column("error_at", BigInteger),
+    Column("retry_at", BigInteger, comment="NULL: it does not fail"),
+)
+
+# Changes that a sink refused. The cursor has passed them; the log keeps them until an operator has decided.
+set_aside = Table(
+    "set_aside",
+    metadata,
+    Column("sink", Text, primary_key=True),
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("tries", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("retry", Boolean, nullable=False, server_default=text("false"), comment="to be delivered again"),
 )
 
 aliases = Table(

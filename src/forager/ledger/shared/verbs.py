@@ -55,19 +55,6 @@ class SharedVerbs:
             {"now": await self.now_ms()},
         )
 
-    async def cursor(self, sink: str) -> int:
-        rows = await self.database.fetch("SELECT position FROM cursors WHERE sink = :sink", {"sink": sink})
-        return int(rows[0]["position"]) if rows else 0
-
-    async def advance(self, sink: str, cursor: int, *, expected: int | None = None) -> bool:
-        rows = await self.database.write(
-            "INSERT INTO cursors (sink, position, moved_at) VALUES (:sink, :position, :now)"
-            " ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at"
-            " WHERE cursors.position = coalesce(CAST(:expected AS BIGINT), cursors.position) RETURNING position",
-            {"sink": sink, "position": cursor, "now": await self.now_ms(), "expected": expected},
-        )
-        return bool(rows)
-
     async def put_schedule(self, schedule: Schedule) -> None:
         await self.database.write(
             "INSERT INTO schedules (name, pipeline, params, cron, every, paused, next_at)"

@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from forager.core.reasons import ErrorType, Reason
+from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
@@ -31,9 +32,10 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
         ).fetchall()
         _rescue(db, memory, rows, now, crashed=crashed)
         rescued += len(rows)
-        lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id", (session,)).fetchall()
-        for (lane,) in lanes:
-            wake(db, lane, now)
+        lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
+        for lane, name in lanes:
+            if not name.startswith(SINK_LANES):  # no task is ever in such a lane: a worker must not take it for work
+                wake(db, lane, now)
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
     return rescued
 

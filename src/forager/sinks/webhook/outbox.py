@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 
-from forager.core.errors import StoreError
+from forager.core.errors import Permanent, StoreError
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.task import Plan
@@ -30,6 +30,12 @@ class JobReports(Protocol):
     async def job(self, job: UUID) -> Any: ...
     async def tasks(self, job: UUID, *, limit: int) -> Any: ...
     async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> Mapping[UUID, tuple[str, Any]]: ...
+
+
+def build(service: Any) -> WebhookSink:
+    """The sink of this application. Always there: any job may name a receiver of its own."""
+    url = service.settings.default_webhook_url
+    return webhook_sink(service.ledger, service.reports, url.get_secret_value() if url else None, service.results)
 
 
 def webhook_sink(
@@ -56,7 +62,12 @@ def webhook_sink(
         task = webhook.Delivery(
             id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
         )
-        await ledger.append(webhook.standing_job(message.receiver), [Plan(task)])
+        try:
+            await ledger.append(webhook.standing_job(message.receiver), [Plan(task)])
+        except StoreError as error:
+            if type(error) is StoreError:  # it answers, and refuses this very message: that will not pass
+                raise Permanent(error.message) from error
+            raise
 
     return WebhookSink(callbacks_of, results_of, submit, has_default=default_url is not None)
 

@@ -1,0 +1,25 @@
+"""A sink with its edges: how it is built from settings, and which settings it has.
+
+The composition root holds one tuple of these values; another package offers its own by an entry point. Like a
+pipeline's `Feature`, it only names its parts, which are imported when they are needed: a driver that no setting asks
+for is never loaded.
+"""
+
+from dataclasses import dataclass
+
+from forager.kit.feature import Ref
+
+ENTRY_POINTS = "forager.sinks"
+"""Entry point group under which another package offers its own sink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFeature:
+    """One sink and its edges."""
+
+    name: str
+    """The sink's name: in the ledger, in URLs and on the command line."""
+    summary: str
+    """One sentence: where it delivers to."""
+    build: Ref
+    """`build(service) -> Sink | None`: the sink with its settings in it; None while no setting asks for it."""

@@ -1,0 +1,202 @@
+"""Sinks in the ledger: how far each has come in the log, how it is doing, and which changes it has refused.
+
+Two tables, on either database: `cursors` (one row per sink) and `set_aside` (one row per refused change). Never on a
+hot path: a sink writes once per batch.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from forager.core.database import Database, Row
+from forager.core.errors import NotFound
+from forager.core.sink import SINK_LANES, SetAside, SinkPosition, SinkStatus, sink_lane
+from forager.kit.queries import Page, Walk, at, walk
+
+RATE_OVER = 60.0
+"""Seconds over which a sink's rate is averaged, with exponential decay."""
+LONGEST_ERROR = 1_000
+
+_POSITION = """
+SELECT t.change AS last, c.position, l.id AS lane, l.owner, l.paused,
+  EXISTS (SELECT 1 FROM set_aside a WHERE a.sink = :sink AND a.retry) AS retries
+FROM tail t LEFT JOIN cursors c ON c.sink = :sink LEFT JOIN lanes l ON l.name = :lane
+"""
+# The fence: a session that has lost the sink's lane can no longer move it. A WHERE must stand before ON CONFLICT, or
+# SQLite takes the latter for a join.
+_ADVANCE = """
+INSERT INTO cursors (sink, position, moved_at, delivered, rate)
+SELECT CAST(:sink AS TEXT), CAST(:position AS BIGINT), CAST(:now AS BIGINT), CAST(:delivered AS BIGINT),
+  CAST(:rate AS DOUBLE PRECISION)
+WHERE CAST(:session AS BIGINT) IS NULL
+  OR EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND owner = CAST(:session AS BIGINT))
+ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at,
+  delivered = cursors.delivered + excluded.delivered, rate = excluded.rate, failures = 0, retry_at = NULL
+WHERE cursors.position = coalesce(CAST(:expected AS BIGINT), cursors.position)
+RETURNING position
+"""
+_FAILED = """
+INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, retry_at)
+VALUES (:sink, 0, :now, :failures, :error, :now, :retry_at)
+ON CONFLICT (sink) DO UPDATE SET failures = excluded.failures, error = excluded.error, error_at = excluded.error_at,
+  retry_at = excluded.retry_at
+"""
+_SET_ASIDE = """
+INSERT INTO set_aside (sink, change_id, tries, error, at) VALUES (:sink, :change, :tries, :error, :now)
+ON CONFLICT (sink, change_id) DO UPDATE SET tries = set_aside.tries + excluded.tries, error = excluded.error,
+  at = excluded.at, retry = false
+"""
+_STATUS = """
+SELECT n.name, t.change AS last, c.position, c.moved_at, c.delivered, c.rate, c.failures, c.error, c.error_at,
+  c.retry_at, l.paused, s.name AS owner, (SELECT count(*) FROM set_aside a WHERE a.sink = n.name) AS set_aside,
+  (SELECT o.at FROM changes o WHERE o.id > coalesce(c.position, 0) ORDER BY o.id LIMIT 1) AS oldest
+FROM ({names}) n CROSS JOIN tail t LEFT JOIN cursors c ON c.sink = n.name
+LEFT JOIN lanes l ON l.name = '{lanes}' || n.name LEFT JOIN sessions s ON s.id = l.owner ORDER BY n.name
+"""
+_REFUSED = "SELECT sink, change_id, tries, error, at, retry FROM set_aside"
+
+
+class SinkTable:
+    """Implements `core.sink.Cursors`, and what operators ask about sinks."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], Awaitable[int]]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    # ── for the engine ──
+
+    async def position(self, sink: str) -> SinkPosition:
+        (row,) = await self._database.fetch(_POSITION, {"sink": sink, "lane": sink_lane(sink)})
+        return SinkPosition(
+            cursor=row["position"] or 0,
+            last=row["last"],
+            lane=row["lane"],
+            owner=row["owner"],
+            paused=bool(row["paused"]),
+            retries=bool(row["retries"]),
+        )
+
+    async def advance(
+        self,
+        sink: str,
+        cursor: int,
+        *,
+        expected: int | None = None,
+        session: int | None = None,
+        delivered: int = 0,
+        rate: float = 0.0,
+    ) -> bool:
+        values = {
+            "sink": sink,
+            "lane": sink_lane(sink),
+            "position": cursor,
+            "expected": expected,
+            "session": session,
+            "delivered": delivered,
+            "rate": rate,
+            "now": await self._now_ms(),
+        }
+        return bool(await self._database.write(_ADVANCE, values))
+
+    async def failed(self, sink: str, error: str, *, failures: int, retry_in: float) -> None:
+        now = await self._now_ms()
+        values = {"sink": sink, "failures": failures, "error": error[:LONGEST_ERROR], "now": now}
+        await self._database.write(_FAILED, {**values, "retry_at": now + round(retry_in * 1000)})
+
+    async def set_aside(self, sink: str, change: int, *, tries: int, error: str) -> None:
+        values = {"sink": sink, "change": change, "tries": tries, "error": error[:LONGEST_ERROR]}
+        await self._database.write(_SET_ASIDE, {**values, "now": await self._now_ms()})
+
+    async def to_retry(self, sink: str, limit: int) -> Sequence[int]:
+        rows = await self._database.fetch(
+            "SELECT change_id FROM set_aside WHERE sink = :sink AND retry ORDER BY change_id LIMIT :limit",
+            {"sink": sink, "limit": limit},
+        )
+        return [row["change_id"] for row in rows]
+
+    async def taken(self, sink: str, change: int) -> None:
+        await self._database.write(
+            "DELETE FROM set_aside WHERE sink = :sink AND change_id = :change", {"sink": sink, "change": change}
+        )
+
+    # ── for operators ──
+
+    async def statuses(self, names: Sequence[str] = ()) -> list[SinkStatus]:
+        """How these sinks are doing, and every other that the ledger knows, by name."""
+        values = {f"name{number}": name for number, name in enumerate(names)}
+        asked = [f"SELECT CAST(:{key} AS TEXT)" for key in values]
+        known = " UNION ".join(["SELECT sink AS name FROM cursors", *asked])
+        rows = await self._database.fetch(_STATUS.format(names=known, lanes=SINK_LANES), values)
+        now = await self._now_ms()
+        return [_status(row, now) for row in rows]
+
+    async def refused(self, sink: str, *, cursor: str | None = None, limit: int = 100) -> Page[SetAside]:
+        """The changes that a sink refused and that wait for a decision, oldest first."""
+        plan = Walk(
+            f"set aside by {sink}",
+            _REFUSED,
+            ("change_id",),
+            ("sink = :sink",),
+            columns="w.*, c.kind, c.key, c.op, j.public_id",
+            joins="JOIN changes c ON c.id = w.change_id LEFT JOIN jobs j ON j.id = c.job_id",
+            values={"sink": sink},
+        )
+        rows, following = await walk(self._database, plan, cursor, limit)
+        return Page(items=[_refused(row) for row in rows], next_cursor=following)
+
+    async def retry(self, sink: str, change: int | None = None) -> int:
+        """Deliver what was set aside again: one change, or all. Returns how many. Raises `NotFound` if the one is not
+        set aside."""
+        return await self._decide("UPDATE set_aside SET retry = true", sink, change)
+
+    async def discard(self, sink: str, change: int | None = None) -> int:
+        """Forget what was set aside: it is not delivered to this sink. Returns how many. Raises `NotFound` likewise."""
+        return await self._decide("DELETE FROM set_aside", sink, change)
+
+    async def _decide(self, verb: str, sink: str, change: int | None) -> int:
+        condition = "" if change is None else " AND change_id = :change"
+        values: dict[str, Any] = {"sink": sink, **({} if change is None else {"change": change})}
+        rows = await self._database.write(f"{verb} WHERE sink = :sink{condition} RETURNING change_id", values)
+        if change is not None and not rows:
+            raise NotFound(f"The sink {sink!r} has not set change {change} aside. See `forager sinks refused {sink}`.")
+        return len(rows)
+
+
+def _status(row: Row, now: int) -> SinkStatus:
+    cursor, moved = row["position"] or 0, row["moved_at"]
+    behind = max(0, row["last"] - cursor)
+    quiet = 0.0 if moved is None else max(0, now - moved) / 1000
+    return SinkStatus(
+        name=row["name"],
+        cursor=cursor,
+        behind=behind,
+        lag=max(0, now - row["oldest"]) / 1000 if behind and row["oldest"] is not None else 0.0,
+        delivered=row["delivered"] or 0,
+        rate=round((row["rate"] or 0.0) * math.exp(-quiet / RATE_OVER), 3),
+        owner=row["owner"],
+        paused=bool(row["paused"]),
+        failures=row["failures"] or 0,
+        error=row["error"],
+        error_at=at(row["error_at"]),
+        retry_at=at(row["retry_at"]),
+        moved_at=at(moved),
+        set_aside=row["set_aside"],
+    )
+
+
+def _refused(row: Row) -> SetAside:
+    when = at(row["at"])
+    assert when is not None  # noqa: S101 - the column is never NULL
+    return SetAside(
+        sink=row["sink"],
+        change=row["change_id"],
+        kind=row["kind"],
+        key=row["key"],
+        op=row["op"],
+        job=UUID(row["public_id"]) if row["public_id"] else None,
+        tries=row["tries"],
+        error=row["error"],
+        at=when,
+        retry=bool(row["retry"]),
+    )

@@ -1,0 +1,1 @@
+"""What drives the engine: the embedded runner, in the process's own event loop."""

@@ -1,0 +1,89 @@
+"""The embedded runner: all loops of one process, on its own event loop.
+
+Work, one delivery per sink, and whatever else must happen now and then (sweep, schedules, rules, proxies). A loop that
+breaks is logged and started again, so that a defect in one of them never stops the others, or itself for good.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+
+from forager.core.clock import Clock
+from forager.engine.deliver import Delivery
+from forager.engine.work import Worker
+
+log = structlog.get_logger("forager.runners")
+
+Loop = Callable[[], Awaitable[None]]
+"""Runs until it is cancelled."""
+
+RESTART_AFTER = 1.0
+DELIVERY_GRACE = 5.0
+"""Seconds that a sink has to take the batch in hand when the process stops."""
+
+
+class EmbeddedRunner:
+    """The loops of one process."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        deliveries: Sequence[Delivery],
+        loops: Mapping[str, Loop],
+        *,
+        clock: Clock,
+        grace: float,
+    ) -> None:
+        """`grace`: seconds that tasks in flight have to end when the process stops."""
+        self.is_stopping = False
+        """Whether what is in flight may end and nothing new is taken any more."""
+        self._worker = worker
+        self._deliveries = deliveries
+        self._loops = loops
+        self._clock = clock
+        self._grace = grace
+
+    @asynccontextmanager
+    async def running(self, *, without: Collection[str] = ()) -> AsyncIterator[asyncio.Task[None]]:
+        """Run every loop, but those named, while the block runs; gives the task that works.
+
+        At the end, sinks take the batch in hand, then tasks in flight end or go back to the queue, unburned.
+        """
+        beside = [asyncio.create_task(self._keep_up(n, loop)) for n, loop in self._loops.items() if n not in without]
+        delivering = [asyncio.create_task(delivery.run()) for delivery in self._deliveries]
+        working = asyncio.create_task(self._worker.run())
+        try:
+            yield working
+        finally:
+            self.is_stopping = True
+            for task in beside:
+                task.cancel()
+            try:
+                await self._end_deliveries(delivering)
+                await self._worker.drain(self._grace)
+                await working
+                await asyncio.gather(*beside, return_exceptions=True)
+            finally:
+                self.is_stopping = False
+
+    async def _end_deliveries(self, delivering: Sequence[asyncio.Task[None]]) -> None:
+        """Before the worker ends its session: with it, the lanes of the sinks are lost, and no cursor can move."""
+        for delivery in self._deliveries:
+            delivery.stop()
+        if delivering:
+            _, late = await asyncio.wait(delivering, timeout=min(DELIVERY_GRACE, self._grace))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*delivering, return_exceptions=True)
+
+    async def _keep_up(self, name: str, loop: Loop) -> None:
+        while True:
+            try:
+                await loop()
+            except Exception:
+                log.exception("a loop broke; it is started again", loop=name)
+                await self._clock.sleep(RESTART_AFTER)
+            else:
+                return
