@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from forager.extract.document import Document, decoded
-from forager.extract.html_limits import MOST_DEPTH, bounded
+from forager.extract.html_depth import MOST_DEPTH
+from forager.extract.html_limits import bounded
 from forager.extract.normalise import normalise
 from forager.extract.text import one_line
 from forager.pipelines.scrape.extractor import Page
@@ -45,6 +46,30 @@ BOMBS = {
     "in noscript": "<noscript>" + "<div>" * MANY,
     "misnested formatting": "<b><div></b>" * (MANY // 2),
     "formatting of many kinds": "".join(f"<b id={n}>" for n in range(5_000)) + "<p>x" * 5_000,
+    "formatting left open": "<p>" + "".join(f"<b id={n}>" for n in range(5_000)) + "<p>x" * 5_000,
+    "a little formatting, often": "<p>" + "".join(f"<b id={n}>" for n in range(59)) + "<p>x" * 140_000,
+    "formatting of all kinds": "".join(f"<div><{t} id={n}></div>" for t in "biusb" for n in range(59)) + "<p>x" * 9_000,
+    "formatting in few tags": "<p>" + "".join(f"<b id={n}>" for n in range(700)) + "<p>x" * 700,
+    "formatting that a table keeps": "".join(f"<div><b id={n}><table></b></table></div>" for n in range(2_000))
+    + "<p>x" * 5_000,
+    "formatting that a cell keeps": "".join(f"<table><b id={n}><td></b></table>" for n in range(2_000))
+    + "<p>x" * 5_000,
+    "formatting that a choice keeps": "".join(f"<div><b id={n}><select></b></select></div>" for n in range(2_000))
+    + "<p>x" * 5_000,
+    "formatting that blocks keep": "".join(f"<b id={n}>" + "<div>" * 10 + "</b>" + "</div>" * 10 for n in range(2_000))
+    + "<p>x" * 5_000,
+    "empty elements in svg": "<svg>" + "<link>" * MANY,
+    "cells in svg": "<svg>" + "<tr>" * MANY,
+    "text in math": "<math><mi><span></mi></math>" * (MANY // 4),
+    "paragraphs in math": "<math><mi><p></mi></math>" * (MANY // 4),
+    "no svg": "<select><svg></select>" + "<x/>" * MANY,
+    "items in items": "<dd><li>" * (MANY // 2),
+    "groups of no choice": "<optgroup>" * MANY,
+    "forms that leave others open": "<form><span></form>" * (MANY // 3),
+    "links that end links": "<a><a></a><q></a>" * (MANY // 5),
+    "tables that end tables": "<table><table></table><q></table>" * (MANY // 5),
+    "headings that end headings": "<h1></h2><q></h1>" * (MANY // 4),
+    "frames": "<frameset>" * MANY,
     "nested links": "<a href=x>" * MANY,
     "nested tables": "<table><tr><td>" * (MANY // 3),
     "foster parents": "<table>" + "<div>x</div>" * (MANY // 2),
@@ -54,6 +79,8 @@ BOMBS = {
     "an attribute of 10 MB": '<p title="' + "x" * 10_000_000 + '">y</p>',
     "100,000 attributes": "<p " + " ".join(f"a{n}=1" for n in range(MANY)) + ">y</p>",
     "many attributes, many times": ("<p " + " ".join(f"a{n}" for n in range(2_000)) + ">y</p>") * 500,
+    "attributes with brackets": "<p " + " ".join(f"a{n}<" if n % 100 == 0 else f"a{n}" for n in range(MANY)) + ">y</p>",
+    "attributes behind quotes": "<p " + " ".join(f"a{n}='>' b<" if n % 99 == 0 else f"a{n}" for n in range(MANY)) + ">",
     "a body for every attribute": "".join(f"<body a{n}=1>" for n in range(MANY)),
     "entities": "&amp;" * 1_000_000,
     "entities of entities": "&" + "amp;" * 500_000 + "lt;b&gt;",
@@ -126,6 +153,18 @@ def test_damaged_pages_crash_nobody__S6() -> None:
         for extractor in EXTRACTORS:
             extracted = extractor.parse(Page("https://hostile.example/", page, 200, AT), extractor.fields)
             normalise(extractor.output, {field: found.value for field, found in extracted.fields.items()})
+
+
+def test_an_ordinary_page_costs_a_tenth_of_a_millisecond() -> None:
+    row = '<div class="row item"><a href="/p/1?a=2"><img src="/i.png"></a><i class="icon"></i><span>text</span></div>'
+    page = "<html><body><script>" + "x = 1;" * 400 + "</script>" + row * 150 + "</body></html>"
+    assert 18_000 < len(page) < 22_000
+    took = []
+    for _ in range(50):
+        began = time.process_time_ns()
+        assert bounded(page) is page
+        took.append(time.process_time_ns() - began)
+    assert min(took) <= 100_000
 
 
 def test_a_page_like_others_is_left_as_it_is() -> None:
