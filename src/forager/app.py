@@ -52,6 +52,7 @@ from forager.settings import Settings
 from forager.sinks import webhook
 from forager.sinks.webhook import signing
 from forager.task_log import log_pages
+from forager.waiting import Waits
 from forager.wiring import (
     build_pipelines,
     build_sinks,
@@ -101,6 +102,7 @@ class App:
         self.browsers = browsers
         self.rotate_keys = rotate
         self.worker = worker
+        self.waits = Waits(reports, rules, worker, ledger.now)
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
         self.results = {name: partial(read, self) for name, read in _RESULTS.items()}
         """By pipeline: what a webhook tells of a job's tasks, where a pipeline has its own words for that."""

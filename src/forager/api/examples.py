@@ -29,6 +29,7 @@ JOB = {
     "reserved": 162,
     "records": 387,
     "discoveries": 350,
+    "waiting": None,
 }
 TASK = {
     "id": "00000000-0001-8000-8000-00000000002a",
@@ -124,6 +125,12 @@ LANE = {
     "paused": False,
     "wake_at": None,
     "state": {"slow_until": 1773489630000},
+    "waiting": {
+        "reason": "rate",
+        "message": "next request to serper in 8 s",
+        "lane": "serper",
+        "until": "2026-03-14T12:00:08Z",
+    },
 }
 OVERRIDES = {"tokens_per_interval": 1, "interval_seconds": 30, "allowed_hours": {"start": 22, "end": 6}}
 OVERRIDE = {
@@ -158,6 +165,8 @@ LANE_DETAIL = {
     "breaker": {"state": "closed", "calls": 10, "failures": 1, "probe_at": None},
     "slow_until": None,
     "hold_until": None,
+    "next_at": None,
+    "waiting": None,
     "crawl_delay_seconds": 10,
     "capped": False,
 }

@@ -76,7 +76,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         found = await app.reports.jobs(
             state=asked.state, pipeline=asked.pipeline, cursor=asked.cursor, limit=asked.limit
         )
-        return page(request, found.items, found.next_cursor)
+        return page(request, await app.waits.jobs(found.items), found.next_cursor)
 
     @router.get(
         "/jobs/{job_id}",
@@ -86,7 +86,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
     )
     async def show_job(request: Request, job_id: UUID) -> Response:
         """With its counters, which are exact at every moment."""
-        return answer(request, await app.reports.job(job_id))
+        return answer(request, await app.waits.job(await app.reports.job(job_id)))
 
     @router.get(
         "/jobs/{job_id}/tasks",

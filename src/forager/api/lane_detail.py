@@ -1,7 +1,7 @@
 """One lane as a caller sees it: which rules hold and whose they are, and how it stands. Renders; changes nothing."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -9,14 +9,10 @@ from pydantic import BaseModel, Field
 from forager.app import App
 from forager.core.pipeline import Lane
 from forager.core.rules import AllowedHours, Rules
-from forager.ledger.reports import LaneReport
+from forager.core.waiting import Waiting
 from forager.ledger.side_tables.domains import Domain
 from forager.politeness.precedence import By
-
-FAR_MS = 32_503_680_000_000
-"""The year 3000: a state that somebody spoilt may say anything."""
-
-BreakerState = Literal["closed", "open", "half_open"]
+from forager.politeness.standing import BreakerState, Standing, lane_waiting
 
 
 class RuleReport(BaseModel):
@@ -49,6 +45,8 @@ class LaneDetail(BaseModel):
     breaker: BreakerReport | None = Field(description="As its owner wrote it last; null where there is none.")
     slow_until: datetime | None = Field(description="After a 429 it is asked less until then.")
     hold_until: datetime | None = Field(description="It is not asked at all until then: `Retry-After`.")
+    next_at: datetime | None = Field(description="When its next request may be sent, if that is a second or more away.")
+    waiting: Waiting | None = Field(description="Why it sends nothing now; null: it may send.")
     crawl_delay_seconds: float | None = Field(description="What its robots.txt asks for, as far as it was read.")
     capped: bool = Field(description="Whether its cap of a day or month is reached.")
 
@@ -68,13 +66,15 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
     rules = politeness.lane_for(name)
     said = await app.domains.get(name)
     off = name in politeness.inactive
+    paused = off or (known is not None and known.paused)
+    standing = app.waits.standing(known, name, now)
     opens = rules.hours.opens_after(now) if rules.hours else now
     return {
         "name": name,
         "kind": "api" if politeness.is_api(name) else "site",
         "seen": known is not None,
         "owner": known.owner if known else None,
-        "paused": off or (known is not None and known.paused),
+        "paused": paused,
         "wake_at": known.wake_at if known else None,
         "rules": {
             key: {"value": _plain(each.value), "by": each.by, "where": each.where}
@@ -83,7 +83,8 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
         "overrides": said_rules(said.rules) if said else None,
         "open_now": opens <= now,
         "opens_at": None if off or opens <= now else opens,
-        **_standing(rules, known, now),
+        "waiting": lane_waiting(name, rules, standing, now, paused=paused),
+        **_standing(rules, standing),
     }
 
 
@@ -96,35 +97,16 @@ def said_rules(rules: Rules) -> dict[str, Any]:
     return rules.model_dump(mode="json", exclude_none=True)
 
 
-def _standing(rules: Lane, known: LaneReport | None, now: datetime) -> dict[str, Any]:
-    """From the state that the lane's owner wrote down: whatever is in it, a page about it must not fail."""
-    state: Mapping[str, Any] = known.state if known else {}
-    asked = state.get("crawl_delay")
+def _standing(rules: Lane, standing: Standing) -> dict[str, Any]:
+    breaker = standing.breaker
     return {
-        "breaker": _breaker(state.get("breaker"), now) if rules.breaker else None,
-        "slow_until": _later(state.get("slow_until"), now),
-        "hold_until": _later(state.get("hold_until"), now),
-        "crawl_delay_seconds": asked if isinstance(asked, int | float) else None,
-        "capped": state.get("capped") is True,
+        "breaker": None if rules.breaker is None else asdict(breaker),
+        "slow_until": standing.slow_until,
+        "hold_until": standing.hold_until,
+        "next_at": standing.next_at,
+        "crawl_delay_seconds": standing.crawl_delay,
+        "capped": standing.capped,
     }
-
-
-def _breaker(known: Any, now: datetime) -> dict[str, Any]:
-    said: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
-    calls, wrote = str(said.get("calls", "")), _moment(said.get("at"))
-    left = said.get("open_for")
-    probe = wrote + timedelta(seconds=left) if wrote and isinstance(left, int | float) else None
-    state: BreakerState = "closed" if probe is None else "open" if probe > now else "half_open"
-    return {"state": state, "calls": len(calls), "failures": calls.count("x"), "probe_at": probe}
-
-
-def _later(ms: Any, now: datetime) -> datetime | None:
-    moment = _moment(ms)
-    return moment if moment and moment > now else None
-
-
-def _moment(ms: Any) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and 0 <= ms < FAR_MS else None
 
 
 def _plain(value: Any) -> Any:

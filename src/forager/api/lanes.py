@@ -59,7 +59,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         found = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
         off = app.rules.politeness.inactive
         lanes = [lane.model_copy(update={"paused": lane.paused or lane.name in off}) for lane in found.items]
-        return page(request, lanes, found.next_cursor)
+        return page(request, await app.waits.lanes(lanes), found.next_cursor)
 
     @router.get(
         "/overrides",

@@ -20,6 +20,8 @@ HORIZON = 0.1
 LONGEST_HOLD = 3_600.0
 """A `Retry-After` or a crawl-delay beyond an hour is obeyed for an hour, then asked again."""
 MOST_ORIGINS = 100
+WORTH_TELLING = 1.0
+"""Seconds until the next request may be sent: a shorter wait is not written down."""
 
 
 class LaneRun:
@@ -230,10 +232,12 @@ class LaneRun:
         self.hungry = True
 
     def state(self) -> Mapping[str, Any]:
-        """What the next owner must know, as points in the store's time."""
+        """What the next owner must know and what reports show (`next_at`), as points in the store's time."""
         now = self._clock.monotonic()
         ends = {"slow_until": self._slow_until, "hold_until": self._hold_until}
         state: dict[str, Any] = {name: self._store_ms(end) for name, end in ends.items() if end > now}
+        if (start := self._limiter.next_start(now)) - now >= WORTH_TELLING:
+            state["next_at"] = self._store_ms(start)
         if self._caps.affordable() <= 0:
             state["capped"] = True
         if self._crawl_delays:

@@ -70,6 +70,11 @@ class OwnedLanes:
         self._gone += 1
         self.news += 1
 
+    def state_of(self, name: str) -> Mapping[str, Any] | None:
+        """The state of one lane as it is now; None if it is not ours."""
+        lane = self._by_name.get(name)
+        return None if lane is None else lane.state()
+
     def states(self) -> Mapping[int, Mapping[str, Any]]:
         return {lane.id: lane.state() for lane in self}
 

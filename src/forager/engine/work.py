@@ -7,8 +7,9 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import Any
 
 import structlog
 
@@ -139,6 +140,10 @@ class Worker:
     def alive(self) -> bool:
         """Whether the session still holds: health turns red when it does not."""
         return self._clock.monotonic() < self._deadline
+
+    def lane_state(self, name: str) -> Mapping[str, Any] | None:
+        """What a lane of ours would write down now; None if this worker does not own it."""
+        return self._lanes.state_of(name)
 
     # ── the loop ──
 

@@ -178,7 +178,7 @@ async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front
     state = {
         "slow_until": now + 60_000,
         "hold_until": now - 1,
-        "crawl_delay": 10,
+        "crawl_delays": {"https://shop.example": 10, "http://shop.example": 3},
         "breaker": {"state": "open", "calls": "xx.xx", "open_for": 100.0, "at": now},
     }
     database = simple.app.ledger.database  # type: ignore[attr-defined]  # of both ledgers
@@ -192,5 +192,5 @@ async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front
     state["breaker"] = {"state": "open", "calls": "xxxxx", "open_for": 100.0, "at": now - 101_000}
     await database.write(write, {"state": orjson.dumps(state).decode()})
     assert (await simple.data(SHOP))["breaker"]["state"] == "half_open"
-    await database.write(write, {"state": '{"breaker": 7, "slow_until": "x", "crawl_delay": []}'})
+    await database.write(write, {"state": '{"breaker": 7, "slow_until": "x", "crawl_delays": []}'})
     assert (await simple.data(SHOP))["breaker"]["state"] == "closed"

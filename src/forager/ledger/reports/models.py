@@ -6,6 +6,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forager.core.states import TaskState
+from forager.core.waiting import Waiting
+
 
 class Report(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -40,6 +43,7 @@ class JobReport(Report):
     reserved: int = Field(description="Units that may be spent by what is in flight.")
     records: int = Field(description="Records of this job's own (places: sightings).")
     discoveries: int = Field(description="Records that nobody had seen before.")
+    waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null: some do, or may.")
 
 
 class TaskReport(Report):
@@ -65,6 +69,16 @@ class TaskReport(Report):
     )
     facts: dict[str, Any] = Field(description="What the last call told: status, duration, number of results.")
     ended_at: datetime | None
+
+
+class QueuedTask(Report):
+    """A task that does not run yet, with what is known about its wait."""
+
+    lane: str
+    state: TaskState
+    due_at: datetime | None
+    error: str | None
+    reason: str | None
 
 
 class EvidenceReport(Report):
@@ -166,6 +180,7 @@ class LaneReport(Report):
     paused: bool
     wake_at: datetime | None = Field(description="Nobody runs it, and it may be taken from then on.")
     state: dict[str, Any] = Field(description="Rate and breaker, as its owner wrote them last.")
+    waiting: Waiting | None = Field(default=None, description="Why it sends nothing now; null: it may send.")
 
 
 class Spending(Report):

@@ -8,7 +8,7 @@ from uuid import UUID
 from forager.core.database import Database
 from forager.kit.queries import MOST, Page, at
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import jobs, lanes, places, records, scrape
+from forager.ledger.reports import jobs, lanes, places, records, scrape, waiting
 from forager.ledger.reports.jobs import ANY, Why, param_of_jobs
 from forager.ledger.reports.models import (
     ChangeReport,
@@ -19,6 +19,7 @@ from forager.ledger.reports.models import (
     JobReport,
     LaneReport,
     PlaceReport,
+    QueuedTask,
     ScrapeResultReport,
     ScrapeTaskReport,
     SessionReport,
@@ -53,6 +54,10 @@ class Reports:
         self, job: UUID, *, state: str | None = None, why: Why = ANY, cursor: str | None = None, limit: int = PAGE
     ) -> Page[TaskReport]:
         return await jobs.list_tasks(self._db, job, state=state, why=why, cursor=cursor, limit=limit)
+
+    async def queued_tasks(self, job: UUID) -> list[QueuedTask]:
+        """Some queued tasks of a job, at most a few hundred."""
+        return await waiting.queued_tasks(self._db, job)
 
     async def task(self, task: UUID) -> TaskDetail:
         return await jobs.one_task(self._db, task)

@@ -1,0 +1,64 @@
+"""Why a lane, a task or a job does not move, in one vocabulary for reports, API, command line and metrics. Pure."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class WaitReason(StrEnum):
+    """What is waited for. Programs may act on these words: one never changes its meaning."""
+
+    PAUSED = "paused"
+    """An operator has paused the lane."""
+    HOURS = "hours"
+    """The site may be asked only in certain hours."""
+    BREAKER = "breaker"
+    """The site failed too often and is left alone for a while."""
+    RETRY_AFTER = "retry_after"
+    """The site asked for a pause."""
+    CAP = "cap"
+    """The lane has spent what it may spend in a day or month."""
+    RATE = "rate"
+    """The next request is not due yet."""
+    RETRY = "retry"
+    """The last attempt could not be completed; the next one is due later."""
+    PREDECESSOR = "predecessor"
+    """Another task must be completed first."""
+    CRASH = "crash"
+    """Tasks that were in flight when a worker died are tried again in small groups."""
+    STORE = "store"
+    """The store takes no work: the disk is full, or the database does not answer."""
+    NO_WORKER = "no_worker"
+    """No worker is running."""
+
+
+class Waiting(BaseModel):
+    """Why something does not move, and until when."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: str = Field(
+        description="What is waited for: paused, hours, breaker, retry_after, cap, rate, retry, predecessor, crash,"
+        " store, no_worker; for a task that is tried again, the reason of its last attempt.",
+        examples=["rate"],
+    )
+    message: str = Field(description="The reason in words.", examples=["next request to example.com in 8 s"])
+    lane: str | None = Field(default=None, description="The lane that is waited for.", examples=["example.com"])
+    until: datetime | None = Field(default=None, description="When it may move again; null: not by itself.")
+
+
+def seconds_left(until: datetime, now: datetime) -> str:
+    """A wait in words: `8 s`, `3 min`, `5 h`."""
+    seconds = max(1, round((until - now).total_seconds()))
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7_200:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3_600)} h"
+
+
+def clock_time(moment: datetime, now: datetime) -> str:
+    """A moment in UTC: the time alone if it is within a day."""
+    close = (moment - now).total_seconds() < 86_400
+    return moment.strftime("%H:%M UTC" if close else "%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,105 @@
+"""How a lane stands: what its owner wrote down, read with care, and why it sends nothing now. Pure.
+
+The state is written by the engine (`LaneRun.state`) and read by people's reports only. Whatever is in it, a report
+about it must not fail.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from forager.core.pipeline import Lane
+from forager.core.waiting import Waiting, WaitReason, clock_time, seconds_left
+
+FAR_MS = 32_503_680_000_000
+"""The year 3000: a spoilt state may contain any number."""
+SHORTEST_TOLD = timedelta(seconds=1)
+"""A shorter wait for the next request is just the pace of the lane."""
+
+BreakerState = Literal["closed", "open", "half_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerStanding:
+    """A breaker as the lane's owner wrote it last."""
+
+    state: BreakerState
+    calls: int
+    failures: int
+    probe_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a lane at a moment. Times that have passed are None."""
+
+    breaker: BreakerStanding
+    slow_until: datetime | None
+    hold_until: datetime | None
+    next_at: datetime | None
+    """When its next request may be sent, as far as its owner has said."""
+    crawl_delay: float | None
+    capped: bool
+
+    @classmethod
+    def read(cls, state: Mapping[str, Any], now: datetime, *, wake_at: datetime | None = None) -> "Standing":
+        """Read a lane's state; `wake_at` is when a lane without an owner may be taken again."""
+        next_at = _later(state.get("next_at"), now) or (wake_at if wake_at and wake_at > now else None)
+        return cls(
+            breaker=_breaker(state.get("breaker"), now),
+            slow_until=_later(state.get("slow_until"), now),
+            hold_until=_later(state.get("hold_until"), now),
+            next_at=next_at,
+            crawl_delay=_slowest(state.get("crawl_delays")),
+            capped=state.get("capped") is True,
+        )
+
+
+def lane_waiting(name: str, policy: Lane, standing: Standing, now: datetime, *, paused: bool) -> Waiting | None:
+    """Why this lane sends nothing now; None if it may send.
+
+    The first reason that holds is given, in the order in which an operator would have to remove them.
+    """
+    if paused:
+        return Waiting(reason=WaitReason.PAUSED, message=f"{name} is paused by an operator", lane=name)
+    opens = policy.hours.opens_after(now) if policy.hours else now
+    if opens > now:
+        message = f"outside the allowed hours of {name} until {clock_time(opens, now)}"
+        return Waiting(reason=WaitReason.HOURS, message=message, lane=name, until=opens)
+    if standing.capped:
+        message = f"the spending cap of {name} is reached for this day or month"
+        return Waiting(reason=WaitReason.CAP, message=message, lane=name)
+    if policy.breaker and standing.breaker.state == "open" and (probe := standing.breaker.probe_at):
+        message = f"{name} failed too often; next try in {seconds_left(probe, now)}"
+        return Waiting(reason=WaitReason.BREAKER, message=message, lane=name, until=probe)
+    if standing.hold_until:
+        message = f"{name} asked for a pause; next request in {seconds_left(standing.hold_until, now)}"
+        return Waiting(reason=WaitReason.RETRY_AFTER, message=message, lane=name, until=standing.hold_until)
+    if standing.next_at and standing.next_at - now >= SHORTEST_TOLD:
+        message = f"next request to {name} in {seconds_left(standing.next_at, now)}"
+        return Waiting(reason=WaitReason.RATE, message=message, lane=name, until=standing.next_at)
+    return None
+
+
+def _breaker(known: Any, now: datetime) -> BreakerStanding:
+    written: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
+    calls, wrote = str(written.get("calls", "")), _moment(written.get("at"))
+    left = written.get("open_for")
+    probe = wrote + timedelta(seconds=left) if wrote and isinstance(left, int | float) else None
+    state: BreakerState = "closed" if probe is None else "open" if probe > now else "half_open"
+    return BreakerStanding(state, len(calls), calls.count("x"), probe)
+
+
+def _later(ms: Any, now: datetime) -> datetime | None:
+    moment = _moment(ms)
+    return moment if moment and moment > now else None
+
+
+def _moment(ms: Any) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and 0 <= ms < FAR_MS else None
+
+
+def _slowest(delays: Any) -> float | None:
+    known = [each for each in delays.values() if isinstance(each, int | float)] if isinstance(delays, Mapping) else []
+    return max(known, default=None)

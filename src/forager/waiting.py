@@ -1,0 +1,123 @@
+"""Why jobs and lanes do not move: the one place that API, command line, doctor and metrics ask.
+
+Joins what the ledger knows (pause, state of lanes, due times), the rules in force (hours) and, for lanes that this
+process owns, what its worker knows now. It reads and never changes anything.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+
+from forager.core.states import TaskState
+from forager.core.waiting import Waiting, WaitReason, seconds_left
+from forager.engine.work import Worker
+from forager.ledger.reports import JobReport, LaneReport, QueuedTask, Reports
+from forager.politeness.rulebook import Rulebook
+from forager.politeness.standing import Standing, lane_waiting
+
+OPEN = frozenset({"queued", "running"})
+MOST_JOBS = 100
+"""Jobs of one list whose reason is worked out; those behind them are shown without one."""
+
+
+class Waits:
+    """Works out why something waits."""
+
+    def __init__(
+        self, reports: Reports, rules: Rulebook, worker: Worker, now: Callable[[], Awaitable[datetime]]
+    ) -> None:
+        self._reports = reports
+        self._rules = rules
+        self._worker = worker
+        self._now = now
+
+    async def lane(self, report: LaneReport) -> LaneReport:
+        """Return the report with why the lane sends nothing now, if it does not."""
+        return (await self.lanes([report]))[0]
+
+    async def lanes(self, reports: Sequence[LaneReport]) -> list[LaneReport]:
+        """Return the reports, each with why its lane sends nothing now, if it does not."""
+        now = await self._now()
+        return [each.model_copy(update={"waiting": self._of_lane(each, now)}) for each in reports]
+
+    async def job(self, report: JobReport) -> JobReport:
+        """Return the report with why none of the job's tasks runs, if none does."""
+        return (await self.jobs([report]))[0]
+
+    async def jobs(self, reports: Iterable[JobReport]) -> list[JobReport]:
+        """Return the reports, each open one with why none of its tasks runs, if none does."""
+        told, known = [], _Known(self._reports, self._of_lane, await self._now())
+        for report in reports:
+            idle = report.state in OPEN and report.queued > 0 and report.running == 0
+            waits = await self._of_job(report, known) if idle and known.asked < MOST_JOBS else None
+            told.append(report.model_copy(update={"waiting": waits}) if waits else report)
+        return told
+
+    def standing(self, report: LaneReport | None, name: str, now: datetime) -> Standing:
+        """How a lane stands: as our worker knows it if it owns the lane, else as it was last written down."""
+        ours = self._worker.lane_state(name)
+        if ours is not None:
+            return Standing.read(ours, now)
+        return Standing.read(report.state if report else {}, now, wake_at=report.wake_at if report else None)
+
+    def _of_lane(self, report: LaneReport, now: datetime) -> Waiting | None:
+        politeness = self._rules.politeness
+        paused = report.paused or report.name in politeness.inactive
+        standing = self.standing(report, report.name, now)
+        return lane_waiting(report.name, politeness.lane_for(report.name), standing, now, paused=paused)
+
+    async def _of_job(self, report: JobReport, known: "_Known") -> Waiting | None:
+        known.asked += 1
+        if (trouble := self._worker.stats.trouble) is not None:
+            return Waiting(reason=WaitReason.STORE, message=trouble)
+        if not await known.has_worker():
+            return Waiting(reason=WaitReason.NO_WORKER, message="no worker is running")
+        waits = [await self._of_task(task, known) for task in await self._reports.queued_tasks(report.id)]
+        # One task that may run is enough; so is none that we looked at, in a job too long to look at all of it.
+        if not waits or None in waits:
+            return None
+        return min((each for each in waits if each is not None), key=_soonest)
+
+    async def _of_task(self, task: QueuedTask, known: "_Known") -> Waiting | None:
+        lane, now = await known.lane(task.lane), known.now
+        if task.state is TaskState.HELD:
+            return Waiting(reason=WaitReason.PREDECESSOR, message="another task must be completed first")
+        if lane is not None and lane.reason not in (WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER):
+            return lane  # whatever the task itself waits for, this comes first
+        if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
+            why = (task.error or "The last attempt could not be completed").rstrip(".")
+            message = f"{why}; next try in {seconds_left(task.due_at, now)}"
+            return Waiting(reason=task.reason or WaitReason.RETRY, message=message, lane=task.lane, until=task.due_at)
+        if task.state is TaskState.SUSPECT and lane is None:
+            message = "retrying tasks that were in flight at the crash"
+            return Waiting(reason=WaitReason.CRASH, message=message, lane=task.lane)
+        return lane
+
+
+class _Known:
+    """What was looked up for one answer: each lane once, and whether a worker runs."""
+
+    def __init__(
+        self, reports: Reports, of_lane: Callable[[LaneReport, datetime], Waiting | None], now: datetime
+    ) -> None:
+        self.now = now
+        self.asked = 0
+        self._reports = reports
+        self._of_lane = of_lane
+        self._lanes: dict[str, Waiting | None] = {}
+        self._worker: bool | None = None
+
+    async def lane(self, name: str) -> Waiting | None:
+        if name not in self._lanes:
+            report = await self._reports.lane(name)
+            self._lanes[name] = self._of_lane(report, self.now) if report else None
+        return self._lanes[name]
+
+    async def has_worker(self) -> bool:
+        if self._worker is None:
+            sessions = await self._reports.sessions()
+            self._worker = any(each.lease_until > self.now for each in sessions)
+        return self._worker
+
+
+def _soonest(waits: Waiting) -> float:
+    return waits.until.timestamp() if waits.until else float("inf")

@@ -1,0 +1,76 @@
+"""Why a lane sends nothing now, in words: one reason, the one that an operator would have to remove first."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from forager.core.pipeline import Breaker, Hours, Lane
+from forager.core.waiting import Waiting
+from forager.politeness.standing import Standing, lane_waiting
+
+NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+SITE = Lane("example.com", breaker=Breaker())
+
+
+def ms(seconds: float) -> int:
+    return round((NOW + timedelta(seconds=seconds)).timestamp() * 1000)
+
+
+def waiting(state: dict[str, Any], lane: Lane = SITE, *, paused: bool = False, wake: float = -1) -> Waiting | None:
+    standing = Standing.read(state, NOW, wake_at=NOW + timedelta(seconds=wake))
+    return lane_waiting(lane.name, lane, standing, NOW, paused=paused)
+
+
+OPEN_BREAKER = {"state": "open", "calls": "xxxxx", "open_for": 90.0, "at": ms(0)}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "message", "until"),
+    [
+        ({"next_at": ms(8)}, "rate", "next request to example.com in 8 s", 8),
+        ({"hold_until": ms(600)}, "retry_after", "example.com asked for a pause; next request in 10 min", 600),
+        ({"breaker": OPEN_BREAKER}, "breaker", "example.com failed too often; next try in 90 s", 90),
+        ({"capped": True}, "cap", "the spending cap of example.com is reached for this day or month", None),
+    ],
+)
+def test_the_reason_names_the_lane_and_when_it_may_send_again(
+    state: dict[str, Any], reason: str, message: str, until: float | None
+) -> None:
+    told = waiting(state)
+
+    assert told is not None
+    assert (told.reason, told.message, told.lane) == (reason, message, "example.com")
+    assert told.until == (None if until is None else NOW + timedelta(seconds=until))
+
+
+def test_a_pause_comes_before_hours_and_hours_before_everything_else() -> None:
+    closed = replace(SITE, hours=Hours(22, 6))
+    busy = {"next_at": ms(8), "breaker": OPEN_BREAKER, "capped": True}
+    paused, hours = waiting(busy, closed, paused=True), waiting(busy, closed)
+
+    assert paused is not None
+    assert paused.message == "example.com is paused by an operator"
+    assert hours is not None
+    assert hours.message == "outside the allowed hours of example.com until 22:00 UTC"
+
+
+def test_a_lane_that_was_given_back_waits_until_it_may_be_taken_again() -> None:
+    told = waiting({}, wake=45)
+    assert told is not None
+    assert told.message == "next request to example.com in 45 s"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"next_at": ms(0.5)},
+        {"hold_until": ms(-1), "next_at": ms(-1)},
+        {"breaker": {**OPEN_BREAKER, "at": ms(-91)}},
+        {"breaker": 7, "hold_until": "x", "next_at": -1, "capped": "yes", "crawl_delays": [1]},
+    ],
+)
+def test_a_lane_that_may_send_or_whose_state_is_spoilt_has_no_reason(state: dict[str, Any]) -> None:
+    assert waiting(state) is None
