@@ -61,7 +61,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "places_9999"
-down_revision = "places_0002"
+down_revision = "places_0003"
 branch_labels = None
 depends_on = None
 

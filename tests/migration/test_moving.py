@@ -41,7 +41,7 @@ def test_an_upgrade_keeps_the_data_and_the_views_trap_11(
     next_version.upgrade(filled)
     assert query("SELECT credits, language FROM sightings") == [(7, None)]
     assert query("SELECT credits FROM serper_places") == [(7,)]
-    next_version.downgrade(filled, "places@places_0002")
+    next_version.downgrade(filled, "places@places_0003")
     upgrade(filled, catalog)  # by the older program, whose views now fit again
     assert query("SELECT credits FROM serper_places") == [(7,)]
 
@@ -53,6 +53,20 @@ def test_what_was_found_outlives_every_migration_of_its_table(filled: Store, cat
     assert query("SELECT place_uid, credits FROM serper_places") == [("uid", 7)]
     with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
         query(SIGHTING)
+
+
+def test_when_a_place_last_changed_is_taken_from_the_log(filled: Store, catalog: Catalog, query: Query) -> None:
+    query(
+        "INSERT INTO places (place_uid, version, first_seen_at, last_seen_at, times_seen, changed_at)"
+        " VALUES ('told', 2, 1, 9, 3, 0), ('untold', 1, 1, 9, 3, 0)"
+    )
+    query(
+        "INSERT INTO changes (id, kind, key, op, version, at, body) VALUES (1, 'place', 'told', 'new', 1, 1, '{}'),"
+        " (2, 'place', 'told', 'changed', 2, 5, '{}'), (3, 'other', 'told', 'new', 1, 7, '{}')"
+    )
+    downgrade(filled, catalog, "places@places_0002")
+    upgrade(filled, catalog)
+    assert query("SELECT place_uid, changed_at FROM places ORDER BY place_uid") == [("told", 5), ("untold", 1)]
 
 
 def test_the_same_change_fails_while_the_view_is_there_trap_11(filled: Store) -> None:

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,12 +32,15 @@ from hypothesis.stateful import (
 from forager.core.errors import Conflict
 from forager.core.ledger import GivenLane, Lease, Settlement
 from forager.core.outcome import Skip
+from forager.core.record import CLEAR
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from tests.support.auditor import Row
+from tests.support.item_model import ItemModel
 from tests.support.rig import (
     Call,
     DearCall,
+    Item,
     Rig,
     Seen,
     Thing,
@@ -55,6 +59,7 @@ ENDS = (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.READ
 FULL_SIZE = 1_000
 """A profile with more examples than this (`fuzz`) is followed; otherwise the run has the size of CI."""
 
+moments = st.sampled_from([datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)])
 limits = st.fixed_dictionaries(
     {},
     optional={
@@ -66,9 +71,18 @@ limits = st.fixed_dictionaries(
 )
 plans = st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 2), st.booleans(), st.booleans()), max_size=5)
 names = st.sampled_from(("a", "b", "c"))
+items = st.builds(
+    Item,
+    uid=names,
+    title=st.none() | st.sampled_from(("x", "y")),
+    price=st.none() | st.just(CLEAR) | st.decimals(0, 2, places=0),
+    due=st.none() | st.just(CLEAR) | moments,
+    etag=st.none() | st.just(CLEAR) | st.sampled_from(("1", "2")),
+)
 records = st.lists(
     st.builds(Thing, uid=names, size=st.none() | st.integers(0, 2), weak=st.none() | st.just("d"))
-    | st.builds(Seen, uid=names),
+    | st.builds(Seen, uid=names)
+    | items,
     max_size=2,
 )
 
@@ -84,6 +98,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.live: dict[int, tuple[Worker, Lease]] = {}
         self.lost: list[tuple[Worker, Lease]] = []
         self.completed: dict[int, Row] = {}
+        self.items = ItemModel()
 
     def run_(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -186,6 +201,8 @@ class LedgerMachine(RuleBasedStateMachine):
             self.live.pop(settlement.lease.task_id, None) if settlement.lease not in stale else None
         self.lost += [(worker, s.lease) for s in group if s.lease not in stale]
         self._hold(worker, turn.leases)
+        accepted = [s for s in group if s.lease not in stale]
+        self.items.settle([r for s in accepted for r in s.records if isinstance(r, Item)])
 
     def _end(self, data: st.DataObject, lease: Lease) -> Settlement:
         state = data.draw(st.sampled_from(ENDS))
@@ -267,6 +284,11 @@ class LedgerMachine(RuleBasedStateMachine):
                 now = {**rows[number], "followed": row["followed"]}  # that somebody comes after it may be learnt later
                 assert now == row
             self.completed.update(rows)
+
+    @invariant()
+    def items_are_what_was_told_of_them(self) -> None:
+        if hasattr(self, "rig"):
+            assert not self.items.differences(self.rig.rows(Item))
 
     def teardown(self) -> None:
         if not hasattr(self, "rig"):

@@ -239,9 +239,26 @@ def _records(t: Tables, record: type[Record]) -> Iterator[str]:
         f"SELECT key, version, count(*) AS n FROM changes WHERE kind = '{kind}' GROUP BY {grouped} HAVING count(*) > 1"
     ):
         yield f"{kind} {row['key']}: version {row['version']} told {row['n']} times"
+    if not per_job:
+        yield from _last_change(t, record)
     if per_job:
         for row in t.read(
             f"SELECT j.id, j.records, (SELECT count(*) FROM {table} r WHERE r.job_id = j.id) AS n FROM jobs j"
         ):
             if row["records"] != row["n"]:
                 yield f"job {row['id']}: {row['records']} records, counted {row['n']}"
+
+
+def _last_change(t: Tables, record: type[Record]) -> Iterator[str]:
+    """A row of world scope holds the moment of its last change, and is gone exactly if that change tells so."""
+    key, kind = record.key_field, record.kind
+    for row in t.read(
+        f"""SELECT r.{key} AS key, r.changed_at, r.gone_at, r.gone_reason, c.op, c.at FROM {record.table} r
+        JOIN changes c ON c.kind = '{kind}' AND c.key = r.{key} AND c.version = r.version"""
+    ):
+        if row["changed_at"] != row["at"]:
+            yield f"{kind} {row['key']}: changed at {row['changed_at']}, the log says {row['at']}"
+        if (row["op"] == "gone") != (row["gone_at"] is not None) or (row["gone_at"] is None) != (
+            row["gone_reason"] is None
+        ):
+            yield f"{kind} {row['key']}: {row['op']} with gone_at {row['gone_at']}, reason {row['gone_reason']}"

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -22,7 +23,7 @@ from forager.core.faults import Faults
 from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Submitted, Turn, Want
 from forager.core.pipeline import JobLimits, Lane, Pipeline, step
-from forager.core.record import Index, Record
+from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
@@ -77,6 +78,41 @@ class Seen(Record):
     note: str | None = None
 
 
+class Item(Record):
+    """What a page that is crawled again and again tells: it has quiet, clearable and derived fields."""
+
+    kind: ClassVar[str] = "item"
+    table: ClassVar[str] = "rig_items"
+    key_field: ClassVar[str] = "uid"
+    identity: ClassVar[str | None] = "item"
+    quiet: ClassVar[frozenset[str]] = frozenset({"due", "etag", "every"})
+    indexes: ClassVar[tuple[Index, ...]] = (
+        Index(("due", "uid"), where="due IS NOT NULL"),
+        Index(("price DESC", "id"), where="gone_at IS NULL"),
+    )
+    uid: str
+    title: str | None = None
+    price: Decimal | Clear | None = None
+    stock: Literal["in", "out"] | None = None
+    parts: list[str] | None = None
+    weak: str | None = None
+    due: datetime | Clear | None = None
+    etag: str | Clear | None = None
+    every: int | None = None
+    """Derived: half of what it was when the price changed, else one more."""
+    content: str | None = None
+    """Derived: what is known of the thing itself."""
+
+    def other_keys(self) -> tuple[str, ...]:
+        return (self.weak,) if self.weak else ()
+
+    def derive(self, before: "Item | None") -> dict[str, Any]:
+        every = 16 if before is None else before.every or 16
+        if before is not None:
+            every = every // 2 if before.price != self.price else every + 1
+        return {"content": f"{self.title}/{self.price}/{self.stock}/{self.parts}", "every": every}
+
+
 class RigJob(BaseModel):
     name: str = "job"
 
@@ -90,10 +126,10 @@ PIPELINE = Pipeline(
     params=RigJob,
     plan=lambda job: (),
     steps=(step(Call, _never_run, price=1), step(DearCall, _never_run, price=5)),
-    records=(Thing, Seen),
+    records=(Thing, Seen, Item),
     lanes=(Lane("api"), Lane("site")),
 )
-RECORDS = (Thing, Seen)
+RECORDS = (Thing, Seen, Item)
 
 
 class HandClock:

@@ -79,6 +79,7 @@ PLACE = {
     "version": 2,
     "first_seen_at": "2026-03-14T12:00:01Z",
     "last_seen_at": "2026-03-14T12:00:09Z",
+    "changed_at": "2026-03-14T12:00:05Z",
     "times_seen": 3,
     "gone_at": None,
 }

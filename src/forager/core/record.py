@@ -1,21 +1,66 @@
 """Records: typed things found, with a natural key. A record's table is made from its class.
 
-Scalars are columns, everything else is a JSON leaf, indexes are declared on the class. A field that is None says
-"this answer did not tell", and never overwrites a known value.
+Scalars are columns, everything else is a JSON leaf, indexes are declared on the class. A field that is None means "this
+answer did not say" and never overwrites a known value; `CLEAR` removes one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal, Self, final
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import core_schema
+
+
+@final
+class Clear:
+    """The type of `CLEAR`. A field that may be cleared names it: `next_at: datetime | Clear | None = None`."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> "Clear":
+        return _CLEAR[0] if _CLEAR else super().__new__(cls)
+
+    def __repr__(self) -> str:
+        return "CLEAR"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        """Only `CLEAR` itself is valid: nothing that a page says can be taken for it. JSON shows it as null."""
+        shown = core_schema.plain_serializer_function_ser_schema(lambda _: None)
+        return core_schema.is_instance_schema(cls, serialization=shown)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "null"}
+
+
+_CLEAR: list[Clear] = []
+CLEAR: Final = Clear()
+"""Set this field to NULL. (None leaves the stored value as it is.)"""
+_CLEAR.append(CLEAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
+    """An index of a record's table, in the order of its columns."""
+
     columns: tuple[str, ...]
+    """Fields of the record, or columns that every record table has (`id`, `last_seen_at` …); `"price DESC"` sorts
+    that one downwards."""
+    where: str | None = None
+    """Only rows that meet this SQL condition are in the index. A query uses it if it states the same condition."""
+    unique: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns without their direction."""
+        return tuple(column.split()[0] for column in self.columns)
 
 
 class Record(BaseModel):
+    """Base class of everything that a step finds. The class attributes say how the ledger stores it."""
+
     # Neither JSON nor every database knows a number that is infinite, or none.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -28,6 +73,9 @@ class Record(BaseModel):
     indexes: ClassVar[tuple[Index, ...]] = ()
     identity: ClassVar[str | None] = None
     """Kinds with the same identity share aliases: a place and its sightings are known by the same names."""
+    quiet: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are written without a change and without a new version: due times, ETags, ids of stored pages.
+    They are in the table and in exports, but not in the change log. World scope only."""
 
     def key(self) -> str:
         """Natural identity."""
@@ -36,3 +84,15 @@ class Record(BaseModel):
     def other_keys(self) -> tuple[str, ...]:
         """Weaker names of the same thing that this answer shows; they become aliases of `key()`."""
         return ()
+
+    def derive(self, before: Self | None) -> Mapping[str, Any]:
+        """Return the values of derived fields, by name. Override it in a class that has some. World scope only.
+
+        The ledger calls this on the *merged* record, inside the settlement: fields that the answer left out have their
+        stored values, and `before` is the record as it was stored (None if it is new). So a content hash does not
+        change because a page left a field out, and a recrawl interval can depend on whether the price changed.
+
+        It must be a pure function of its two arguments: it may run more than once for one sighting. A derived field
+        overwrites what the step put there; None is stored as NULL. Values are not validated.
+        """
+        return {}

@@ -18,6 +18,8 @@ class Statements:
     insert: str
     lock: str
     update: str
+    note: str
+    """Writes quiet columns only; empty if there are none."""
     seen: str
     insert_per_job: str
 
@@ -30,6 +32,7 @@ def statements_for(table: RecordTable) -> Statements:
         insert=_insert(table, types),
         lock=_lock(table),
         update=_update(table, types),
+        note=_note(table, types) if table.quiet else "",
         seen=_seen(table),
         insert_per_job=_insert_per_job(table, types) if table.per_job else "",
     )
@@ -39,8 +42,8 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
     n = len(types)
     return f"""
     WITH new AS (
-      INSERT INTO {table.name} ({_columns(table)}, version, first_seen_at, last_seen_at, times_seen)
-      SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1)
+      INSERT INTO {table.name} ({_columns(table)}, version, first_seen_at, last_seen_at, times_seen, changed_at)
+      SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1), ${n + 2}
       FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
       ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
     SELECT array_agg(key) FROM new"""
@@ -48,7 +51,7 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
 
 def _lock(table: RecordTable) -> str:
     return f"""
-    SELECT version, {_columns(table)} FROM {table.name} WHERE {_key(table)} = ANY($1::text[])
+    SELECT version, gone_at, {_columns(table)} FROM {table.name} WHERE {_key(table)} = ANY($1::text[])
     ORDER BY {_key(table)} FOR NO KEY UPDATE"""
 
 
@@ -56,14 +59,24 @@ def _update(table: RecordTable, types: tuple[str, ...]) -> str:
     n = len(types)
     sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in zip(table.fields, types, strict=True))
     return f"""
-    UPDATE {table.name} r SET {sets}, version = x.to_version::int, last_seen_at = ${n + 3},
-      times_seen = r.times_seen + x.seen::bigint, gone_at = NULL
+    UPDATE {table.name} r SET {sets}, version = x.to_version::int, changed_at = ${n + 3}, last_seen_at = ${n + 3},
+      times_seen = r.times_seen + x.seen::bigint, gone_at = NULL, gone_reason = NULL, gone_evidence = NULL
     FROM {_rows(table, types, "to_version", "seen")} WHERE r.{_key(table)} = x.{_key(table)}"""
+
+
+def _note(table: RecordTable, types: tuple[str, ...]) -> str:
+    quiet = [(table.fields[index], types[index]) for index in table.quiet]
+    n = len(quiet)
+    sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in quiet)
+    columns = [*((c, t == JSON) for c, t in quiet), ("key", False), ("seen", False)]
+    return f"""
+    UPDATE {table.name} r SET {sets}, last_seen_at = ${n + 3}, times_seen = r.times_seen + x.seen::bigint
+    FROM {rows_from(columns)} AS x({", ".join(f'"{name}"' for name, _ in columns)}) WHERE r.{_key(table)} = x.key"""
 
 
 def _seen(table: RecordTable) -> str:
     return f"""
-    UPDATE {table.name} r SET last_seen_at = $3, times_seen = r.times_seen + x.seen, gone_at = NULL
+    UPDATE {table.name} r SET last_seen_at = $3, times_seen = r.times_seen + x.seen
     FROM unnest($1::text[], $2::bigint[]) AS x(key, seen) WHERE r.{_key(table)} = x.key"""
 
 

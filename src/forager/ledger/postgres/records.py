@@ -1,6 +1,7 @@
 """Storing what was found. World records merge into one row per natural key; job records keep the first of each job.
 
-A field that is None says nothing, so it never overwrites. A change is written only where something really changed.
+A field that is None says nothing, so it never overwrites. A change is written only where something really changed that
+is not quiet, or where a thing that was gone is seen again.
 Rows are inserted and locked in the order of their keys, so that two settlements never wait for each other crosswise.
 """
 
@@ -16,14 +17,15 @@ from forager.ledger.postgres.arrays import as_json, documents
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.record_sql import JSON, statements_for
 from forager.ledger.postgres.records_by_kind import Finding, Found, by_kind, first_and_again
-from forager.ledger.schema.record_tables import Encoder, RecordTable
+from forager.ledger.schema.column_types import Encoder
+from forager.ledger.schema.record_tables import RecordTable, Values
 from forager.ledger.shared.alias_names import NO_NAMES
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.text import clean
 
 N = TypeVar("N")
-Sighting = tuple[int, list[Any]]
+Sighting = tuple[int, Values]
 """(job, values)"""
 _NUL_IN_JSON = "\\u0000"
 
@@ -50,9 +52,8 @@ async def _store_world(db: Db, found: Found, renamed: set[str], deltas: Deltas, 
     table, jobs, rows = found.table, found.jobs, found.rows()
     first, again = first_and_again(found.keys)
     merged = {key: rows[at] for key, at in first.items()}
-    for key, more in again.items():
-        for at in more:
-            merged[key] = merge(merged[key], rows[at])
+    for key in again if table.plain else first:
+        merged[key] = table.merge(None, [rows[at] for at in (first[key], *again.get(key, ()))])
     new = await _insert_new(db, table, merged, again, now)
     for job, count in Counter([jobs[first[key]] for key in new]).items():
         deltas.add(job, discoveries=count)
@@ -83,30 +84,44 @@ async def _merge_into(
 ) -> dict[str, tuple[int, int, bytes]]:
     """Merge sightings into rows that are there: (version, job, body) of those that changed."""
     sql = statements_for(table)
-    rows = await db.fetch(sql.lock, sorted(old))
     changed: dict[str, tuple[int, int, bytes]] = {}
-    updates: list[tuple[list[Any], int, int]] = []
-    for row in rows:
-        version, before = row[0], list(row[1:])
+    moved: list[tuple[Values, int, int]] = []
+    noted: list[tuple[Values, int]] = []
+    kept: list[tuple[str, int]] = []
+    for row in await db.fetch(sql.lock, sorted(old)):
+        version, gone_at, before = row[0], row[1], list(row[2:])
         key = before[table.key_index]
-        values, job = before, None
-        for of_job, seen in old[key]:
-            merged = merge(values, _cleaned(seen))
-            if job is None and (merged != before or key in renamed):
-                job = of_job
-            values = merged
-        if job is not None:
-            version += 1
-            changed[key] = (version, job, table.body(values))
-        updates.append((values, version, len(old[key])))
-    kept = [u for u in updates if u[0][table.key_index] not in changed]
-    moved = [u for u in updates if u[0][table.key_index] in changed]
+        job, values = _change(table, before, old[key])
+        if job is not None or key in renamed or gone_at is not None:
+            job = old[key][0][0] if job is None else job
+            changed[key] = (version + 1, job, table.body(values))
+            moved.append((values, version + 1, len(old[key])))
+        elif values != before:
+            noted.append((values, len(old[key])))
+        else:
+            kept.append((key, len(old[key])))
     if moved:
-        columns = _columns(table, [u[0] for u in moved])
-        await db.execute(sql.update, *columns, as_json([u[1] for u in moved]), as_json([u[2] for u in moved]), now)
+        columns = _columns(table, [values for values, _, _ in moved])
+        await db.execute(sql.update, *columns, as_json([m[1] for m in moved]), as_json([m[2] for m in moved]), now)
+    if noted:
+        await db.execute(
+            sql.note, *_quiet_columns(table, [values for values, _ in noted]), as_json([n[1] for n in noted]), now
+        )
     if kept:
-        await db.execute(sql.seen, [u[0][table.key_index] for u in kept], [u[2] for u in kept], now)
+        await db.execute(sql.seen, [key for key, _ in kept], [times for _, times in kept], now)
     return changed
+
+
+def _change(table: RecordTable, old: Values, sightings: Sequence[Sighting]) -> tuple[int | None, Values]:
+    """The job whose answer first changed something that is not quiet, if one did, and what is known now."""
+    teller: int | None = None
+    known = old
+    for job, told in sightings:
+        merged = table.merge(known, [_cleaned(told)])
+        if teller is None and table.is_change(known, merged):
+            teller = job
+        known = merged
+    return teller, known
 
 
 async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list[NewChange]:
@@ -129,10 +144,6 @@ async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list
     return [NewChange(kind, name[1], "new", 1, name[0]) for name in first if name in new]
 
 
-def merge(old: list[Any], new: list[Any]) -> list[Any]:
-    return [o if n is None else n for o, n in zip(old, new, strict=True)]
-
-
 def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
     """Rows as parameters. NUL, which PostgreSQL's text cannot hold, is replaced in the rows themselves; it is rare, so
     that a whole column is looked at in one go."""
@@ -143,6 +154,14 @@ def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
             row[:] = _cleaned(row)
         columns = _encoded(types, rows)
     return columns
+
+
+def _quiet_columns(table: RecordTable, rows: list[Values]) -> list[str | None]:
+    """The quiet columns of rows that are clean already, then their keys."""
+    columns = list(zip(*rows, strict=True))
+    types = statements_for(table).types
+    quiet = [documents(columns[at]) if types[at] == JSON else as_json(columns[at]) for at in table.quiet]
+    return [*quiet, as_json(columns[table.key_index])]
 
 
 def _encoded(types: Sequence[str], rows: list[list[Any]]) -> list[str | None]:

@@ -125,6 +125,7 @@ class PlaceReport(Report):
     version: int = Field(description="Rises with every change.")
     first_seen_at: datetime
     last_seen_at: datetime
+    changed_at: datetime = Field(description="When its version last rose.")
     times_seen: int
     gone_at: datetime | None
 

@@ -172,7 +172,7 @@ def _of_sighting(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, An
 
 
 def _place(row: Row) -> PlaceReport:
-    times = {name: at(row[name]) for name in ("first_seen_at", "last_seen_at", "gone_at")}
+    times = {name: at(row[name]) for name in ("first_seen_at", "last_seen_at", "changed_at", "gone_at")}
     return PlaceReport(**{**row, **times})
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.errors import FieldError, Rejected
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, walk
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, walk
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports.models import ChangeReport
 from forager.ledger.reports.rows import change_report
@@ -13,7 +13,6 @@ from forager.ledger.schema.record_tables import RecordTable
 
 LONGEST_SHOWN = 100
 """Characters of a record's key in a cursor, which must stay short."""
-_SEEN = ("version", "first_seen_at", "last_seen_at", "times_seen", "gone_at")
 
 
 async def resolve(db: Database, catalog: Catalog, kind: str, key: str) -> str:
@@ -120,5 +119,7 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
 
 def _as_people_see(table: RecordTable, row: Row) -> dict[str, Any]:
     own = table.decode({name: row[name] for name in table.fields})
-    seen = {name: at(row[name]) if name.endswith("_at") else row[name] for name in _SEEN}
-    return {**({"job": UUID(row["public_id"])} if table.per_job else {}), **own, **seen}
+    kept = {name: at(row[name]) if name.endswith("_at") else row[name] for name in table.kept}
+    if "gone_evidence" in kept:
+        kept["gone_evidence"] = loads(kept["gone_evidence"])
+    return {**({"job": UUID(row["public_id"])} if table.per_job else {}), **own, **kept}

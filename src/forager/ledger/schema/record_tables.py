@@ -1,28 +1,30 @@
 """Record tables, made from record classes: scalars are columns, everything else a JSON leaf.
 
-A row also says how often and when the thing was seen and at which version it stands. Money is a scaled integer, because
-decimals kept as text sort wrongly on SQLite.
+A row also holds how often and when the thing was seen, its version, and whether it is gone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 from operator import itemgetter
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import orjson
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text, UniqueConstraint
-from sqlalchemy.types import JSON, Boolean, TypeEngine
+from sqlalchemy.types import TypeEngine
 
-from forager.core.record import Record
-from forager.ledger.schema.core_tables import BigId
+from forager.core.errors import Rejected
+from forager.core.record import CLEAR, Record
+from forager.core.trusted import trusted
+from forager.kit.queries import loads
+from forager.ledger.schema.column_types import Encoder, column_type, is_clearable
 
-MONEY_SCALE = 10_000
+Values = list[Any]
+"""A row's own columns, encoded, in the order of `RecordTable.fields`."""
 
-Encoder = Callable[[Any], Any]
+SEEN = ("version", "first_seen_at", "last_seen_at", "times_seen", "gone_at")
+"""Columns of every record table, beside the record's own."""
+KEPT = ("changed_at", "gone_reason", "gone_evidence")
+"""Columns that only a table of world scope has: a row of job scope never changes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class RecordTable:
     """None where the value goes in as it is."""
     decoders: tuple[Encoder | None, ...]
     types: tuple[TypeEngine[Any], ...]
+    shows: tuple[Encoder | None, ...]
+    """How JSON shows a stored value; None where as it is."""
 
     @property
     def name(self) -> str:
@@ -48,17 +52,51 @@ class RecordTable:
     def per_job(self) -> bool:
         return self.record.scope == "job"
 
-    def values(self, record: Record) -> list[Any]:
-        """The row's own columns, in the order of `fields`."""
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The columns that the ledger itself keeps, beside the record's own."""
+        return SEEN if self.per_job else (*SEEN, *KEPT)
+
+    @cached_property
+    def plain(self) -> bool:
+        """No quiet, derived or clearable field: merging is the same for all columns, and a new row needs none."""
+        return not (self.quiet or self._derives or self._clearable)
+
+    @cached_property
+    def quiet(self) -> tuple[int, ...]:
+        """Where the quiet fields stand."""
+        return tuple(index for index, name in enumerate(self.fields) if name in self.record.quiet)
+
+    def values(self, record: Record) -> Values:
+        """The row's own columns, in the order of `fields`. `CLEAR` stays what it is: `merge` resolves it."""
         values = list(self._pick(record.__dict__))
         for index, encode in self._encoded:
-            if values[index] is not None:
-                values[index] = encode(values[index])
+            value = values[index]
+            if value is not None and value is not CLEAR:
+                values[index] = encode(value)
         return values
 
     def pick(self, record: Record) -> tuple[Any, ...]:
         """The record's own values, not yet encoded, in the order of `fields`."""
         return self._pick(record.__dict__)
+
+    def merge(self, old: Values | None, told: Sequence[Values]) -> Values:
+        """What is known after these answers, one after the other. `old`: what was stored; None: nothing was."""
+        known = old
+        for new in told:
+            before = known
+            known = new if before is None else [o if n is None else n for n, o in zip(new, before, strict=True)]
+            if not self.plain:
+                known = self._resolve(before, known)
+        if known is None:
+            raise AssertionError("nothing was told of a thing that is not stored")
+        return known
+
+    def is_change(self, old: Values, new: Values) -> bool:
+        """Whether anything differs that is not quiet."""
+        if not self.quiet:
+            return old != new
+        return old != new and self._loud(old) != self._loud(new)
 
     def decode(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row as people see it."""
@@ -68,21 +106,53 @@ class RecordTable:
                 out[name] = decode(out[name])
         return out
 
-    def body(self, values: list[Any]) -> bytes:
-        """The JSON of a change: what is known, without the unknown. JSON leaves are nested, not quoted."""
-        known = {name: value for name, value in zip(self.fields, values, strict=True) if value is not None}
-        for name, shape in self._shaped:
+    def body(self, values: Values, gone: bytes | None = None) -> bytes:
+        """The JSON of a change: what is known, as people see it, without the unknown and without quiet fields.
+
+        JSON leaves are nested, not quoted. `gone`: a JSON object that tells why the thing is gone.
+        """
+        known = {name: values[index] for index, name in self._told if values[index] is not None}
+        for name, show in self._shown:
             if name in known:
-                known[name] = shape(known[name])
+                value = known[name]
+                known[name] = orjson.Fragment(value) if show is loads else show(value)
+        if gone is not None:
+            known["gone"] = orjson.Fragment(gone)
         return orjson.dumps(known)
 
     def known(self, row: dict[str, Any]) -> dict[str, Any]:
         """The value of `body`, made from a stored row instead of the values of a record."""
-        known = {name: value for name, value in row.items() if value is not None}
-        for name, shape in self._shaped:
+        known = {name: row[name] for _, name in self._told if row[name] is not None}
+        for name, show in self._shown:
             if name in known:
-                known[name] = bool(known[name]) if shape is bool else _loads(known[name])
+                known[name] = show(known[name])
         return known
+
+    def _resolve(self, before: Values | None, known: Values) -> Values:
+        """Clear what is to be cleared, then compute the derived fields. Leaves its arguments as they are."""
+        resolved = [None if value is CLEAR else value for value in known]
+        if self._derives:
+            derived = self._record(resolved).derive(None if before is None else self._record(before))
+            for name, value in derived.items():
+                index = self._index(name)
+                encode = self.encoders[index]
+                empty = value is None or value is CLEAR
+                resolved[index] = None if empty else value if encode is None else encode(value)
+        return resolved
+
+    def _record(self, values: Values) -> Record:
+        """The record that such a row stands for. It was checked when it was found."""
+        return trusted(self.record, self.decode(dict(zip(self.fields, values, strict=True))))
+
+    def _index(self, name: str) -> int:
+        index = self._indexes.get(name)
+        if index is None:
+            raise Rejected(f"`{self.record.__name__}.derive` names {name!r}, which is no field of it.")
+        return index
+
+    @cached_property
+    def _indexes(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.fields)}
 
     @cached_property
     def _pick(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
@@ -93,94 +163,56 @@ class RecordTable:
         return tuple((index, encode) for index, encode in enumerate(self.encoders) if encode is not None)
 
     @cached_property
-    def _shaped(self) -> tuple[tuple[str, Encoder], ...]:
-        """Columns whose stored value is not yet what JSON should show. SQLite gives a stored truth back as a number."""
-        shapes = ((JSON, orjson.Fragment), (Boolean, bool))
-        return tuple(
-            (name, shape)
-            for name, kind in zip(self.fields, self.types, strict=True)
-            for column, shape in shapes
-            if isinstance(kind, column)
-        )
+    def _derives(self) -> bool:
+        return self.record.derive is not Record.derive
+
+    @cached_property
+    def _clearable(self) -> bool:
+        return any(is_clearable(info.annotation) for info in self.record.model_fields.values())
+
+    @cached_property
+    def _told(self) -> tuple[tuple[int, str], ...]:
+        return tuple((index, name) for index, name in enumerate(self.fields) if name not in self.record.quiet)
+
+    @cached_property
+    def _loud(self) -> Callable[[Values], Any]:
+        return itemgetter(*(index for index, _ in self._told))
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[str, Encoder], ...]:
+        """Columns whose stored value is not yet what JSON should show."""
+        return tuple((name, show) for index, name in self._told if (show := self.shows[index]) is not None)
 
 
 def record_tables(records: Iterable[type[Record]]) -> dict[str, RecordTable]:
-    """By kind."""
+    """By kind. Raises `Rejected` for a class that declares what its table cannot have."""
     return {record.kind: _describe(record) for record in records}
 
 
-def add_record_tables(metadata: MetaData, tables: Iterable[RecordTable]) -> None:
-    """Declare the SQLAlchemy tables that `RecordTable`s describe."""
-    for table in tables:
-        _declare(metadata, table)
-
-
 def _describe(record: type[Record]) -> RecordTable:
-    names, encoders, decoders, types = [], [], [], []
-    for name, info in record.model_fields.items():
-        kind, encode, decode = _column_type(_without_none(info.annotation))
-        names.append(name)
-        encoders.append(encode)
-        decoders.append(decode)
-        types.append(kind)
-    return RecordTable(record, tuple(names), tuple(encoders), tuple(decoders), tuple(types))
-
-
-def _declare(metadata: MetaData, table: RecordTable) -> Table:
-    record = table.record
-    scope = [Column("job_id", BigInteger, nullable=False)] if table.per_job else []
-    own = [
-        Column(name, kind, nullable=name != record.key_field)
-        for name, kind in zip(table.fields, table.types, strict=True)
-    ]
-    # The key first: who looks for a thing in whatever job finds it by the same index. A job's own records are read in
-    # the order of their finding: there the next one is written beside the last, which costs next to nothing.
-    unique = (record.key_field, "job_id") if table.per_job else (record.key_field,)
-    of_job = [Index(f"ix_{record.table}_job", "job_id", "id")] if table.per_job else []
-    return Table(
-        record.table,
-        metadata,
-        Column("id", BigId, primary_key=True),
-        *scope,
-        *own,
-        Column("version", Integer, nullable=False),
-        Column("first_seen_at", BigInteger, nullable=False),
-        Column("last_seen_at", BigInteger, nullable=False),
-        Column("times_seen", BigInteger, nullable=False),
-        Column("gone_at", BigInteger),
-        UniqueConstraint(*unique, name=f"uq_{record.table}_key"),
-        *of_job,
-        *(Index(f"ix_{record.table}_{'_'.join(i.columns)}", *i.columns) for i in record.indexes),
+    columns = {name: column_type(info.annotation) for name, info in record.model_fields.items()}
+    table = RecordTable(
+        record,
+        tuple(columns),
+        tuple(column.encode for column in columns.values()),
+        tuple(column.decode for column in columns.values()),
+        tuple(column.sql for column in columns.values()),
+        tuple(column.show for column in columns.values()),
     )
+    _check(table)
+    return table
 
 
-def _without_none(annotation: Any) -> Any:
-    if get_origin(annotation) in (Union, UnionType):
-        kept = [a for a in get_args(annotation) if a is not type(None)]
-        return kept[0] if len(kept) == 1 else object
-    return annotation
-
-
-def _column_type(annotation: Any) -> tuple[TypeEngine[Any], Encoder | None, Encoder | None]:
-    for known, column in _SCALARS.items():
-        if annotation is known:
-            return column
-    return JSON(), lambda value: orjson.dumps(value).decode(), _loads
-
-
-def _loads(value: Any) -> Any:
-    return orjson.loads(value) if isinstance(value, str | bytes) else value
-
-
-def _milliseconds(value: datetime) -> int:
-    return round(value.timestamp() * 1000)
-
-
-_SCALARS: dict[type, tuple[TypeEngine[Any], Encoder | None, Encoder | None]] = {
-    str: (Text(), None, None),
-    bool: (Boolean(), None, bool),
-    int: (BigInteger(), None, None),
-    float: (Float(), None, None),
-    Decimal: (BigInteger(), lambda d: int(d * MONEY_SCALE), lambda n: Decimal(n) / MONEY_SCALE),
-    datetime: (BigInteger(), _milliseconds, lambda ms: datetime.fromtimestamp(ms / 1000, UTC)),
-}
+def _check(table: RecordTable) -> None:
+    name, known = table.record.__name__, {"id", *table.fields, *table.kept}
+    if table.per_job and not table.plain:
+        raise Rejected(
+            f"{name} has quiet, derived or clearable fields, but job scope: its rows are final. Use world scope."
+        )
+    if unknown := table.record.quiet - set(table.fields):
+        raise Rejected(f"{name}.quiet names {', '.join(sorted(unknown))}, which are no fields of it.")
+    if table.record.key_field in table.record.quiet:
+        raise Rejected(f"{name}.quiet names its key: every record is told under its key.")
+    for index in table.record.indexes:
+        if no_columns := set(index.names) - known - ({"job_id"} if table.per_job else set()):
+            raise Rejected(f"An index of {name} names {', '.join(sorted(no_columns))}, which are no columns of it.")

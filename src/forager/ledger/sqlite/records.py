@@ -1,7 +1,8 @@
 """Storing what was found. World records merge into one row per natural key; job records keep the first of each job.
 
-A field that is None says nothing, so it never overwrites. A change is written only where something really changed.
-Rows are written in the order of their keys: neighbours in an index together cost a third less than here and there.
+A field that is None says nothing, so it never overwrites. A change is written only where something really changed that
+is not quiet, or where a thing that was gone is seen again. Rows are written in the order of their keys: neighbours in
+an index together cost a third less than here and there.
 """
 
 import sqlite3
@@ -13,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.schema.record_tables import RecordTable, Values
 from forager.ledger.shared.alias_names import NO_NAMES
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import Deltas
@@ -22,7 +23,7 @@ from forager.ledger.sqlite.aliases import Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.writer_state import Memory
 
-FoundRow = tuple[int, str, list[Any]]
+FoundRow = tuple[int, str, Values]
 """(job, key, columns)"""
 _JOB = itemgetter(0)
 _KEY = itemgetter(1)
@@ -69,9 +70,14 @@ def _store_world(
     db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
 ) -> list[NewChange]:
     first, again = _apart(found, _KEY)
-    merged = {key: _change(first[key][2], rows)[1] for key, rows in again.items()}
+    merged = {
+        key: table.merge(None, [first[key][2], *(values for _, _, values in again.get(key, ()))])
+        for key in (again if table.plain else first)
+    }
     rows = [
-        (*merged.get(key, row[2]), 1, now, now, 1 + len(again.get(key, ()))) if again else (*row[2], 1, now, now, 1)
+        (*merged.get(key, row[2]), 1, now, now, 1 + len(again.get(key, ())), now)
+        if merged
+        else (*row[2], 1, now, now, 1, now)
         for key, row in first.items()
     ]
     known = _insert(db, table, rows, list(first))
@@ -104,32 +110,44 @@ def _see_again(
     """Things that were known: what an answer tells anew is merged into them."""
     changes: list[NewChange] = []
     changed: list[tuple[Any, ...]] = []
+    noted: list[tuple[Any, ...]] = []
     same: list[tuple[Any, ...]] = []
-    for key, (version, old) in _rows_by_key(db, table, sights).items():
+    for key, (version, gone_at, old) in rows_by_key(db, table, sights).items():
         rows = sights[key]
-        job, values = _change(old, rows)
-        if job is None and key not in renamed:
-            same.append((now, len(rows), key))
+        job, values = _change(table, old, rows)
+        if job is None and key not in renamed and gone_at is None:
+            if values is old or values == old:
+                same.append((now, len(rows), key))
+            else:
+                noted.append((*(values[index] for index in table.quiet), now, len(rows), key))
             continue
-        changed.append((*values, version + 1, now, len(rows), key))
+        changed.append((*values, version + 1, now, now, len(rows), key))
         job = rows[0][0] if job is None else job
         changes.append(NewChange(table.record.kind, key, "changed", version + 1, job, table.body(values)))
-    where = f"last_seen_at = ?, times_seen = times_seen + ?, gone_at = NULL WHERE {table.record.key_field} = ?"
-    sets = ", ".join(f"{column} = ?" for column in table.fields)
-    db.executemany(f"UPDATE {table.name} SET {sets}, version = ?, {where}", changed)
-    db.executemany(f"UPDATE {table.name} SET {where}", same)
+    seen = f"last_seen_at = ?, times_seen = times_seen + ? WHERE {table.record.key_field} = ?"
+    back = "version = ?, changed_at = ?, gone_at = NULL, gone_reason = NULL, gone_evidence = NULL"
+    db.executemany(f"UPDATE {table.name} SET {_sets(table.fields)}, {back}, {seen}", changed)
+    if noted:
+        quiet = _sets(table.fields[index] for index in table.quiet)
+        db.executemany(f"UPDATE {table.name} SET {quiet}, {seen}", noted)
+    db.executemany(f"UPDATE {table.name} SET {seen}", same)
     return changes
 
 
-def _change(old: list[Any], rows: list[FoundRow]) -> tuple[int | None, list[Any]]:
-    """The job that told the first new thing, if one did, and what is known now."""
+def _sets(columns: Iterable[str]) -> str:
+    return ", ".join(f"{column} = ?" for column in columns)
+
+
+def _change(table: RecordTable, old: Values, rows: list[FoundRow]) -> tuple[int | None, Values]:
+    """The job whose answer first changed something that is not quiet, if one did, and what is known now."""
     teller: int | None = None
+    known = old
     for job, _, values in rows:
-        now_known = [o if v is None else v for v, o in zip(values, old, strict=True)]
-        if teller is None and now_known != old:
+        merged = table.merge(known, [values])
+        if teller is None and table.is_change(known, merged):
             teller = job
-        old = now_known
-    return teller, old
+        known = merged
+    return teller, known
 
 
 def _store_per_job(
@@ -155,13 +173,17 @@ def _store_per_job(
     return [NewChange(table.record.kind, key, "new", 1, job) for job, key in new]
 
 
-def _rows_by_key(db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]) -> dict[str, tuple[int, list[Any]]]:
+def rows_by_key(
+    db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]
+) -> dict[str, tuple[int, int | None, Values]]:
+    """(version, gone_at, own columns) of the rows of world scope that stand under these keys."""
     columns = ", ".join(f"r.{c}" for c in table.fields)
     rows = db.execute(
-        f"SELECT r.version, {columns} FROM json_each(?) g JOIN {table.name} r ON r.{table.record.key_field} = g.value",
+        f"SELECT r.version, r.gone_at, {columns} FROM json_each(?) g"
+        f" JOIN {table.name} r ON r.{table.record.key_field} = g.value",
         (orjson.dumps(list(keys)).decode(),),
     )
-    return {row[1 + table.key_index]: (row[0], list(row[1:])) for row in rows}
+    return {row[2 + table.key_index]: (row[0], row[1], list(row[2:])) for row in rows}
 
 
 def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ...]], names: list[Any]) -> set[Any]:
@@ -174,7 +196,7 @@ def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ..
     insert_many(
         db,
         f"{table.name} ({'job_id, ' if table.per_job else ''}{', '.join(table.fields)},"
-        " version, first_seen_at, last_seen_at, times_seen)",
+        f" version, first_seen_at, last_seen_at, times_seen{'' if table.per_job else ', changed_at'})",
         rows,
         "ON CONFLICT DO NOTHING",
     )
