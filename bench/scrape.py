@@ -27,11 +27,11 @@ from bench.support.verdict import Target, conclude, print_table
 from forager.api.serve import serve
 from forager.app import App, open_app
 from forager.cli.process import SWITCH_INTERVAL
+from forager.config import load_settings
 from forager.core.clock import SystemClock
 from forager.core.http import Request
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.logs import configure_logs
-from forager.settings import load_settings
 
 KEY = "bench-0123456789-abcdefghij-KLMNOPQRST"
 BROWSERS = 2

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from forager.settings import Declared, declared
+from forager.config import declared_settings
+from forager.settings import Declared
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "settings.md"
@@ -13,7 +14,8 @@ EXAMPLE = ROOT / ".env.example"
 _PAGE_HEAD = """\
 # Settings
 
-Made from `src/forager/settings/tree.py` by `make settings`; a test fails when this page is out of date.
+Made by `make settings` from `src/forager/settings/tree.py` and the `settings.py` of each pipeline; a test fails when
+this page is out of date.
 
 A value comes from the first of these that has one:
 
@@ -58,7 +60,7 @@ def main() -> None:
 
 
 def _groups() -> Iterator[tuple[str, Iterator[Declared]]]:
-    return groupby(declared(), key=lambda each: each.group)
+    return groupby(declared_settings(), key=lambda each: each.group)
 
 
 def _row(each: Declared) -> str:

@@ -9,10 +9,10 @@ from uuid import UUID
 from bench.support.stores import Store
 from bench.support.upstream import KEY, Upstream
 from forager.app import App, open_app
-from forager.ledger.reports.models import JobReport
+from forager.config import load_settings
+from forager.kit.reports import JobReport
 from forager.logs import configure_logs
 from forager.pipelines.places.zips import shipped_zips
-from forager.settings import load_settings
 
 LOOK_EVERY = 0.005
 

@@ -29,29 +29,25 @@ from forager.engine.deliver import Delivery
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
+from forager.features import all_features
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.fetcher import Fetcher
 from forager.fetch.proxies import ProxyPool
 from forager.fetch.robots import RobotsTxt
+from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
 from forager.ledger.side_tables.sinks import SinkTable
-from forager.pipelines.places.estimate import Density, Pages, Terms
-from forager.pipelines.places.estimate import estimate as estimate_places
-from forager.pipelines.places.job import PlacesJob
-from forager.pipelines.places.zips import ZipTable, shipped_zips
-from forager.pipelines.scrape.words import shown_reason
 from forager.politeness.rulebook import Rulebook
 from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
-from forager.sinks import webhook
 from forager.sinks.webhook import signing
-from forager.task_log import log_pages
+from forager.sinks.webhook.pipeline import NAME as DELIVERIES
 from forager.waiting import Waits
 from forager.wiring import (
     build_pipelines,
@@ -61,6 +57,7 @@ from forager.wiring import (
     open_ledger,
     open_proxies,
     open_rules,
+    reference_loaders,
     secrets,
 )
 
@@ -70,7 +67,6 @@ T = TypeVar("T")
 
 FEW = 200
 SCHEDULES = "schedules"
-Estimator = Callable[["App", Any], Awaitable[BaseModel]]
 
 
 class App:
@@ -79,6 +75,7 @@ class App:
     def __init__(
         self,
         settings: Settings,
+        features: Sequence[Feature],
         clock: Clock,
         pipelines: Sequence[Pipeline],
         ledger: Ledger,
@@ -92,9 +89,11 @@ class App:
         rotate: Callable[[], Awaitable[Rotated]],
     ) -> None:
         self.settings = settings
+        self.features = {each.name: each for each in features}
         self.clock = clock
         self.pipelines = {p.name: p for p in pipelines}
         self.ledger = ledger
+        self.database = ledger.database
         self.reports = reports
         self.domains = domains
         self.rules = rules
@@ -104,8 +103,8 @@ class App:
         self.worker = worker
         self.waits = Waits(reports, rules, worker, ledger.now)
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
-        self.results = {name: partial(read, self) for name, read in _RESULTS.items()}
-        """By pipeline: what a webhook tells of a job's tasks, where a pipeline has its own words for that."""
+        self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
+        """By pipeline: what a webhook reports about the tasks of a job, for pipelines that have a form of their own."""
         self.sinks = sinks
         self.deliveries = {
             sink.name: Delivery(ledger, sinks, sink, clock, lambda: worker.session) for sink in build_sinks(self)
@@ -113,6 +112,7 @@ class App:
         self._runner = EmbeddedRunner(
             worker, list(self.deliveries.values()), self._loops(), clock=clock, grace=settings.shutdown_seconds
         )
+        self._loaders = reference_loaders(settings, features)
         self._references: dict[str, Any] = {}
         self._loading = asyncio.Lock()
 
@@ -146,10 +146,11 @@ class App:
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """What a job would cost. Calls nothing, spends nothing."""
         job = await self._checked(pipeline, params)
-        estimator = _ESTIMATORS.get(pipeline)
-        if estimator is None:
+        price = self.features[pipeline].estimate
+        if price is None:
             raise Rejected(f"The pipeline {pipeline!r} cannot be priced beforehand.")
-        return await estimator(self, job)
+        estimate: BaseModel = await price.load()(self, job)
+        return estimate
 
     # ── schedules ──
 
@@ -189,7 +190,7 @@ class App:
 
     async def is_idle(self) -> bool:
         """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""
-        if self.worker.in_flight or await self.ledger.has_open_work(but=webhook.NAME):
+        if self.worker.in_flight or await self.ledger.has_open_work(but=DELIVERIES):
             return False
         return await self.has_delivered()
 
@@ -203,7 +204,7 @@ class App:
             return False
         for delivery in self.deliveries.values():
             await delivery.deliver_new()  # now, not at the next look
-        return not await self.ledger.has_ready_work(webhook.NAME)
+        return not await self.ledger.has_ready_work(DELIVERIES)
 
     # ── inside ──
 
@@ -226,7 +227,7 @@ class App:
         """Reference data by name, loaded once, off the loop."""
         async with self._loading:
             if name not in self._references:
-                self._references[name] = await asyncio.to_thread(_REFERENCES[name], self.settings)
+                self._references[name] = await asyncio.to_thread(self._loaders[name])
                 gc.freeze()  # a big table that stays, too
             return self._references[name]
 
@@ -274,7 +275,8 @@ def _spare_the_collector() -> None:
 async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[App]:
     """Build everything for these settings, and take it down again."""
     clock = clock or SystemClock()
-    pipelines = build_pipelines(settings)
+    features = all_features()
+    pipelines = build_pipelines(settings, features)
     catalog = Catalog(pipelines, evidence_days=settings.evidence_days)
     async with AsyncExitStack() as stack:
         ledger = await open_ledger(settings, catalog, clock)
@@ -288,7 +290,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         fetcher = HttpFetcher(
             guard,
             clock,
-            secrets(settings),
+            secrets(settings, features),
             user_agent=settings.user_agent,
             limit=settings.capacity,
             endpoint_of=proxies.endpoint,
@@ -311,60 +313,27 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             proxies=proxies,
             patience=settings.patience_hours * 3600,
         )
-        worker.when_settled(log_pages)
+        for feature in features:
+            if feature.log is not None:
+                worker.when_settled(feature.log.load())
         rules.when_changed(worker.adopt_rules)
         rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
         _spare_the_collector()
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table])
         sinks = SinkTable(ledger.database, ledger.now_ms)
-        yield App(settings, clock, pipelines, ledger, reports, worker, domains, sinks, rules, proxies, browsers, rotate)
-
-
-def _load_zips(settings: Settings) -> ZipTable:
-    return ZipTable.from_csv(settings.zip_table) if settings.zip_table else shipped_zips()
-
-
-async def _estimate_places(app: App, job: PlacesJob) -> BaseModel:
-    settings = app.settings
-    terms = Terms(
-        rate=settings.serper_rate,
-        concurrency=settings.serper_concurrency,
-        price_per_1000=settings.serper_price_per_1000,
-    )
-    zips = await app.reference("zips")
-    recorded = await app.reports.density(keyword=job.keyword, state=job.state)
-    density = Density(
-        {code: Pages(seen.full, seen.short) for code, seen in recorded.same_keyword.items()},
-        {code: Pages(seen.full, seen.short) for code, seen in recorded.any_keyword.items()},
-    )
-    return await asyncio.to_thread(estimate_places, job, zips, terms, density)
-
-
-_REFERENCES: dict[str, Callable[[Settings], Any]] = {"zips": _load_zips}
-
-
-async def _scrape_results(app: App, job: UUID) -> Sequence[Mapping[str, Any]]:
-    """One entry for each page that was asked for, in that order, as the API shows it."""
-    targets = (await app.reports.job(job)).params["targets"]
-    found = {each.task_id: each.result for each in await app.reports.scrape_results(job)}
-    told = []
-    for task in (await app.reports.tasks(job, limit=len(targets))).items:
-        target, failed = targets[int(task.key)], task.state != "completed"
-        told.append(
-            {
-                "task_id": str(task.id),
-                "target_type": target["target_type"],
-                "target_url": target["target_url"],
-                "status": task.state,
-                "result": found.get(task.id),
-                "error": task.error if failed else None,
-                "reason": shown_reason(task.reason) if failed else None,
-            }
+        yield App(
+            settings,
+            features,
+            clock,
+            pipelines,
+            ledger,
+            reports,
+            worker,
+            domains,
+            sinks,
+            rules,
+            proxies,
+            browsers,
+            rotate,
         )
-    return told
-
-
-_RESULTS: dict[str, Callable[["App", UUID], Awaitable[Sequence[Mapping[str, Any]]]]] = {"scrape": _scrape_results}
-"""What a webhook tells of the tasks of a job, where a pipeline has its own words for that."""
-_ESTIMATORS: dict[str, Estimator] = {"places": _estimate_places}

@@ -1,18 +1,17 @@
 """How each part is built from the settings. Part of the composition root: `app` alone uses it, and joins the parts."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pydantic import SecretStr
 
 from forager.core.clock import Clock
 from forager.core.http import Fetch
-from forager.core.pipeline import Breaker, Pipeline, Retry
+from forager.core.ledger import Ledger
+from forager.core.pipeline import Breaker, Pipeline
 from forager.core.sink import Sink
-from forager.features import all_sinks
+from forager.features import all_features, all_sinks
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
@@ -22,54 +21,21 @@ from forager.fetch.credentials import SERVICE_KEY, CredentialClient
 from forager.fetch.logins import Logins
 from forager.fetch.proxies import ProxyPool, given_proxies
 from forager.fetch.proxy_check import ProxyCheck
+from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite.lock import usable_folder
-from forager.pipelines.places.job import PlacesDefaults, places_params
-from forager.pipelines.places.pipeline import SERPER_LANE
-from forager.pipelines.places.pipeline import build as build_places
-from forager.pipelines.places.steps import Serper
-from forager.pipelines.scrape.extractor import ENTRY_POINTS
-from forager.pipelines.scrape.extractors import EXTRACTORS
-from forager.pipelines.scrape.pipeline import build as build_scrape
 from forager.politeness.precedence import ground
 from forager.politeness.rulebook import Rulebook
 from forager.settings import Settings
-from forager.sinks import webhook
-
-PIPELINE_ENTRY_POINTS = "forager.pipelines"
 
 
-def build_pipelines(settings: Settings) -> tuple[Pipeline, ...]:
-    """Every pipeline there is, with its settings in it. Another package adds its own by an entry point."""
-    lane = replace(
-        SERPER_LANE,
-        rate=settings.serper_rate,
-        burst=settings.serper_burst,
-        concurrency=settings.serper_concurrency,
-        retry=Retry(settings.max_retries_per_query, first=settings.retry_delay_seconds),
-        cap_day=settings.serper_max_credits_day,
-        cap_month=settings.serper_max_credits_month,
-    )
-    serper = Serper(base_url=settings.serper_base_url, timeout=settings.serper_timeout_seconds)
-    defaults = PlacesDefaults(pages=settings.default_pages, batch_size=settings.default_batch_size)
-    ours = (
-        build_places(serper, lane=lane, params=places_params(defaults)),
-        webhook.build(revealed(settings.default_webhook_url)),
-        build_scrape(
-            (*EXTRACTORS, *(point.load() for point in entry_points(group=ENTRY_POINTS))),
-            navigation=settings.navigation_timeout_ms / 1000,
-            timeout=settings.task_timeout_seconds,
-            most_queued=settings.max_queue_depth,
-            logins=settings.backend_api_url is not None,
-            keep_logged_in=settings.keep_logged_in_pages,
-        ),
-    )
-    others = [point.load() for point in entry_points(group=PIPELINE_ENTRY_POINTS)]
-    return (*ours, *others)
+def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
+    """The pipeline of every feature, with its settings in it."""
+    return tuple(each.build.load()(settings) for each in (all_features() if features is None else features))
 
 
 def build_sinks(service: Any) -> list[Sink]:
@@ -78,7 +44,7 @@ def build_sinks(service: Any) -> list[Sink]:
     return [sink for sink in built if sink is not None]
 
 
-async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Any:
+async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Ledger:
     if settings.database_url is None:
         path = settings.home / "ledger.db"
         with usable_folder(settings.home):
@@ -148,14 +114,24 @@ def logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
     return Logins(CredentialClient(fetch, clock, settings.backend_api_url, ttl=ttl, retries=retries))
 
 
-def secrets(settings: Settings) -> Callable[[str], str | None]:
-    known = {
-        "SERPER_API_KEY": settings.serper_api_key,
-        webhook.SECRET: settings.webhook_secret,
-        SERVICE_KEY: settings.backend_service_key,
-    }
-    return lambda name: revealed(known.get(name))
+def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], str | None]:
+    """Look up a secret that a request names: ours, and those of every feature."""
+    known: dict[str, SecretStr | None] = {SERVICE_KEY: settings.backend_service_key}
+    for each in features:
+        if each.secrets is not None:
+            known.update(each.secrets.load()(settings))
+
+    def reveal(name: str) -> str | None:
+        secret = known.get(name)
+        return secret.get_secret_value() if secret else None
+
+    return reveal
 
 
-def revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
+def reference_loaders(settings: Settings, features: Iterable[Feature]) -> dict[str, Callable[[], Any]]:
+    """By name: how the reference data of every feature is loaded."""
+    loaders: dict[str, Callable[[], Any]] = {}
+    for each in features:
+        if each.references is not None:
+            loaders.update(each.references.load()(settings))
+    return loaders

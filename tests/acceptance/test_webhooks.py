@@ -10,7 +10,7 @@ import pytest
 from forager.core.states import ALONE_CRASHES
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sinks import webhook
+from forager.sinks.webhook.pipeline import WEBHOOK_LANES
 from tests.support.chaos import Dice, gone
 from tests.support.webhook_process import Death, Options, start, submit
 from tests.support.webhooks import SECRET
@@ -83,4 +83,4 @@ async def test_kills_among_the_deliveries_lose_no_webhook_and_none_counts_twice_
         assert kills >= 2
         assert sorted(receiver.taken) == sorted(f"job_{job}_2" for job in jobs)
         assert delivered(tmp_path) + suspected(tmp_path) == JOBS
-        assert JOBS <= len(receiver.log) <= JOBS + kills * webhook.WEBHOOK_LANES.concurrency
+        assert JOBS <= len(receiver.log) <= JOBS + kills * WEBHOOK_LANES.concurrency

@@ -23,7 +23,7 @@ def sealer(tmp_path: Path) -> Sealer:
 
 @pytest.fixture
 def table(rig: Rig, sealer: Sealer) -> JobSecretTable:
-    return JobSecretTable(rig.ledger.database, sealer)  # type: ignore[attr-defined]  # of both ledgers
+    return JobSecretTable(rig.ledger.database, sealer)
 
 
 async def submit(rig: Rig, table: JobSecretTable, tasks: int = 1, key: str | None = None) -> tuple[UUID, int]:

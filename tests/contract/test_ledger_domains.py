@@ -28,7 +28,7 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.fixture
 def domains(rig: Rig) -> Domains:
-    return Domains(rig.ledger.database, rig.ledger.now_ms)  # type: ignore[attr-defined]  # of both ledgers
+    return Domains(rig.ledger.database, rig.ledger.now_ms)
 
 
 async def test_every_rule_is_kept_as_it_was_said(domains: Domains) -> None:

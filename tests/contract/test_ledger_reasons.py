@@ -18,7 +18,7 @@ def why(rig: Rig, job: object, key: str) -> tuple[object, ...]:
 
 @pytest.fixture
 def reports(rig: Rig) -> Reports:
-    return Reports(rig.ledger.database, rig.catalog)  # type: ignore[attr-defined]
+    return Reports(rig.ledger.database, rig.catalog)
 
 
 async def test_a_failure_keeps_its_reason_and_type_and_a_retry_clears_them(rig: Rig, worker: Worker) -> None:

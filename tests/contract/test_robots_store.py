@@ -15,7 +15,7 @@ FILE = RobotsFile("https://site.test:443", 1_000, 200, "User-agent: *\nDisallow:
 
 
 def store_of(rig: Rig) -> LedgerRobots:
-    return LedgerRobots(rig.ledger.database)  # type: ignore[attr-defined]
+    return LedgerRobots(rig.ledger.database)
 
 
 async def test_a_file_is_kept_as_it_is(rig: Rig) -> None:

@@ -20,7 +20,7 @@ RULES = "domains:\n  shop.example:\n    tokens_per_interval: {}\n"
 
 @pytest.fixture
 def domains(rig: Rig) -> Domains:
-    return Domains(rig.ledger.database, rig.ledger.now_ms)  # type: ignore[attr-defined]  # of both ledgers
+    return Domains(rig.ledger.database, rig.ledger.now_ms)
 
 
 async def opened(domains: Domains, path: Path | None) -> Rulebook:

@@ -15,8 +15,8 @@ from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.sandbox.receiver import Mood, WebhookReceiver
-from forager.sinks import webhook
 from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.webhook.pipeline import WEBHOOK_LANES
 from tests.support.acts import Act, many
 from tests.support.deliveries import deliver_new, sink_table
 from tests.support.webhooks import SECRET, Outbox, failing, open_outbox
@@ -226,7 +226,7 @@ async def test_one_dead_receiver_holds_up_no_other__SC_13(tmp_path: Path) -> Non
             await outbox.tell()
             await outbox.receiver.arrived(1)
         assert list(outbox.receiver.taken) == [f"job_{fine.hex}_2"]
-        assert len(dead.log) <= webhook.WEBHOOK_LANES.concurrency
+        assert len(dead.log) <= WEBHOOK_LANES.concurrency
         assert len(outbox.standing_jobs()) == 2
 
 

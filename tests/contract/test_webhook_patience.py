@@ -12,7 +12,7 @@ import pytest
 
 from forager.core.ids import task_uuid
 from forager.sandbox.receiver import Mood
-from forager.sinks import webhook
+from forager.sinks.webhook.pipeline import RETRY
 from tests.support.auditor import Row
 from tests.support.clock import FakeClock
 from tests.support.webhooks import SECRET, Outbox, open_outbox
@@ -107,7 +107,7 @@ async def test_tries_follow_the_table_and_after_a_week_it_is_a_dead_letter_that_
             assert "answered 500" in patience.task["error"]
             await asyncio.sleep(0)
             waits = [(b.at - a.at).total_seconds() for a, b in pairwise(outbox.receiver.log)]
-            tabled = webhook.RETRY.delays
+            tabled = RETRY.delays
             assert tabled is not None
             assert len(waits) == len(tabled) == 15
             assert all(least <= wait <= least * 1.1 + 0.5 for least, wait in zip(tabled, waits, strict=True))

@@ -13,14 +13,15 @@ from pydantic import SecretStr
 
 from forager.api import create_api
 from forager.app import App, open_app
+from forager.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import ForagerError
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.receiver import Mood, WebhookReceiver
-from forager.settings import Settings
-from forager.sinks import webhook
 from forager.sinks.webhook import signing
+from forager.sinks.webhook.pipeline import build as build_webhooks
+from forager.sinks.webhook.task import Delivery
 from tests.support.api import KEY, ONE_QUERY, ZIPS, client_of
 from tests.support.engine import until
 from tests.support.logs import logging_to
@@ -37,10 +38,10 @@ async def test_no_forbidden_url_is_dialled_as_a_webhooks_receiver__S1() -> None:
     async with Origin(lambda _: reply()) as canary:
         urls = forbidden_urls(canary.port)
         fetch = HttpFetcher(EgressGuard(), SystemClock(), lambda _: SECRET, sign=signing.sign)
-        step = webhook.build().steps[0]
+        step = build_webhooks().steps[0]
         ends: dict[str, str] = {}
         for url in urls:
-            task = webhook.Delivery(id="m", receiver=url, host="h", body="{}", at=0)
+            task = Delivery(id="m", receiver=url, host="h", body="{}", at=0)
             try:
                 ends[url] = str(await step.run(task, fetch))
             except ForagerError as error:
@@ -62,7 +63,7 @@ def lines() -> Iterator[io.StringIO]:
 async def told(home: Path, receiver: WebhookReceiver) -> AsyncIterator[App]:
     (home / "zips.csv").write_text(ZIPS)
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY, rate_limit=None)) as serper:
-        settings = Settings(
+        settings = new_settings(
             home=home,
             zip_table=home / "zips.csv",
             serper_api_key=SecretStr(SerperConfig().key),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
 from forager.logs import configure_logs
+from forager.pipelines.scrape.log import log_pages
 from forager.pipelines.scrape.target import Scrape
 from forager.pipelines.scrape.words import REASONS
-from forager.task_log import log_pages
 
 paths = st.from_regex(r"/[a-z0-9/]{0,20}", fullmatch=True)
 hosts = st.from_regex("[a-z]{1,9}[.]example", fullmatch=True)

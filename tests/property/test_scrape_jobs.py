@@ -163,7 +163,7 @@ def test_smaller_jobs_come_first_and_single_pages_before_all__SC_P36(held: Held,
                 size_of[await held.service.batch([target] * size)] = size
         numbers = {
             row["id"]: size_of[row["public_id"]]
-            for row in await held.service.app.ledger.database.fetch("SELECT id, public_id FROM jobs")  # type: ignore[attr-defined]
+            for row in await held.service.app.ledger.database.fetch("SELECT id, public_id FROM jobs")
             if row["public_id"] in size_of
         }
         got: list[int] = []

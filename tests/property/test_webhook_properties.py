@@ -19,9 +19,10 @@ from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sinks import webhook
 from forager.sinks.webhook import signing
+from forager.sinks.webhook.pipeline import build as build_webhooks
 from forager.sinks.webhook.sink import MOST_RESULTS
+from forager.sinks.webhook.task import Delivery
 from tests.support.acts import many
 from tests.support.origin import Origin, reply
 from tests.support.webhooks import SECRET, Outbox, open_outbox
@@ -60,7 +61,7 @@ class Stage:
         await ledger.end(session)
         return job
 
-    async def told(self) -> list[webhook.Delivery]:
+    async def told(self) -> list[Delivery]:
         """What the sink makes of the log now: new webhook, taken off the queue."""
         await self.outbox.tell()
         ledger = self.outbox.engine.ledger
@@ -68,7 +69,7 @@ class Stage:
         leases = await self._lease(session, 100)
         await ledger.turn(session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
         await ledger.end(session)
-        return [lease.task for lease in leases if isinstance(lease.task, webhook.Delivery)]
+        return [lease.task for lease in leases if isinstance(lease.task, Delivery)]
 
     async def _lease(self, session: object, most: int) -> list[Lease]:
         ledger = self.outbox.engine.ledger
@@ -101,10 +102,10 @@ def test_the_signature_is_that_of_the_very_bytes_that_were_sent__SC_P40() -> Non
         async def send(secret: str, payload: object) -> tuple[dict[str, str], bytes]:
             async with Origin(lambda _: reply(200)) as origin:
                 fetch = HttpFetcher(EgressGuard([origin.endpoint]), SystemClock(), lambda _: secret, sign=signing.sign)
-                delivery = webhook.Delivery(
+                delivery = Delivery(
                     id="m1", receiver=origin.url("/x"), host="h", body=orjson.dumps(payload).decode(), at=0
                 )
-                step = webhook.build().steps[0]
+                step = build_webhooks().steps[0]
                 assert isinstance(await step.run(delivery, fetch), Done)
                 await fetch.close()
                 (seen,) = origin.seen
@@ -143,11 +144,11 @@ def test_results_are_told_of_jobs_of_up_to_a_hundred_tasks__SC_P41(stage: Stage)
 def test_a_jobs_own_receiver_is_told_instead_of_the_default_one__SC_P42(stage: Stage) -> None:
     names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-._~", max_size=20)
 
-    async def deliver(delivery: webhook.Delivery) -> None:
+    async def deliver(delivery: Delivery) -> None:
         default = stage.outbox.receiver.url("/hook")
         guard = EgressGuard([stage.outbox.receiver.endpoint, stage.other.endpoint])
         fetch = HttpFetcher(guard, SystemClock(), lambda _: SECRET, sign=signing.sign)
-        await webhook.build(default).steps[0].run(delivery, fetch)
+        await build_webhooks(default).steps[0].run(delivery, fetch)
         await fetch.close()
 
     @given(own=st.none() | names, wanted=ends)

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from forager.api import create_api
 from forager.app import App, open_app
+from forager.config import new_settings
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
-from forager.settings import Settings
 
 KEY = "q7Zr2-Wm9xL4vTn8KcB5hYs3DgJ6fPa1"
 PATIENCE = 30.0
@@ -62,7 +62,7 @@ async def open_front(
     zips.write_text(table)
     config = SerperConfig(**{"density": FULL_DENSITY, "rate_limit": None, **serper})
     async with SerperSandbox(config) as sandbox:
-        settings = Settings(
+        settings = new_settings(
             home=home,
             database_url=database_url,
             zip_table=zips,

@@ -26,7 +26,7 @@ def endpoint(n: int = 1, *, secret: bool = True) -> ProxyEndpoint:
 
 
 def table_on(rig: Rig, home: Path) -> ProxyTable:
-    return ProxyTable(rig.ledger.database, rig.ledger.now_ms, sealer_for(home))  # type: ignore[attr-defined]
+    return ProxyTable(rig.ledger.database, rig.ledger.now_ms, sealer_for(home))
 
 
 @dataclass

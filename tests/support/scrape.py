@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from forager.api import create_api
 from forager.app import App, open_app
+from forager.config import new_settings
 from forager.sandbox.site import SandboxSite
-from forager.settings import Settings
 from tests.support.api import KEY, client_of
 
 PATIENCE = 60.0
@@ -84,7 +84,7 @@ async def open_service(
     rules = home / "policies.yaml"
     rules.write_text(policies)
     async with SandboxSite() as site:
-        chosen = Settings(
+        chosen = new_settings(
             **{
                 "home": home,
                 "database_url": database_url,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from forager.app import App, open_app
+from forager.config import new_settings
 from forager.core.ledger import Change
 from forager.settings import Settings
 from tests.support.webhooks import SECRET
@@ -35,7 +36,7 @@ class Options:
     def settings(self) -> Settings:
         zips = Path(self.home) / "zips.csv"
         zips.write_text(ZIPS)
-        return Settings(
+        return new_settings(
             home=Path(self.home),
             zip_table=zips,
             serper_api_key=SecretStr(self.key),

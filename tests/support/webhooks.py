@@ -16,9 +16,9 @@ from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.sandbox.receiver import WebhookReceiver
-from forager.sinks import webhook
-from forager.sinks.webhook import signing
+from forager.sinks.webhook import pipeline, signing
 from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.webhook.pipeline import build as build_webhooks
 from forager.sinks.webhook.sink import WebhookSink
 from tests.support.acts import Act, acts, many
 from tests.support.auditor import Row
@@ -89,7 +89,7 @@ async def open_outbox(
     own = receiver or WebhookReceiver([SECRET], clock.now)
     await own.start()
     url = own.url(path) if default else None
-    pipelines = [acts(), webhook.build(url)]
+    pipelines = [acts(), build_webhooks(url)]
     engine = await (
         open_sqlite(where, pipelines, clock=clock)
         if isinstance(where, Path)
@@ -98,7 +98,7 @@ async def open_outbox(
     fetcher = HttpFetcher(
         EgressGuard([own.endpoint, *allow]),
         clock,
-        {webhook.SECRET: secret}.get,
+        {pipeline.SECRET: secret}.get,
         sign=signing.sign,
     )
     engine.fetchers.append(fetcher)

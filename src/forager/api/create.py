@@ -19,12 +19,10 @@ from forager.api.lanes import lanes_router
 from forager.api.limits import SizeLimit
 from forager.api.metrics import Metrics, metrics_router
 from forager.api.openapi import describe
-from forager.api.places import places_router
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
-from forager.api.scrape import scrape_router
 from forager.app import App
 from forager.kit.http.task_waiter import TaskWaiter
 
@@ -49,9 +47,10 @@ def create_api(app: App, *, key: str) -> FastAPI:
     api.state.feeds = feeds
     api.state.service_key = service_key
     answer_errors(api)
+    waiter = TaskWaiter(app.ledger, app.worker.when_settled, feeds.closing)
+    with_routes = [each for each in app.features.values() if each.routes is not None]
     for router in (
-        places_router(app),
-        scrape_router(app, TaskWaiter(app.ledger, app.worker.when_settled, feeds.closing)),
+        *(each.routes.load()(app, waiter) for each in with_routes if each.routes is not None),
         jobs_router(app),
         events_router(feeds, service_key, app.reports.kinds),
         dead_router(app),
@@ -64,5 +63,5 @@ def create_api(app: App, *, key: str) -> FastAPI:
         docs_router(),
     ):
         api.include_router(router)
-    describe(api, app.pipelines.values())
+    describe(api, app.pipelines.values(), with_routes)
     return api

@@ -1,7 +1,5 @@
 """Examples of bodies, as OpenAPI shows them. The figures of one job belong together."""
 
-from typing import Any
-
 JOB = {
     "id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "pipeline": "places",
@@ -62,51 +60,6 @@ DEAD_DETAIL = {
         "text": '{"message":"missing query"}',
         "kept_until": "2026-03-21T12:00:00Z",
     },
-}
-PLACE = {
-    "place_uid": "ChIJN1t_tDeuEmsRUsoyG83frY4",
-    "title": "The Copper Still",
-    "address": "12 E Adams St, Phoenix, AZ 85004",
-    "phone": "(602) 555-0142",
-    "website": "https://copperstill.example",
-    "rating": 4.6,
-    "rating_count": 812,
-    "category": "Bar",
-    "latitude": 33.4484,
-    "longitude": -112.074,
-    "cid": "9523048712390481237",
-    "place_id": "ChIJN1t_tDeuEmsRUsoyG83frY4",
-    "version": 2,
-    "first_seen_at": "2026-03-14T12:00:01Z",
-    "last_seen_at": "2026-03-14T12:00:09Z",
-    "changed_at": "2026-03-14T12:00:05Z",
-    "times_seen": 3,
-    "gone_at": None,
-}
-PLAN = {
-    "zips": 305,
-    "pages": 3,
-    "queries": 915,
-    "worst_credits": 915,
-    "expected_credits": 598,
-    "zips_with_history": 0,
-    "price_per_1000_usd": "0.30",
-    "package": "Ultimate",
-    "worst_usd": "0.2745",
-    "expected_usd": "0.1794",
-    "expected_seconds": 3.4,
-    "worst_seconds": 4.0,
-    "binds": "latency",
-}
-CHANGE = {
-    "id": 4711,
-    "kind": "place",
-    "key": "ChIJN1t_tDeuEmsRUsoyG83frY4",
-    "op": "changed",
-    "version": 2,
-    "job": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
-    "at": "2026-03-14T12:00:09Z",
-    "body": {"rating": 4.6},
 }
 SCHEDULE = {
     "name": "bars-az-weekly",
@@ -213,52 +166,4 @@ HEALTH = {
     "open_jobs": {"running": 1},
     "dead_letters": 0,
     "version": "0.1.0",
-}
-SCRAPE_FIELDS = {"job_title": "Bar Manager", "company_name": "Still", "salary_range": "USD 50,000–60,000 per year"}
-SCRAPE_TASK: dict[str, Any] = {
-    "task_id": "00000000-0002-8000-8000-00000000002b",
-    "job_id": "3b8a1f07-9c55-4d7e-a1b2-5f0e8c7d6a21",
-    "status": "completed",
-    "target_type": "job_posting",
-    "target_url": "https://example.com/jobs/1",
-    "result": SCRAPE_FIELDS,
-    "error": None,
-    "reason": None,
-    "created_at": "2026-03-14T12:00:00Z",
-    "started_at": "2026-03-14T12:00:00.012Z",
-    "completed_at": "2026-03-14T12:00:00.790Z",
-}
-SCRAPE_PAGE: dict[str, Any] = {
-    "provenance": {
-        "job_title": {
-            "source": "json-ld:JobPosting.title",
-            "confidence": 0.95,
-            "page": "https://example.com/jobs/1",
-        }
-    },
-    "page_url": "https://example.com/jobs/1",
-    "pages": ["https://example.com/jobs/1"],
-    "rendered": False,
-}
-SCRAPE_RESULT = {
-    "task_id": SCRAPE_TASK["task_id"],
-    "target_type": "job_posting",
-    "target_url": "https://example.com/jobs/1",
-    "status": "completed",
-    "result": SCRAPE_FIELDS,
-    "meta": SCRAPE_PAGE,
-}
-SCRAPE_JOB: dict[str, Any] = {
-    "job_id": SCRAPE_TASK["job_id"],
-    "status": "running",
-    "total_tasks": 2,
-    "completed_tasks": 1,
-    "failed_tasks": 0,
-    "queued_tasks": 0,
-    "running_tasks": 1,
-    "cancelled_tasks": 0,
-    "callback_url": "https://hooks.example.com/forager",
-    "created_at": "2026-03-14T12:00:00Z",
-    "updated_at": "2026-03-14T12:00:00.790Z",
-    "finished_at": None,
 }

@@ -13,10 +13,16 @@ from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
-from forager.kit.http.params import IdempotencyKey, JobStateName, PageQuery, TaskStateName, WhyQuery, checked_key
+from forager.kit.http.params import (
+    REPEATED,
+    IdempotencyKey,
+    JobStateName,
+    PageQuery,
+    TaskStateName,
+    WhyQuery,
+    checked_key,
+)
 from forager.ledger.reports import JobReport, TaskDetail, TaskReport, Why
-
-REPEATED = {"Idempotent-Replayed": "true"}
 
 
 class NewJobBody(BaseModel):

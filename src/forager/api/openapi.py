@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from forager import __version__
 from forager.api.auth import OPEN_PATHS
 from forager.core.pipeline import Pipeline
+from forager.kit.feature import Feature
 
 TITLE = "Forager"
 ABOUT = """Gathers data from the web and keeps it true.
@@ -16,8 +17,6 @@ ABOUT = """Gathers data from the web and keeps it true.
 Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, `/readiness` and `/metrics` needs the
 service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""
 TAGS = [
-    {"name": "places", "description": "Business listings by keyword and ZIP: price a job, create it, read places."},
-    {"name": "scrape", "description": "Pages on demand: one now, one later, or a batch."},
     {"name": "jobs", "description": "Jobs of every pipeline: create, watch, pause, resume, cancel, retry."},
     {"name": "dead letters", "description": "Tasks that failed for good: look, retry, discard."},
     {"name": "schedules", "description": "Jobs that are created again and again."},
@@ -39,20 +38,21 @@ STREAM: dict[str, Any] = {
 }
 
 
-def describe(api: FastAPI, pipelines: Iterable[Pipeline]) -> None:
-    """The whole document, made when it is first asked for."""
+def describe(api: FastAPI, pipelines: Iterable[Pipeline], features: Iterable[Feature]) -> None:
+    """The whole document, made when it is first asked for. `features`: those with routes, which get a tag each."""
     jobs = list(pipelines)
+    tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 
     def document() -> dict[str, Any]:
         if api.openapi_schema is None:
-            api.openapi_schema = _document(api, jobs)
+            api.openapi_schema = _document(api, jobs, tags)
         return api.openapi_schema
 
     api.openapi = document  # type: ignore[method-assign]  # the framework's own way to change the document
 
 
-def _document(api: FastAPI, pipelines: Iterable[Pipeline]) -> dict[str, Any]:
-    made = get_openapi(title=TITLE, version=__version__, description=ABOUT, routes=api.routes, tags=TAGS)
+def _document(api: FastAPI, pipelines: Iterable[Pipeline], tags: list[dict[str, Any]]) -> dict[str, Any]:
+    made = get_openapi(title=TITLE, version=__version__, description=ABOUT, routes=api.routes, tags=tags)
     parts = made.setdefault("components", {})
     for pipeline in pipelines:
         schema = pipeline.params.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -1,6 +1,7 @@
 """Everything that was found, by kind: page by page in the envelope, or whole as a file."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -9,24 +10,17 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forager.api.examples import PLACE
 from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
+from forager.core.record import Record
 from forager.kit.http.envelope import Page, page
+from forager.kit.http.examples import example_of, record_example
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
 
 Format = Literal["jsonl", "csv"]
-Kind = Annotated[str, Path(max_length=100, description="`place`, `sighting` or `scrape_result`.", examples=["place"])]
 OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
-FILE: dict[str, Any] = {
-    "description": "The file, as it is read.",
-    "content": {
-        "application/x-ndjson": {"schema": {"type": "string"}, "example": '{"place_uid":"ChIJN1t","title":"Still"}\n'},
-        "text/csv": {"schema": {"type": "string"}, "example": "place_uid,title\r\nChIJN1t,Still\r\n"},
-    },
-}
 
 
 class RecordsQuery(PageQuery):
@@ -35,12 +29,16 @@ class RecordsQuery(PageQuery):
 
 def records_router(app: App) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["records"])
+    records = [record for pipeline in app.pipelines.values() for record in pipeline.records]
+    shown = next((record for record in records if example_of(record)), None)
+    of_record = {} if shown is None else record_example(shown)
+    Kind = Annotated[str, Path(max_length=100, description=_kinds(records), examples=[shown.kind] if shown else None)]  # noqa: N806
 
     @router.get(
         "/records/{kind}",
         summary="List records of a kind",
         response_model=Page[dict[str, Any]],
-        responses={200: example([PLACE], next_cursor=None), **failures(404)},
+        responses={200: example([of_record], next_cursor=None), **failures(404)},
     )
     async def list_records(request: Request, kind: Kind, asked: Annotated[RecordsQuery, Query()]) -> Response:
         found = await app.reports.export_page(kind, job=asked.job, cursor=asked.cursor, limit=asked.limit)
@@ -50,7 +48,7 @@ def records_router(app: App) -> APIRouter:
         "/export/{kind}",
         summary="Download records of a kind",
         response_class=Response,
-        responses={200: FILE, **failures(404)},
+        responses={200: _as_files(of_record), **failures(404)},
     )
     async def export_records(
         kind: Kind,
@@ -66,6 +64,23 @@ def records_router(app: App) -> APIRouter:
         return StreamingResponse(_file(first, pages, form), 200, {"Content-Disposition": name}, MEDIA[form])
 
     return router
+
+
+def _kinds(records: Sequence[type[Record]]) -> str:
+    names = [f"`{record.kind}`" for record in records]
+    return f"{', '.join(names[:-1])} or {names[-1]}." if len(names) > 1 else f"{''.join(names)}."
+
+
+def _as_files(record: Mapping[str, Any]) -> dict[str, Any]:
+    """How OpenAPI describes a download; two fields of a record are enough for an example."""
+    few = dict(islice(record.items(), 2))
+    return {
+        "description": "The file, as it is read.",
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}, "example": json_lines([few]).decode()},
+            "text/csv": {"schema": {"type": "string"}, "example": csv_lines([few], header=True).decode()},
+        },
+    }
 
 
 async def _file(

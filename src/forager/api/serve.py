@@ -32,11 +32,11 @@ async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[st
     """
     check_bind(host, key)
     async with running(create_api(app, key=key), host=host, port=port) as url:
-        _announce(app, url)
+        app.ledger.announce(url)
         try:
             yield url
         finally:
-            _announce(app, None)
+            app.ledger.announce(None)
 
 
 @asynccontextmanager
@@ -108,9 +108,3 @@ def _url(host: str, port: int) -> str:
         if address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _announce(app: App, url: str | None) -> None:
-    lock = getattr(app.ledger, "lock", None)  # PostgreSQL has no owner
-    if lock is not None:
-        lock.announce(url)

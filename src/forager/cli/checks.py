@@ -192,21 +192,27 @@ def _port(settings: "Settings") -> Iterator[Finding]:
 
 
 def _upstream(settings: "Settings") -> Iterator[Finding]:
-    if settings.serper_api_key is None:
+    from forager.pipelines.places.settings import PlacesSettings
+
+    places = settings.of(PlacesSettings)
+    if places.serper_api_key is None:
         remedy = "Set SERPER_API_KEY to run places jobs; `forager demo` and `forager places plan` need none."
         yield Finding("serper", "note", "no key is set", remedy)
     else:
-        yield Finding("serper", "ok", f"a key is set; {settings.serper_rate}/s at {settings.serper_base_url}")
+        yield Finding("serper", "ok", f"a key is set; {places.serper_rate}/s at {places.serper_base_url}")
 
 
 def _zips(settings: "Settings") -> Iterator[Finding]:
-    if settings.zip_table is None:
-        return
+    from forager.pipelines.places.settings import PlacesSettings
     from forager.pipelines.places.zips import ZipTable
 
+    zip_table = settings.of(PlacesSettings).zip_table
+    if zip_table is None:
+        return
+
     try:
-        table = ZipTable.from_csv(settings.zip_table)
-        yield Finding("zip table", "ok", f"{settings.zip_table}, {len(table.states)} states")
+        table = ZipTable.from_csv(zip_table)
+        yield Finding("zip table", "ok", f"{zip_table}, {len(table.states)} states")
     except (ForagerError, OSError, ValueError) as error:
         yield Finding("zip table", "problem", str(error), "Correct the file, or unset FORAGER_ZIP_TABLE.")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import forager.api  # noqa: F401 - imported while the upstream starts, since it takes as long
 from forager.cli.connect import in_process
+from forager.config import new_settings
 from forager.kit.cli import progress, render
 from forager.kit.cli.demo import Demo, Upstream
 from forager.kit.cli.run_job import work_on
 from forager.kit.cli.running import run_loop
-from forager.settings import Settings
 
 
 def run_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> None:
@@ -33,7 +33,7 @@ def run_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> No
 
 
 async def _run(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> tuple[Mapping[str, Any], Any]:
-    settings = Settings(home=home, **demo.settings(upstream))
+    settings = new_settings(home=home, **demo.settings(upstream))
     async with in_process(settings) as at:
         assert at.engine is not None  # noqa: S101 - in_process opened it
         created = await at.api.post(demo.path, demo.job)

@@ -18,7 +18,7 @@ class Application:
     """`Host` of the kit, for the Forager that is installed here."""
 
     def settings(self, overrides: Mapping[str, object]) -> Any:
-        from forager.settings import load_settings
+        from forager.config import load_settings
 
         return load_settings(overrides)
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Protocol
 from uuid import UUID
 
+from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
 from forager.core.outcome import Skip
 from forager.core.pipeline import JobLimits
@@ -360,8 +361,24 @@ class Ledger(Protocol):
         ...
 
     # ── the store itself ──
+    @property
+    def database(self) -> Database:
+        """For reports, and for tables beside the hot path."""
+        ...
+
     async def now(self) -> datetime:
         """The database's clock."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The same clock, in Unix milliseconds."""
+        ...
+
+    def announce(self, url: str | None) -> None:
+        """Tell commands on this machine where the API of this process answers; None: it does not any more.
+
+        Only a store that belongs to one process keeps the address; with PostgreSQL, commands are given it.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -31,7 +31,7 @@ class Feature:
     name: str
     """The pipeline's name: in the ledger, in URLs and on the command line."""
     summary: str
-    """One sentence: the description of its tag in /docs and of its command group."""
+    """One sentence: the description of its command group, and of its tag in /docs if it has routes."""
     build: Ref
     """`build(settings) -> Pipeline`: the pipeline with its settings in it (wiring.py)."""
     settings: Ref | None = None
@@ -47,7 +47,7 @@ class Feature:
     log: Ref | None = None
     """`log(settlements) -> None`: log lines of its own for tasks that have just been settled."""
     routes: Ref | None = None
-    """`routes(service) -> Iterable[APIRouter]`: routes and bodies of its own."""
+    """`routes(service, waiter) -> APIRouter`: routes and bodies of its own; `waiter` waits for the end of a task."""
     commands: Ref | None = None
     """`commands`: a `typer.Typer`, added to the command line under `name`."""
     words: Ref | None = None

@@ -23,3 +23,5 @@ class SinkFeature:
     """One sentence: where it delivers to."""
     build: Ref
     """`build(service) -> Sink | None`: the sink with its settings in it; None while no setting asks for it."""
+    settings: Ref | None = None
+    """Its own settings: a class whose fields are declared with `setting(...)`; merged into the one tree."""

@@ -1,5 +1,9 @@
-"""Every setting of Forager: declared once in `tree.py`, read from flags, environment and files by `sources.py`."""
+"""The settings tree: Forager's own settings (`tree.py`), merged with those of features, and how they are loaded.
 
-from forager.settings.tree import LATER, Declared, Settings, declared, load_settings
+`forager.config` knows the features and gives the whole tree.
+"""
 
-__all__ = ["LATER", "Declared", "Settings", "declared", "load_settings"]
+from forager.settings.loading import Declared, declared, load
+from forager.settings.tree import LATER, Settings, merged
+
+__all__ = ["LATER", "Declared", "Settings", "declared", "load", "merged"]

@@ -1,51 +1,33 @@
-"""Every setting of Forager, declared once: type, default, limits, and the seed's own name where there is one.
+"""Every setting of Forager itself, declared once: type, default, limits, and the seed's own name where there is one.
 
-`load_settings` is the only reader of the environment, `.env` and `forager.toml`; only `app` and the front doors call
-it. A setting never changes after it is loaded, and an error never shows the value of a secret.
+The settings of a pipeline are declared in its own folder; `merged` joins them to this class, into one flat tree. A
+setting never changes after it is loaded, and an error never shows the value of a secret.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, SecretStr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from forager import __version__
-from forager.core.errors import FieldError, Rejected
-from forager.settings.sources import Given, Name, assembled, gather
-from forager.settings.types import (
+from forager.kit.setting_types import (
     Format,
     HeaderText,
     Host,
     Level,
     Location,
     Secrets,
-    SecretUrl,
     StoreUrl,
     Texts,
     WebUrl,
 )
+from forager.kit.settings import FeatureSettings, Part, setting
 
 LATER = "Later: read and checked, without effect until its pipeline opens"
-
-
-def setting(
-    default: Any, about: str, *, group: str, seed: str | None = None, hidden: bool = False, **limits: Any
-) -> Any:
-    """One declaration. `seed`: the name that a seed document gives it; `hidden`: text that may hold a password."""
-    signs = {"ge": "≥", "gt": ">", "le": "≤"}
-    bounds = ", ".join(f"{signs[limit]} {bound:,}" for limit, bound in limits.items())
-    extra: dict[str, Any] = {"group": group, "seed": seed, "hidden": hidden, "limits": bounds}
-    return Field(default, description=about, repr=not hidden, json_schema_extra=extra, **limits)
-
 
 _store = partial(setting, group="Data")
 _api = partial(setting, group="API")
@@ -54,16 +36,12 @@ _engine = partial(setting, group="Engine and egress")
 _polite = partial(setting, group="Politeness")
 _proxies = partial(setting, group="Proxies")
 _browser = partial(setting, group="Browsers")
-_serper = partial(setting, group="Serper")
-_places = partial(setting, group="Places")
-_webhooks = partial(setting, group="Webhooks")
 _credentials = partial(setting, group="Credentials")
-_scrape = partial(setting, group="Scrape")
 _later = partial(setting, group=LATER)
 
 
 class Settings(BaseSettings):
-    """Built by `load_settings`; built directly, as tests do, it takes its arguments and the defaults, nothing else."""
+    """Forager's own settings. An instance takes its arguments and the defaults, and reads nothing else."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True, hide_input_in_errors=True
@@ -182,51 +160,6 @@ class Settings(BaseSettings):
         30_000, "How long a page may take to come.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
     )
 
-    serper_api_key: SecretStr | None = _serper(
-        None, "Key of the Serper account that queries are charged to.", seed="SERPER_API_KEY"
-    )
-    serper_base_url: WebUrl = _serper(
-        "https://google.serper.dev", "Where the Serper API is; the sandbox takes its place in a demo."
-    )
-    serper_rate: int = _serper(
-        300, "Most queries started in any one second, by your package: 50, 100, 200 or 300.", ge=1, le=100_000
-    )
-    serper_burst: int = _serper(10, "Most of them at the same moment.", ge=1, le=100_000)
-    serper_concurrency: int = _serper(1_000, "Most Serper queries in flight.", ge=1, le=100_000)
-    serper_timeout_seconds: float = _serper(
-        30.0, "How long to wait for an answer.", seed="SERPER_TIMEOUT_SECONDS", gt=0, le=600
-    )
-    serper_max_credits_day: int | None = _serper(
-        None, "Most credits spent in a UTC day, over all jobs; without it, no cap.", ge=0
-    )
-    serper_max_credits_month: int | None = _serper(
-        None, "Most credits spent in a UTC month, over all jobs; without it, no cap.", ge=0
-    )
-    serper_price_per_1000: Decimal | None = _serper(
-        None, "Price of 1,000 credits in USD; without it, that of the package of the rate.", ge=0, le=1_000_000
-    )
-
-    default_batch_size: int = _places(
-        100, "Most queries that one lease takes for a job.", seed="DEFAULT_BATCH_SIZE", ge=1, le=10_000
-    )
-    default_pages: int = _places(3, "Most pages of 10 results per ZIP.", seed="DEFAULT_PAGES", ge=1, le=10)
-    max_retries_per_query: int = _places(
-        3, "Retries of a query after 5xx, time-out or connection error.", seed="MAX_RETRIES_PER_QUERY", ge=0, le=100
-    )
-    retry_delay_seconds: float = _places(
-        5.0, "Wait before the first retry; doubles with each.", seed="RETRY_DELAY_SECONDS", ge=0, le=86_400
-    )
-    zip_table: Location | None = _places(None, "CSV with the columns zip and state, instead of the table that ships.")
-
-    webhook_secret: SecretStr | None = _webhooks(
-        None, "Key that signs webhooks; without it, none is sent.", seed="SCRAPER_WEBHOOK_SECRET"
-    )
-    default_webhook_url: SecretUrl | None = _webhooks(
-        None,
-        "Receiver of the webhook of every job that names none; without it, only jobs with a callback_url have one.",
-        seed="SCRAPER_DEFAULT_WEBHOOK_URL",
-    )
-
     backend_api_url: WebUrl | None = _credentials(
         None, "API that gives credentials for sites: https, or http on this machine.", seed="SCRAPER_BACKEND_API_URL"
     )
@@ -246,23 +179,6 @@ class Settings(BaseSettings):
         le=10,
     )
 
-    max_queue_depth: int = _scrape(
-        500,
-        "Most pages that wait; a job that does not fit is refused.",
-        seed="SCRAPER_MAX_QUEUE_DEPTH",
-        ge=0,
-        le=100_000,
-    )
-    task_timeout_seconds: float = _scrape(
-        60.0,
-        "Time for one page, without what it waits for its lane.",
-        seed="SCRAPER_TASK_TIMEOUT_SECONDS",
-        gt=0,
-        le=3_600,
-    )
-    keep_logged_in_pages: bool = _scrape(
-        False, "Keep failed pages for a look also where they were asked for with a log-in."
-    )
     google_application_credentials: Location | None = _later(
         None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"
     )
@@ -273,6 +189,12 @@ class Settings(BaseSettings):
     )
     ratelimit: Mapping[str, str] = _later({}, "reviews: every name that begins so, as text.", seed="RATELIMIT_*")
     apify_token: SecretStr | None = _later(None, "listings: token of the Apify account.", seed="APIFY_TOKEN")
+
+    def of(self, part: type[Part]) -> Part:
+        """The settings of one feature, typed. Raises `LookupError` if the feature is not among the merged ones."""
+        if not isinstance(self, part):
+            raise LookupError(f"These settings have no {part.__name__}: its feature is not installed.")
+        return self
 
     def secrets(self) -> tuple[str, ...]:
         """Every secret that is set, so that the log can be kept free of them."""
@@ -297,75 +219,23 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A setting as the documentation needs it."""
+def merged(parts: Sequence[type[FeatureSettings]]) -> type[Settings]:
+    """One class with the settings of Forager and of these features, in this order.
 
-    name: Name
-    group: str
-    about: str
-    default: str | None
-    """As text that could be written; None: not set."""
-    limits: str
-
-
-def declared() -> tuple[Declared, ...]:
-    """Every setting, in the order of declaration."""
-    return tuple(_declared(field, info) for field, info in Settings.model_fields.items())
-
-
-def load_settings(
-    overrides: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Settings:
-    """Flag > FORAGER_X > the seed's own name > .env > forager.toml > default. Relative paths are those of `cwd`.
-
-    `overrides` holds command line flags by field; None there means that the flag was not given. Everything that is
-    wrong is reported at once, as `Rejected` with an entry for each name.
+    Raises `ValueError` if two of them declare the same name.
     """
-    folder = Path.cwd() if cwd is None else cwd.absolute()
-    names = tuple(each.name for each in declared())
-    given, wrong = gather(names, overrides or {}, os.environ if env is None else env, folder)
-    try:
-        loaded = Settings(**assembled(given))
-    except ValidationError as invalid:
-        wrong += [_wrong_value(error, given) for error in invalid.errors(include_url=False, include_context=False)]
-    if wrong:
-        raise Rejected(_summary(wrong), fields=wrong) from None
-    paths = {field: folder / value for field, value in loaded if isinstance(value, Path)}
-    return loaded.model_copy(update=paths)
-
-
-def _declared(field: str, info: FieldInfo) -> Declared:
-    extra = info.json_schema_extra
-    assert isinstance(extra, dict)  # noqa: S101 — `setting` wrote it
-    seed = str(extra["seed"]) if extra["seed"] else None
-    name = Name(field, seed=seed, hidden=bool(extra["hidden"]) or "Secret" in str(info.annotation))
-    return Declared(name, str(extra["group"]), info.description or "", _as_text(info.default), str(extra["limits"]))
-
-
-def _as_text(default: object) -> str | None:
-    if default is None or default in ((), {}):
-        return None
-    return f"{default:g}" if isinstance(default, float) else str(default)
+    owners: dict[str, str] = {}
+    classes: tuple[type[BaseModel], ...] = (Settings, *parts)
+    for part in classes:
+        for name in part.model_fields:
+            if name in owners:
+                raise ValueError(f"{owners[name]} and {part.__name__} both declare the setting {name!r}. Rename one.")
+            owners[name] = part.__name__
+    # Pydantic collects the fields of the last base first.
+    bases: tuple[Any, ...] = (*reversed(parts), Settings)
+    return cast("type[Settings]", create_model("Settings", __base__=bases))
 
 
 def _secret_items(value: object) -> tuple[SecretStr, ...]:
     items = value if isinstance(value, tuple) else (value,)
     return tuple(item for item in items if isinstance(item, SecretStr))
-
-
-def _wrong_value(error: ErrorDetails, given: Mapping[str, Given]) -> FieldError:
-    field = str(error["loc"][0])
-    source = given.get(field) or given[".".join(str(part) for part in error["loc"][:2])]
-    reason = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    text = str(source.value)
-    # An @ in what should be a URL may have a password before it.
-    shown = "the value" if source.name.hidden or "@" in text else repr(text[:60])
-    default = next(each.default for each in declared() if each.name.field == field)
-    remedy = "leave it unset" if default is None else f"leave it unset for the default, {default}"
-    return FieldError(source.written, f"{shown} in {source.place} cannot be used: {reason}. Correct it, or {remedy}.")
-
-
-def _summary(wrong: Sequence[FieldError]) -> str:
-    lines = [f"{each.field}: {each.message}" for each in wrong]
-    return lines[0] if len(lines) == 1 else "\n- ".join([f"{len(lines)} settings are wrong:", *lines])

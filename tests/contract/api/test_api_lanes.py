@@ -181,7 +181,7 @@ async def test_how_a_lane_stands_is_read_from_what_its_owner_wrote(simple: Front
         "crawl_delays": {"https://shop.example": 10, "http://shop.example": 3},
         "breaker": {"state": "open", "calls": "xx.xx", "open_for": 100.0, "at": now},
     }
-    database = simple.app.ledger.database  # type: ignore[attr-defined]  # of both ledgers
+    database = simple.app.ledger.database
     write = "UPDATE lanes SET state = :state WHERE name = 'shop.example'"
     await database.write(write, {"state": orjson.dumps(state).decode()})
     lane = await simple.data(SHOP)

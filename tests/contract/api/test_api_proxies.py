@@ -131,21 +131,21 @@ async def test_proxies_of_the_settings_are_there_from_the_start(tmp_path: Path) 
     from pydantic import SecretStr
 
     from forager.app import open_app
-    from forager.settings import Settings
+    from forager.config import new_settings
 
-    named = Settings(home=tmp_path, proxy_endpoints=(SecretStr(CANARY_ADDRESS), SecretStr("http://p.example:1")))
+    named = new_settings(home=tmp_path, proxy_endpoints=(SecretStr(CANARY_ADDRESS), SecretStr("http://p.example:1")))
     async with open_app(named) as app:
         assert [(each.host, each.source) for each in await app.proxies.list()] == [
             ("203.0.112.7", "settings"),
             ("p.example", "settings"),
         ]
-    other = Settings(home=tmp_path, proxy_endpoints=(SecretStr("http://p.example:1"),))
+    other = new_settings(home=tmp_path, proxy_endpoints=(SecretStr("http://p.example:1"),))
     async with open_app(other) as app:
         assert len(await app.proxies.list()) == 2, "a passing command removes nothing"
         async with app.engine(schedules=False):
             while len(app.proxies) > 1:
                 await app.clock.sleep(0.01)
         assert [each.host for each in await app.proxies.list()] == ["p.example"]
-    async with open_app(Settings(home=tmp_path)) as app, app.engine(schedules=False):
+    async with open_app(new_settings(home=tmp_path)) as app, app.engine(schedules=False):
         await app.proxies.refresh()
         assert len(app.proxies) == 1, "a worker that is told of none takes none from the others"

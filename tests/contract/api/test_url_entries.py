@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from forager.settings import declared
+from forager.config import declared_settings
 from tests.support.api import Front
 
 TESTS = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ async def test_every_route_and_setting_that_takes_a_url_is_shown_to_be_guarded__
         }
         if NAMES_A_URL.search(name)
     }
-    settings = {each.name.field for each in declared() if NAMES_A_URL.search(each.name.field)}
+    settings = {each.name.field for each in declared_settings() if NAMES_A_URL.search(each.name.field)}
     assert routes | settings == set(COVERED) | set(NOT_OURS_TO_GUARD)
 
 

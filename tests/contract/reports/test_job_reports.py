@@ -9,8 +9,9 @@ import pytest
 
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
+from forager.kit.queries import Page
 from forager.kit.queries import page as paging
-from forager.ledger.reports import Page, PlaceFilter
+from forager.pipelines.places.reports import PlaceFilter, find_places
 from tests.support.places_rig import PlacesRig, found
 from tests.support.reports import mixed_job, whole
 
@@ -115,9 +116,9 @@ async def test_a_cursor_of_another_list_is_refused(rig: PlacesRig) -> None:
         "jobs": reports.jobs,
         "tasks": partial(reports.tasks, job),
         "other tasks": partial(reports.tasks, other),
-        "places": reports.places,
-        "places of a job": partial(reports.places, PlaceFilter(job=job)),
-        "places of a ZIP": partial(reports.places, PlaceFilter(zip="85001")),
+        "places": partial(find_places, rig.ledger.database),
+        "places of a job": partial(find_places, rig.ledger.database, PlaceFilter(job=job)),
+        "places of a ZIP": partial(find_places, rig.ledger.database, PlaceFilter(zip="85001")),
         "records": partial(reports.export_page, "place"),
         "records of a job": partial(reports.export_page, "place", job=job),
         "sightings": partial(reports.export_page, "sighting"),

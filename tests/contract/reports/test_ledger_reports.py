@@ -11,7 +11,8 @@ import pytest
 from forager.core.database import Row
 from forager.core.errors import NotFound
 from forager.kit.queries import page as paging
-from forager.ledger.reports import PlaceFilter, Reports
+from forager.ledger.reports import Reports
+from forager.pipelines.places.reports import PlaceFilter, density, find_places
 from tests.support.deliveries import sink_table
 from tests.support.places_rig import PlacesRig, postgres_places, sqlite_places
 from tests.support.reports import mixed_job
@@ -87,17 +88,19 @@ async def test_no_report_scans_a_table(tmp_path: Path) -> None:
     await reports.task(letter.id)
     await reports.dead(job=job, pipeline="places", cursor=paging.encode_cursor("dead", ["ended_at", "id"], [2**50, 1]))
     await reports.dead_letter(letter.id)
-    await reports.places(PlaceFilter(job=job), cursor=paging.encode_cursor(f"places of {job}", ["id"], [1]))
-    await reports.places(PlaceFilter(category="Bar"), cursor=paging.encode_cursor("places", ["id"], [1]))
-    await reports.places(
-        PlaceFilter(zip="85001"), cursor=paging.encode_cursor("places of ZIP 85001", ["place_uid"], ["ChIJ000001"])
+    await find_places(explaining, PlaceFilter(job=job), cursor=paging.encode_cursor(f"places of {job}", ["id"], [1]))
+    await find_places(explaining, PlaceFilter(category="Bar"), cursor=paging.encode_cursor("places", ["id"], [1]))
+    await find_places(
+        explaining,
+        PlaceFilter(zip="85001"),
+        cursor=paging.encode_cursor("places of ZIP 85001", ["place_uid"], ["ChIJ000001"]),
     )
     await reports.history(
         "place", "ChIJ000001", cursor=paging.encode_cursor("history of place ChIJ000001", ["version", "id"], [9, 9])
     )
     await reports.export_page("place", job=job)
     await reports.export_page("sighting", job=job)
-    await reports.density(keyword="bars", state="AZ")
+    await density(explaining, keyword="bars", state="AZ")
     await reports.health()
     assert explaining.scans == []
     await rig.close()
@@ -119,10 +122,9 @@ async def test_a_keyword_is_looked_for_among_sightings_that_an_index_finds(
         rig, found_by_index = await sqlite_places(tmp_path), r"SEARCH (s|sightings) USING .*INDEX"
     job = await rig.submit()
     explaining = _Explaining(rig, "EXPLAIN" if store == "postgres" else "EXPLAIN QUERY PLAN")
-    reports = Reports(explaining, rig.catalog)
     for more in ({"state": "AZ"}, {"zip": "85001"}, {"category": "Bar"}, {"job": job}):
         explaining.plans.clear()
-        await reports.places(PlaceFilter(keyword="Bars", **more))
+        await find_places(explaining, PlaceFilter(keyword="Bars", **more))
         (plan,) = (plan for plan in explaining.plans if "LIMIT :page" in plan)
         assert re.search(found_by_index, plan), plan
         assert not re.search(r"SCAN (s|sightings)$|Seq Scan on sightings", plan, re.MULTILINE), plan

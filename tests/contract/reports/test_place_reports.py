@@ -7,7 +7,9 @@ from uuid import UUID
 import pytest
 
 from forager.core.errors import NotFound
-from forager.ledger.reports import Page, PagesSeen, PlaceFilter
+from forager.kit.queries import Page
+from forager.pipelines.places.estimate import Pages
+from forager.pipelines.places.reports import PlaceFilter, density, find_places, one_place
 from tests.support.places_rig import Places, PlacesRig, found
 from tests.support.reports import whole
 
@@ -43,7 +45,7 @@ async def test_places_are_found_by_what_is_asked(rig: PlacesRig, small_window: i
     for asked, expected in numbers.items():
 
         async def ask(cursor: str | None, asked: PlaceFilter = asked) -> Page[Any]:
-            return await rig.reports.places(asked, cursor=cursor, limit=3)
+            return await find_places(rig.ledger.database, asked, cursor=cursor, limit=3)
 
         got = [place.place_uid for place in await whole(ask)]
         assert got == [f"ChIJ{n:06d}" for n in expected], asked
@@ -53,18 +55,18 @@ async def test_a_title_and_a_keyword_are_found_as_they_are_written_whatever_the_
     await rig.submit("CAFÉ", pages=1)
     await rig.run(lambda _: found(1, 1, title="LE CAFÉ"))
     for asked in (PlaceFilter(title="CAFÉ"), PlaceFilter(title="e cafÉ"), PlaceFilter(keyword="CAFÉ")):
-        assert len((await rig.reports.places(asked)).items) == 1, asked
+        assert len((await find_places(rig.ledger.database, asked)).items) == 1, asked
 
 
 async def test_a_place_is_found_by_its_cid_too__PL_13(rig: PlacesRig) -> None:
     await rig.submit(pages=1)
     await rig.run(lambda key: found(1, 2))
-    place = await rig.reports.place("ChIJ000001")
+    place = await one_place(rig.ledger.database, "ChIJ000001")
     assert (place.title, place.times_seen, place.version) == ("Bar 1", 1, 1)
     assert place.cid is not None
-    assert await rig.reports.place(place.cid) == place
+    assert await one_place(rig.ledger.database, place.cid) == place
     with pytest.raises(NotFound):
-        await rig.reports.place("nobody")
+        await one_place(rig.ledger.database, "nobody")
 
 
 def _with_phone(phone: str) -> Callable[[str], Places]:
@@ -124,10 +126,10 @@ async def test_density_tells_full_pages_from_short_ones__PL_5(rig: PlacesRig) ->
     await rig.run(lambda key: found(1, {"85001/1": 10, "85001/2": 10, "85001/3": 3}.get(key, 4)))
     await rig.submit("pubs", zips=("85003", "10001"), pages=1)
     await rig.run(lambda key: found(1, 10))
-    seen = await rig.reports.density(keyword="bars", state="AZ")
-    assert seen.same_keyword == {"85001": PagesSeen(full=2, short=1), "85003": PagesSeen(full=0, short=1)}
+    seen = await density(rig.ledger.database, keyword="bars", state="AZ")
+    assert seen.same_keyword == {"85001": Pages(full=2, short=1), "85003": Pages(full=0, short=1)}
     assert seen.any_keyword == {
-        "85001": PagesSeen(full=2, short=1),
-        "85003": PagesSeen(full=1, short=1),
-        "10001": PagesSeen(full=1, short=0),
+        "85001": Pages(full=2, short=1),
+        "85003": Pages(full=1, short=1),
+        "10001": Pages(full=1, short=0),
     }

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from forager.settings import Settings, load_settings
+from forager.config import load_settings
+from forager.settings import Settings
 from tests.support.settings import Load
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import forager
-from forager.settings import LATER, declared
+from forager.config import declared_settings
+from forager.settings import LATER
 from tests.support.settings import Load, refusal
 
 
@@ -102,7 +103,7 @@ def test_no_variable_that_the_code_uses_itself_is_refused(load: Load) -> None:
     for path in Path(forager.__file__).parent.rglob("*.py"):
         texts = (node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant))
         used |= {text for text in texts if isinstance(text, str) and re.fullmatch(r"FORAGER_[A-Z0-9_]*[A-Z0-9]", text)}
-    others = used - {each.name.variable for each in declared()}
+    others = used - {each.name.variable for each in declared_settings()}
 
     assert "FORAGER_DATABASE_URL" in used
     assert load(env=dict.fromkeys(others, "1")) == load()
@@ -165,11 +166,11 @@ def test_a_number_is_accepted_at_its_limits_and_refused_beyond(load: Load, field
 
 
 def test_the_table_of_limits_above_is_complete() -> None:
-    assert {each.name.field for each in declared() if each.limits and each.group != LATER} == set(LIMITS)
+    assert {each.name.field for each in declared_settings() if each.limits and each.group != LATER} == set(LIMITS)
 
 
 @pytest.mark.parametrize(
-    "field", [*LIMITS, *(each.name.field for each in declared() if each.group == LATER and each.limits)]
+    "field", [*LIMITS, *(each.name.field for each in declared_settings() if each.group == LATER and each.limits)]
 )
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "ten", "-5"])
 def test_a_number_that_is_none_is_refused(load: Load, field: str, text: str) -> None:

@@ -2,7 +2,8 @@
 
 import re
 
-from forager.settings import LATER, declared
+from forager.config import declared_settings
+from forager.settings import LATER
 from scripts import settings_doc
 from tests.support.settings import Load
 
@@ -10,14 +11,14 @@ from tests.support.settings import Load
 def test_dotenv_example_lists_every_setting_with_its_default_and_nothing_else() -> None:
     listed = dict(re.findall(r"^#(FORAGER_[A-Z0-9_*]+)=(.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE))
 
-    assert listed == {each.name.variable: each.default or "" for each in declared()}
+    assert listed == {each.name.variable: each.default or "" for each in declared_settings()}
 
 
 def test_dotenv_example_names_every_alias() -> None:
     text = settings_doc.EXAMPLE.read_text("utf-8")
 
     assert set(re.findall(r"Also read as (\S+)\.$", text, re.MULTILINE)) == {
-        each.name.seed for each in declared() if each.name.seed
+        each.name.seed for each in declared_settings() if each.name.seed
     }
 
 
@@ -28,7 +29,7 @@ def test_dotenv_example_with_every_line_in_use_gives_the_defaults(load: Load) ->
 
 
 def test_the_later_group_is_last() -> None:
-    groups = list(dict.fromkeys(each.group for each in declared()))
+    groups = list(dict.fromkeys(each.group for each in declared_settings()))
 
     assert groups[-1] == LATER
 

@@ -2,14 +2,16 @@
 
 import pytest
 
-from forager.settings import declared
+from forager.config import declared_settings
 from tests.support.settings import Load, refusal
 
 CANARY = "canary-5d41402abc4b2a76"
 
 
 def secret_variables() -> list[str]:
-    return [each.name.variable for each in declared() if each.name.hidden and each.name.field != "database_url"]
+    return [
+        each.name.variable for each in declared_settings() if each.name.hidden and each.name.field != "database_url"
+    ]
 
 
 def test_the_settings_that_hold_secrets_are_known() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from forager.settings import Settings, declared, load_settings
+from forager.config import declared_settings, load_settings, new_settings
+from forager.pipelines.places.settings import PlacesSettings
 from tests.support.settings import Load
 
 # field → (the seed's name, a value as text, the value that it becomes)
@@ -65,18 +66,21 @@ def test_without_any_source_the_defaults_hold(load: Load, tmp_path: Path) -> Non
     assert (settings.host, settings.port, settings.service_key) == ("127.0.0.1", 8001, None)
     assert settings.home == tmp_path / ".forager"
     assert (settings.lease_seconds, settings.shutdown_seconds, settings.capacity) == (30, 30, 1000)
-    assert (settings.serper_rate, settings.serper_base_url) == (300, "https://google.serper.dev")
+    places = settings.of(PlacesSettings)
+    assert (places.serper_rate, places.serper_base_url) == (300, "https://google.serper.dev")
 
 
 def test_the_defaults_of_a_places_job_are_the_seeds__PL_1__PL_8(load: Load) -> None:
-    settings = load()
+    settings = load().of(PlacesSettings)
 
     assert (settings.default_batch_size, settings.default_pages, settings.serper_timeout_seconds) == (100, 3, 30)
     assert (settings.max_retries_per_query, settings.retry_delay_seconds) == (3, 5)
 
 
 def test_the_seed_of_scrape_has_twenty_five_settings_with_its_defaults__SC_0(load: Load) -> None:
-    scrape = {each.name.field: each.default for each in declared() if (each.name.seed or "").startswith("SCRAPER_")}
+    scrape = {
+        each.name.field: each.default for each in declared_settings() if (each.name.seed or "").startswith("SCRAPER_")
+    }
 
     assert len(scrape) == 25
     numbers = {field: default for field, default in scrape.items() if default and default.isdigit()}
@@ -122,7 +126,7 @@ def test_a_seeds_name_is_read_as_written(load: Load, field: str, source: str) ->
 
 
 def test_the_table_of_seed_names_above_is_complete() -> None:
-    assert {each.name.field for each in declared() if each.name.seed} == set(SEED_NAMES)
+    assert {each.name.field for each in declared_settings() if each.name.seed} == set(SEED_NAMES)
 
 
 @pytest.mark.parametrize("field", SEED_NAMES)
@@ -144,16 +148,16 @@ def test_lists_paths_and_money_are_read(load: Load, tmp_path: Path) -> None:
     )
 
     assert settings.egress_allow == ("10.0.0.0/8", "sandbox:8080")
-    assert settings.zip_table == tmp_path / "zips.csv"
-    assert settings.serper_price_per_1000 == Decimal("0.30")
-    assert settings.serper_base_url == "http://127.0.0.1:9000"
+    assert settings.of(PlacesSettings).zip_table == tmp_path / "zips.csv"
+    assert settings.of(PlacesSettings).serper_price_per_1000 == Decimal("0.30")
+    assert settings.of(PlacesSettings).serper_base_url == "http://127.0.0.1:9000"
 
 
 def test_a_list_and_a_table_are_read_from_toml(load: Load) -> None:
     settings = load(toml='egress_allow = ["10.0.0.0/8"]\nserper_price_per_1000 = 0.3\n[ratelimit]\nBURST = 9\n')
 
     assert settings.egress_allow == ("10.0.0.0/8",)
-    assert settings.serper_price_per_1000 == Decimal("0.3")
+    assert settings.of(PlacesSettings).serper_price_per_1000 == Decimal("0.3")
     assert settings.ratelimit == {"BURST": "9"}
 
 
@@ -188,7 +192,7 @@ def test_both_spellings_are_read_from_dotenv(load: Load) -> None:
     settings = load(dotenv="export FORAGER_PORT='9000'\nSERPER_API_KEY=\"a$b # c\"\nPOSTGRES_PASSWORD=x\n# note\n")
 
     assert settings.port == 9000
-    assert settings.serper_api_key == SecretStr("a$b # c")
+    assert settings.of(PlacesSettings).serper_api_key == SecretStr("a$b # c")
 
 
 def test_an_empty_value_counts_as_not_set(load: Load) -> None:
@@ -217,7 +221,7 @@ def test_settings_built_directly_read_no_environment(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PORT", "1")
     monkeypatch.setenv("FORAGER_PORT", "2")
 
-    assert Settings().port == 8001
+    assert new_settings().port == 8001
 
 
 def test_settings_do_not_change_after_loading(load: Load) -> None:

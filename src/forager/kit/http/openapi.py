@@ -4,6 +4,7 @@ from typing import Any
 
 from forager.core.pipeline import Pipeline
 from forager.kit.http.envelope import Failure
+from forager.kit.http.examples import examples_of
 
 REQUEST_ID = "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"
 REASONS = {
@@ -41,13 +42,7 @@ def refused(code: str, error: str, **about: Any) -> dict[str, Any]:
 def body_of(pipeline: Pipeline) -> dict[str, Any]:
     """A request body that is a pipeline's own job, described by its class."""
     reference = {"$ref": f"#/components/schemas/{pipeline.params.__name__}"}
-    extra = pipeline.params.model_config.get("json_schema_extra")
-    shown = extra.get("examples", []) if isinstance(extra, dict) else []
-    examples = {f"example {n}": {"value": value} for n, value in enumerate(_listed(shown), 1)}
+    examples = {f"example {n}": {"value": value} for n, value in enumerate(examples_of(pipeline.params), 1)}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": reference, "examples": examples}}}
     }
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else []

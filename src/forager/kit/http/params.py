@@ -13,6 +13,8 @@ JobStateName = Literal["queued", "running", "paused", "completed", "partially_co
 TaskStateName = Literal["queued", "running", "completed", "failed", "skipped", "cancelled"]
 
 SCHEDULED = "schedule/"
+REPEATED = {"Idempotent-Replayed": "true"}
+"""Headers of the answer to a creation whose Idempotency-Key was used before."""
 
 
 class PageQuery(BaseModel):

@@ -5,8 +5,22 @@ along an index and gives the cursor of the next one.
 """
 
 from forager.core.database import Database, Row
+from forager.kit.queries.aliases import stored_key
 from forager.kit.queries.jobs import job_number, no_job
 from forager.kit.queries.page import MOST, Page, Walk, walk
 from forager.kit.queries.values import at, loads, task_body
 
-__all__ = ["MOST", "Database", "Page", "Row", "Walk", "at", "job_number", "loads", "no_job", "task_body", "walk"]
+__all__ = [
+    "MOST",
+    "Database",
+    "Page",
+    "Row",
+    "Walk",
+    "at",
+    "job_number",
+    "loads",
+    "no_job",
+    "stored_key",
+    "task_body",
+    "walk",
+]

@@ -1,28 +1,18 @@
-"""What people and front doors may read of the ledger. Read only, paged by cursor, and nothing that scans history."""
+"""The generic reports: jobs, tasks, records, lanes. Read only, paged by cursor, and no query scans history."""
 
-from forager.kit.queries.page import MOST, Page
+from forager.kit.queries import MOST, Page
+from forager.kit.reports import ChangeReport, EvidenceReport, JobReport, TaskDetail, TaskReport
 from forager.ledger.reports.jobs import Why
 from forager.ledger.reports.models import (
-    ChangeReport,
     DeadLetter,
     DeadLetterDetail,
-    Density,
-    EvidenceReport,
     Health,
-    JobReport,
     LaneReport,
-    PagesSeen,
-    PlaceReport,
     QueuedTask,
-    ScrapeResultReport,
-    ScrapeTaskReport,
     SessionReport,
     SinkReport,
     Spending,
-    TaskDetail,
-    TaskReport,
 )
-from forager.ledger.reports.places import PlaceFilter
 from forager.ledger.reports.reports import Reports
 
 __all__ = [
@@ -30,19 +20,13 @@ __all__ = [
     "ChangeReport",
     "DeadLetter",
     "DeadLetterDetail",
-    "Density",
     "EvidenceReport",
     "Health",
     "JobReport",
     "LaneReport",
     "Page",
-    "PagesSeen",
-    "PlaceFilter",
-    "PlaceReport",
     "QueuedTask",
     "Reports",
-    "ScrapeResultReport",
-    "ScrapeTaskReport",
     "SessionReport",
     "SinkReport",
     "Spending",

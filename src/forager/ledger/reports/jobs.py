@@ -1,21 +1,16 @@
 """Jobs and their tasks, one or many, and the dead letters among them."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ids import task_numbers
 from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
-from forager.kit.queries import Database, Page, Row, Walk, job_number, loads, no_job, task_body, walk
-from forager.ledger.reports.models import (
-    DeadLetter,
-    DeadLetterDetail,
-    EvidenceReport,
-    JobReport,
-    TaskDetail,
-    TaskReport,
-)
+from forager.kit.queries import Database, Page, Row, Walk, at, job_number, loads, no_job, task_body, walk
+from forager.kit.reports import EvidenceReport, JobReport, TaskDetail, TaskReport
+from forager.ledger.reports.models import DeadLetter, DeadLetterDetail
 from forager.ledger.reports.rows import evidence_report, job_report, task_fields
 
 _JOB = """
@@ -75,6 +70,15 @@ async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[U
         rows = await db.fetch(_PARAM_OF_JOBS, {"name": name, **dict(zip(_FEW, few, strict=False)), **rest})
         found |= {UUID(row["public_id"]): (row["pipeline"], loads(row["value"])) for row in rows}
     return found
+
+
+async def last_moved(db: Database, job: UUID) -> datetime | None:
+    """When the newest change of a job was written; None if it has none."""
+    rows = await db.fetch(
+        "SELECT at FROM changes WHERE job_id = (SELECT id FROM jobs WHERE public_id = :job) ORDER BY id DESC LIMIT 1",
+        {"job": str(job)},
+    )
+    return at(rows[0]["at"]) if rows else None
 
 
 async def list_tasks(

@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.errors import FieldError, Rejected
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, walk
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, stored_key, walk
+from forager.kit.reports import ChangeReport
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports.models import ChangeReport
 from forager.ledger.reports.rows import change_report
 from forager.ledger.schema.record_tables import RecordTable
 
@@ -15,22 +15,11 @@ LONGEST_SHOWN = 100
 """Characters of a record's key in a cursor, which must stay short."""
 
 
-async def resolve(db: Database, catalog: Catalog, kind: str, key: str) -> str:
-    """The name that a thing is kept under, if this is a weaker one of it."""
-    identity = table_of(catalog, kind).record.identity
-    if identity is None:
-        return key
-    rows = await db.fetch(
-        "SELECT key FROM aliases WHERE identity = :identity AND alias = :alias", {"identity": identity, "alias": key}
-    )
-    return str(rows[0]["key"]) if rows else key
-
-
 async def history(
     db: Database, catalog: Catalog, kind: str, key: str, *, cursor: str | None, limit: int
 ) -> Page[ChangeReport]:
     """What happened to one record of world scope, newest first. A record of job scope is final: it has no history."""
-    known = key if kind == "job" else await resolve(db, catalog, kind, key)
+    known = key if kind == "job" else await stored_key(db, table_of(catalog, kind).record, key)
     plan = Walk(
         f"history of {kind} {known[:LONGEST_SHOWN]}",
         "SELECT id, kind, key, op, version, job_id, at, body FROM changes",

@@ -6,26 +6,19 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.database import Database
-from forager.kit.queries import MOST, Page, at
+from forager.kit.queries import MOST, Page
+from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import jobs, lanes, places, records, scrape, waiting
+from forager.ledger.reports import jobs, lanes, records, waiting
 from forager.ledger.reports.jobs import ANY, Why, param_of_jobs
 from forager.ledger.reports.models import (
-    ChangeReport,
     DeadLetter,
     DeadLetterDetail,
-    Density,
     Health,
-    JobReport,
     LaneReport,
-    PlaceReport,
     QueuedTask,
-    ScrapeResultReport,
-    ScrapeTaskReport,
     SessionReport,
     Spending,
-    TaskDetail,
-    TaskReport,
 )
 
 PAGE = 100
@@ -49,6 +42,10 @@ class Reports:
     async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> dict[UUID, tuple[str, Any]]:
         """Of each of these jobs, if there is one: its pipeline, and this one parameter; None where it has none."""
         return await param_of_jobs(self._db, jobs, name)
+
+    async def last_moved(self, job: UUID) -> datetime | None:
+        """The time of the newest change of a job, or None if it has none."""
+        return await jobs.last_moved(self._db, job)
 
     async def tasks(
         self, job: UUID, *, state: str | None = None, why: Why = ANY, cursor: str | None = None, limit: int = PAGE
@@ -85,33 +82,6 @@ class Reports:
     def kinds(self) -> Collection[str]:
         """Of records."""
         return self._catalog.records.keys()
-
-    async def places(
-        self, asked: places.PlaceFilter | None = None, *, cursor: str | None = None, limit: int = PAGE
-    ) -> Page[PlaceReport]:
-        return await places.find_places(self._db, asked or places.PlaceFilter(), cursor, limit)
-
-    async def place(self, uid: str) -> PlaceReport:
-        """By its uid, or by a weaker name of it (a cid)."""
-        return await places.one_place(self._db, await records.resolve(self._db, self._catalog, "place", uid))
-
-    async def scrape_results(self, job: UUID) -> list[ScrapeResultReport]:
-        return await scrape.results_of_job(self._db, job)
-
-    async def scrape_task(self, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:
-        """`fresh`: something was written about it a moment ago."""
-        return await scrape.one_task(self._db, task, fresh=fresh)
-
-    async def scrape_task_of(self, job: UUID) -> UUID:
-        """The first page of a job, which is the only one of a job of one."""
-        return await scrape.first_task(self._db, job)
-
-    async def last_moved(self, job: UUID) -> datetime | None:
-        """When something was last said of a job."""
-        return at(await scrape.last_moved(self._db, job))
-
-    async def density(self, *, keyword: str, state: str | None = None) -> Density:
-        return await places.density(self._db, keyword=keyword, state=state)
 
     async def history(self, kind: str, key: str, *, cursor: str | None = None, limit: int = PAGE) -> Page[ChangeReport]:
         return await records.history(self._db, self._catalog, kind, key, cursor=cursor, limit=limit)

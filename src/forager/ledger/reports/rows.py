@@ -7,7 +7,7 @@ from uuid import UUID
 from forager.core.ids import claim_text, task_uuid
 from forager.core.states import JobState, TaskState
 from forager.kit.queries import Row, at, loads
-from forager.ledger.reports.models import ChangeReport, EvidenceReport, JobReport
+from forager.kit.reports import ChangeReport, EvidenceReport, JobReport
 
 
 def public_job_state(state: str, drain: str | None) -> str:

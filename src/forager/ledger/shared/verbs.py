@@ -22,6 +22,9 @@ class SharedVerbs:
     async def now_ms(self) -> int:
         raise NotImplementedError
 
+    def announce(self, url: str | None) -> None:
+        """A database that many processes share keeps no address."""
+
     async def changes(
         self,
         after: int,

@@ -102,6 +102,10 @@ class SqliteLedger(SharedVerbs):
         await self._writer.close()
         self.lock.release()
 
+    def announce(self, url: str | None) -> None:
+        """In the lock file, where commands of this machine look first."""
+        self.lock.announce(url)
+
     # ── jobs ──
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:

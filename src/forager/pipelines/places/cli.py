@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from forager.kit.cli.invocation import Json, Reached, invocation
 from forager.kit.cli.run_job import run_job
 from forager.kit.cli.running import with_api
 from forager.pipelines.places.cli_words import words
+
+if TYPE_CHECKING:
+    from forager.kit.settings import SettingsTree
 
 commands = typer.Typer(help="Business listings by keyword and ZIP code.", no_args_is_help=True)
 
@@ -100,9 +103,11 @@ def run(
     with_api(context, work)
 
 
-def check_key(settings: Any) -> None:
-    """Before anything is stored: without a key every query would be refused."""
-    if settings.serper_api_key is None:
+def check_key(settings: "SettingsTree") -> None:
+    """Raise `Rejected` before anything is stored: without a key every query would be refused."""
+    from forager.pipelines.places.settings import PlacesSettings
+
+    if settings.of(PlacesSettings).serper_api_key is None:
         raise Rejected(
             "SERPER_API_KEY is not set, so Serper would refuse every query. Set it (environment or .env),"
             " or try without a key: `forager demo`, or `forager sandbox` for a simulated upstream."

@@ -13,6 +13,7 @@ from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.steps import CREDIT, REASONS, Serper
 from forager.pipelines.places.zips import ZipTable
 
+NAME = "places"
 SERPER_LANE = Lane(
     LANE,
     rate=300,
@@ -44,7 +45,7 @@ def build(serper: Serper | None = None, *, lane: Lane = SERPER_LANE, params: typ
     # The attempt's own limit only backs up the request's time-out, so it must lie beyond it.
     search = step(Query, serper.search, price=CREDIT, timeout=serper.timeout + 30.0)
     return Pipeline(
-        name="places",
+        name=NAME,
         params=params,
         plan=plan,
         steps=(search,),

@@ -7,6 +7,8 @@ view `serper_places` names them so.
 
 from typing import Any, ClassVar, Literal
 
+from pydantic import ConfigDict
+
 from forager.core.record import Index, Record
 
 SOURCE = "serper_places"
@@ -15,6 +17,27 @@ SOURCE_VERSION = "v1"
 
 class Place(Record):
     """A business. A field that an answer left out is None, and overwrites nothing."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "place_uid": "ChIJN1t_tDeuEmsRUsoyG83frY4",
+                    "title": "The Copper Still",
+                    "address": "12 E Adams St, Phoenix, AZ 85004",
+                    "phone": "(602) 555-0142",
+                    "website": "https://copperstill.example",
+                    "rating": 4.6,
+                    "rating_count": 812,
+                    "category": "Bar",
+                    "latitude": 33.4484,
+                    "longitude": -112.074,
+                    "cid": "9523048712390481237",
+                    "place_id": "ChIJN1t_tDeuEmsRUsoyG83frY4",
+                }
+            ]
+        }
+    )
 
     kind: ClassVar[str] = "place"
     table: ClassVar[str] = "places"

@@ -12,11 +12,13 @@ from forager.core.reasons import ErrorType
 from forager.pipelines.places.parse import CREDIT, error_message, facts, read_page, records
 from forager.pipelines.places.query import EARLY_EXIT, Query
 
-__all__ = ["CREDIT", "REASONS", "Serper"]
+__all__ = ["API_KEY", "CREDIT", "REASONS", "Serper"]
 
 QUERY_REFUSED = "query_refused"
 REASONS = frozenset({EARLY_EXIT, QUERY_REFUSED})
-_KEY = SecretRef("SERPER_API_KEY", header="X-API-KEY")
+API_KEY = "SERPER_API_KEY"
+"""The name of the secret, not the secret."""
+_KEY = SecretRef(API_KEY, header="X-API-KEY")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,10 @@ feature = Feature(
     name="scrape",
     summary="Pages on demand: a URL and what kind of page it is, and its fields come back.",
     build=Ref("forager.pipelines.scrape.wiring:build"),
+    settings=Ref("forager.pipelines.scrape.settings:ScrapeSettings"),
+    results=Ref("forager.pipelines.scrape.webhook_results:results"),
+    log=Ref("forager.pipelines.scrape.log:log_pages"),
+    routes=Ref("forager.pipelines.scrape.api:routes"),
     commands=Ref("forager.pipelines.scrape.cli:commands"),
     words=Ref("forager.pipelines.scrape.cli_words:words"),
 )

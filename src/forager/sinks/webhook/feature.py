@@ -1,10 +1,20 @@
-"""The webhook sink: a message for every job that has ended, to the receiver that the job or the settings name."""
+"""Webhooks, in two parts: the sink that writes a message for every job that has ended, and the pipeline that sends it.
 
-from forager.kit.feature import Ref
+The pipeline is built in: Forager creates its jobs itself, one for each receiver.
+"""
+
+from forager.kit.feature import Feature, Ref
 from forager.kit.sink_feature import SinkFeature
 
+feature = Feature(
+    name="deliveries",
+    summary="Webhooks on their way to their receivers.",
+    build=Ref("forager.sinks.webhook.wiring:build"),
+    settings=Ref("forager.sinks.webhook.settings:WebhookSettings"),
+    secrets=Ref("forager.sinks.webhook.wiring:secrets"),
+)
 sink = SinkFeature(
     name="webhook",
     summary="A signed message for every job that has ended.",
-    build=Ref("forager.sinks.webhook.outbox:build"),
+    build=Ref("forager.sinks.webhook.wiring:build_sink"),
 )

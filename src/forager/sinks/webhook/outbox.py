@@ -14,8 +14,9 @@ from forager.core.errors import Permanent, StoreError
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.task import Plan
-from forager.sinks import webhook
+from forager.sinks.webhook.pipeline import NAME, standing_job
 from forager.sinks.webhook.sink import MOST_RESULTS, Message, WebhookSink
+from forager.sinks.webhook.task import DEFAULT_RECEIVER, Delivery
 
 log = structlog.get_logger("forager.sinks.webhook.outbox")
 
@@ -32,12 +33,6 @@ class JobReports(Protocol):
     async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> Mapping[UUID, tuple[str, Any]]: ...
 
 
-def build(service: Any) -> WebhookSink:
-    """The sink of this application. Always there: any job may name a receiver of its own."""
-    url = service.settings.default_webhook_url
-    return webhook_sink(service.ledger, service.reports, url.get_secret_value() if url else None, service.results)
-
-
 def webhook_sink(
     ledger: Ledger, reports: JobReports, default_url: str | None, results: Mapping[str, Results]
 ) -> WebhookSink:
@@ -45,7 +40,7 @@ def webhook_sink(
 
     async def callbacks_of(jobs: Sequence[UUID]) -> Mapping[UUID, Any]:
         named = await reports.param_of_jobs(jobs, CALLBACK)
-        return {job: own for job, (pipeline, own) in named.items() if pipeline != webhook.NAME}
+        return {job: own for job, (pipeline, own) in named.items() if pipeline != NAME}
 
     async def results_of(job: UUID) -> Sequence[Mapping[str, Any]]:
         own = results.get((await reports.job(job)).pipeline)
@@ -58,12 +53,12 @@ def webhook_sink(
             return await _plain_results(reports, job)
 
     async def submit(message: Message) -> None:
-        url = default_url if message.receiver == webhook.DEFAULT_RECEIVER else message.receiver
-        task = webhook.Delivery(
+        url = default_url if message.receiver == DEFAULT_RECEIVER else message.receiver
+        task = Delivery(
             id=message.id, receiver=message.receiver, host=_host(url or ""), body=message.body, at=message.at
         )
         try:
-            await ledger.append(webhook.standing_job(message.receiver), [Plan(task)])
+            await ledger.append(standing_job(message.receiver), [Plan(task)])
         except StoreError as error:
             if type(error) is StoreError:  # it answers, and refuses this very message: that will not pass
                 raise Permanent(error.message) from error

@@ -1,13 +1,47 @@
-"""What scrape found: one page with its result, and all results of a job. Read only."""
+"""The queries of the scrape pipeline: one page with its result, and all results of a job."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+from pydantic import Field
 
 from forager.core.errors import NotFound
 from forager.core.ids import task_numbers, task_uuid
 from forager.core.states import TaskState
 from forager.kit.queries import Database, Row, at, job_number, loads, task_body
-from forager.ledger.reports.models import ScrapeResultReport, ScrapeTaskReport
+from forager.kit.reports import Report
+
+
+class ScrapeResultReport(Report):
+    """What was read of one page."""
+
+    task_id: UUID
+    target_type: str
+    target_url: str
+    page_url: str = Field(description="Where redirects led to.")
+    result: dict[str, Any] = Field(description="The wanted fields; one that was not found is null.")
+    provenance: dict[str, Any] = Field(description="Of each field that was found: its page, place and certainty.")
+    pages: list[str] = Field(description="Every page that was looked at.")
+    rendered: bool = Field(description="By a browser.")
+    fetched_at: datetime | None
+
+
+class ScrapeTaskReport(Report):
+    """One page that was asked for: how it stands, and what was read of it."""
+
+    id: UUID
+    job: UUID
+    state: str
+    target_type: str
+    target_url: str
+    error: str | None = Field(description="Why it failed, or what its last attempt met.")
+    reason: str | None = Field(description="The same in one word, where there is one.")
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    found: ScrapeResultReport | None = Field(description="Only of a completed task.")
+
 
 # A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
 _RESULTS = """
@@ -35,7 +69,8 @@ async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
     return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
 
 
-async def one_task(db: Database, task: UUID, *, fresh: bool) -> ScrapeTaskReport:
+async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:
+    """How one page stands. `fresh`: it was written a moment ago. Raises `NotFound` if there is no such task."""
     numbers = task_numbers(task)
     fetch = db.fetch_fresh if fresh else db.fetch
     rows = await fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
@@ -45,19 +80,11 @@ async def one_task(db: Database, task: UUID, *, fresh: bool) -> ScrapeTaskReport
 
 
 async def first_task(db: Database, job: UUID) -> UUID:
+    """The first page of a job, which is the only one of a job of one."""
     rows = await db.fetch(_FIRST, {"job": str(job)})
     if not rows:
         raise NotFound(f"There is no scrape job {job}.")
     return task_uuid(rows[0]["job"], rows[0]["task"])
-
-
-async def last_moved(db: Database, job: UUID) -> int | None:
-    """When the newest change of a job was written, in milliseconds."""
-    rows = await db.fetch(
-        "SELECT at FROM changes WHERE job_id = (SELECT id FROM jobs WHERE public_id = :job) ORDER BY id DESC LIMIT 1",
-        {"job": str(job)},
-    )
-    return int(rows[0]["at"]) if rows else None
 
 
 def _task(row: Row) -> ScrapeTaskReport:

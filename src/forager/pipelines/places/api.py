@@ -8,18 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import CHANGE, PLACE, PLAN
-from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.examples import change_example, example_of, record_example
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import body_of, example, failures
-from forager.kit.http.params import IdempotencyKey, PageQuery, checked_key
-from forager.ledger.reports import ChangeReport, PlaceFilter, PlaceReport
+from forager.kit.http.params import REPEATED, IdempotencyKey, PageQuery, checked_key
+from forager.kit.http.task_waiter import TaskWaiter
+from forager.kit.reports import ChangeReport
+from forager.kit.service import Service
+from forager.pipelines.places import reports
 from forager.pipelines.places.estimate import PlacesPlan
 from forager.pipelines.places.job import Keyword, State, ZipCode
-
-PIPELINE = "places"
-REPEATED = {"Idempotent-Replayed": "true"}
+from forager.pipelines.places.pipeline import NAME
+from forager.pipelines.places.records import Place
+from forager.pipelines.places.reports import PlaceFilter, PlaceReport
 
 JobBody = Annotated[dict[str, Any], Body()]
 
@@ -56,9 +58,9 @@ class PlacesQuery(PageQuery, PlaceFilter):
         return PlaceFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
 
 
-def places_router(app: App) -> APIRouter:
+def routes(service: Service, _: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1/places", tags=["places"], route_class=JsonRoute)
-    job_body = body_of(app.pipelines[PIPELINE])
+    job_body = body_of(service.pipelines[NAME])
 
     @router.post(
         "/jobs",
@@ -70,60 +72,63 @@ def places_router(app: App) -> APIRouter:
     )
     async def create_places_job(request: Request, body: JobBody, idempotency_key: IdempotencyKey = None) -> Response:
         """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
-        made = await app.submit(PIPELINE, body, key=checked_key(idempotency_key))
+        made = await service.submit(NAME, body, key=checked_key(idempotency_key))
         data: dict[str, Any] = {"job_id": made.job, "status": "running", "total_queries": made.total}
         if made.total == 0:
-            data |= {"status": "completed", "plan": (await app.reports.job(made.job)).estimate}
+            data |= {"status": "completed", "plan": (await service.reports.job(made.job)).estimate}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
     @router.post(
         "/plan",
         summary="Price a places job",
         response_model=Envelope[PlacesPlan],
-        responses={200: example(PLAN), **failures(body=True)},
+        responses={200: example(_PLAN), **failures(body=True)},
         openapi_extra=job_body,
     )
     async def plan_places_job(request: Request, body: JobBody) -> Response:
         """Queries, worst and expected credits, money, time, and which limit binds. Calls nothing, spends nothing."""
-        return answer(request, await app.estimate(PIPELINE, body))
+        return answer(request, await service.estimate(NAME, body))
 
     @router.get(
         "",
         summary="Find places",
         response_model=Page[PlaceReport],
-        responses={200: example([PLACE], next_cursor=None), **failures(404)},
+        responses={200: example([_PLACE], next_cursor=None), **failures(404)},
     )
     async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
         """In the order of their finding (those of one ZIP: of `place_uid`). A page may be short, even empty, and still
         have a next one."""
-        found = await app.reports.places(asked.asked(), cursor=asked.cursor, limit=asked.limit)
+        found = await reports.find_places(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
     @router.get(
         "/{place_uid}",
         summary="Show a place",
         response_model=Envelope[PlaceReport],
-        responses={200: example(PLACE), **failures(404)},
+        responses={200: example(_PLACE), **failures(404)},
     )
     async def show_place(request: Request, place_uid: str) -> Response:
         """By its `place_uid`, or by a cid that it was seen with."""
-        return answer(request, await app.reports.place(place_uid))
+        return answer(request, await reports.one_place(service.database, place_uid))
 
     @router.get(
         "/{place_uid}/history",
         summary="Show how a place changed",
         response_model=Page[ChangeReport],
-        responses={200: example([CHANGE], next_cursor=None), **failures(404)},
+        responses={200: example([_CHANGE], next_cursor=None), **failures(404)},
     )
     async def show_place_history(request: Request, place_uid: str, asked: Annotated[PageQuery, Query()]) -> Response:
         """Newest first."""
-        place = await app.reports.place(place_uid)
-        found = await app.reports.history("place", place.place_uid, cursor=asked.cursor, limit=asked.limit)
+        place = await reports.one_place(service.database, place_uid)
+        found = await service.reports.history("place", place.place_uid, cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
     return router
 
 
+_PLACE = record_example(Place)
+_CHANGE = change_example(Place)
+_PLAN = example_of(PlacesPlan)
 _CREATED = example(
     {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11", "status": "running", "total_queries": 915},
     description="It is on disk and runs.",

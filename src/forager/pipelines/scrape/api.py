@@ -8,8 +8,15 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import SCRAPE_JOB, SCRAPE_PAGE, SCRAPE_RESULT, SCRAPE_TASK
-from forager.api.scrape_seen import (
+from forager.core.errors import FieldError, Rejected, Stopping
+from forager.core.ledger import Submitted
+from forager.kit.http.envelope import About, Envelope, answer, refusal
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import body_of, example, failures, refused
+from forager.kit.http.params import REPEATED, IdempotencyKey, checked_key
+from forager.kit.http.task_waiter import TaskWaiter
+from forager.kit.service import Service
+from forager.pipelines.scrape.api_bodies import (
     BatchCreated,
     JobSeen,
     ResultSeen,
@@ -20,17 +27,10 @@ from forager.api.scrape_seen import (
     seen_result,
     seen_task,
 )
-from forager.app import App
-from forager.core.errors import FieldError, Rejected, Stopping
-from forager.core.ledger import Submitted
-from forager.kit.http.envelope import About, Envelope, answer, refusal
-from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import body_of, example, failures, refused
-from forager.kit.http.params import IdempotencyKey, checked_key
-from forager.kit.http.task_waiter import TaskWaiter
-from forager.ledger.reports import ScrapeTaskReport
+from forager.pipelines.scrape.examples import JOB, PAGE, RESULT, TASK
 from forager.pipelines.scrape.job import ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
+from forager.pipelines.scrape.reports import ScrapeTaskReport, first_task, one_task, results_of_job
 from forager.pipelines.scrape.words import (
     CIRCUIT_OPEN,
     NO_HEALTHY_PROXIES,
@@ -41,7 +41,6 @@ from forager.pipelines.scrape.words import (
     shown_reason,
 )
 
-REPEATED = {"Idempotent-Replayed": "true"}
 RETRY_AFTER = {"Retry-After": "5"}
 ENDED = frozenset({"completed", "failed", "cancelled"})
 SHORT = frozenset({POOL_EXHAUSTED, NO_HEALTHY_PROXIES})
@@ -90,14 +89,14 @@ class TaskEnvelope(Envelope[TaskSeen]):
     meta: AboutResult
 
 
-def scrape_router(app: App, waiter: TaskWaiter) -> APIRouter:
+def routes(service: Service, waiter: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
-    _add_jobs(router, app, waiter)
-    _add_tasks(router, app, waiter)
+    _add_jobs(router, service, waiter)
+    _add_tasks(router, service, waiter)
     return router
 
 
-def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
+def _add_tasks(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "",
         status_code=202,
@@ -109,7 +108,7 @@ def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
         """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
         if waiter.closing.is_set():
             return _closing(request)
-        task, made = await _submit_one(app, body, idempotency_key)
+        task, made = await _submit_one(service, body, idempotency_key)
         data = {"task_id": task, "job_id": made.job, "status": "queued"}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
@@ -117,7 +116,7 @@ def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
         "/sync",
         summary="Ask for a page and wait for it",
         response_model=TaskEnvelope,
-        responses={200: example(SCRAPE_TASK, **SCRAPE_PAGE), **_SYNC_FAILURES},
+        responses={200: example(TASK, **PAGE), **_SYNC_FAILURES},
     )
     async def scrape_page_now(
         request: Request, body: SyncScrapeRequest, idempotency_key: IdempotencyKey = None
@@ -126,12 +125,12 @@ def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
         if waiter.closing.is_set():
             return _closing(request)
         before = waiter.told
-        task, made = await _submit_one(app, body, idempotency_key)
+        task, made = await _submit_one(service, body, idempotency_key)
         ended = await waiter.wait(
             task,
             before if made.created else None,
             body.timeout_seconds,
-            read=lambda fresh: app.reports.scrape_task(task, fresh=fresh),
+            read=lambda fresh: one_task(service.database, task, fresh=fresh),
             is_over=_is_over,
         )
         if ended is None and waiter.closing.is_set():
@@ -148,28 +147,28 @@ def _add_tasks(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
         "/{task_id}",
         summary="Show a page that was asked for",
         response_model=TaskEnvelope,
-        responses={200: example(SCRAPE_TASK, **SCRAPE_PAGE), **failures(404)},
+        responses={200: example(TASK, **PAGE), **failures(404)},
     )
     async def show_scrape_task(request: Request, task_id: UUID) -> Response:
         """Its result is there once it is completed; where each field was found is in `meta.provenance`."""
-        seen, page = seen_task(await app.reports.scrape_task(task_id))
+        seen, page = seen_task(await one_task(service.database, task_id))
         return answer(request, seen, **page)
 
 
-def _add_jobs(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
+def _add_jobs(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "/batch",
         status_code=202,
         summary="Ask for many pages",
         response_model=Envelope[BatchCreated],
         responses={202: _BATCH_QUEUED, **failures(409, body=True)},
-        openapi_extra=body_of(app.pipelines[NAME]),
+        openapi_extra=body_of(service.pipelines[NAME]),
     )
     async def scrape_batch(request: Request, body: dict[str, Any], idempotency_key: IdempotencyKey = None) -> Response:
         """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
         if waiter.closing.is_set():
             return _closing(request)
-        made = await app.submit(NAME, body, key=checked_key(idempotency_key))
+        made = await service.submit(NAME, body, key=checked_key(idempotency_key))
         data = {"job_id": made.job, "total_tasks": made.total, "status": "queued"}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
@@ -177,46 +176,46 @@ def _add_jobs(router: APIRouter, app: App, waiter: TaskWaiter) -> None:
         "/jobs/{job_id}",
         summary="Show a batch",
         response_model=Envelope[JobSeen],
-        responses={200: example(SCRAPE_JOB), **failures(404)},
+        responses={200: example(JOB), **failures(404)},
     )
     async def show_scrape_job(request: Request, job_id: UUID) -> Response:
         """With its counters, which are exact at every moment."""
-        return answer(request, await seen_job(app, await job_of(app, job_id)))
+        return answer(request, await seen_job(service, await job_of(service, job_id)))
 
     @router.get(
         "/jobs/{job_id}/results",
         summary="Show what a batch has found",
         response_model=Envelope[list[ResultSeen]],
-        responses={200: example([SCRAPE_RESULT]), **failures(404)},
+        responses={200: example([RESULT]), **failures(404)},
     )
     async def show_scrape_results(request: Request, job_id: UUID) -> Response:
         """Of the completed tasks, in the order in which they were asked for; more may follow while the job runs."""
-        await job_of(app, job_id)
-        return answer(request, [seen_result(found) for found in await app.reports.scrape_results(job_id)])
+        await job_of(service, job_id)
+        return answer(request, [seen_result(found) for found in await results_of_job(service.database, job_id)])
 
     @router.post(
         "/jobs/{job_id}/cancel",
         summary="Cancel a batch",
         response_model=Envelope[JobSeen],
-        responses={200: example({**SCRAPE_JOB, "status": "cancelled"}), **failures(404, 409)},
+        responses={200: example({**JOB, "status": "cancelled"}), **failures(404, 409)},
     )
     async def cancel_scrape_job(request: Request, job_id: UUID) -> Response:
         """Its queued tasks are ended; what is in flight ends by itself, and its results stay."""
-        await job_of(app, job_id)
-        await app.ledger.cancel(job_id)
-        return answer(request, await seen_job(app, await job_of(app, job_id)))
+        await job_of(service, job_id)
+        await service.ledger.cancel(job_id)
+        return answer(request, await seen_job(service, await job_of(service, job_id)))
 
 
-async def _submit_one(app: App, body: ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
+async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
     """The task of a job of one. What is wrong with it is named as its caller named it."""
     try:
-        made = await app.submit(NAME, body.job(), key=checked_key(key))
+        made = await service.submit(NAME, body.job(), key=checked_key(key))
     except Rejected as wrong:
         if type(wrong) is not Rejected:
             raise
         fields = [FieldError(each.field.removeprefix("targets.0."), each.message) for each in wrong.fields]
         raise Rejected("The request is not valid.", fields=fields) from wrong
-    return made.first or await app.reports.scrape_task_of(made.job), made
+    return made.first or await first_task(service.database, made.job), made
 
 
 def _is_over(task: ScrapeTaskReport) -> bool:
@@ -244,10 +243,10 @@ def _closing(request: Request, **about: Any) -> Response:
     return refusal(request.scope, 503, "shutting_down", Stopping().message, headers=RETRY_AFTER, **about)
 
 
-_IDS = {name: SCRAPE_TASK[name] for name in ("task_id", "job_id")}
+_IDS = {name: TASK[name] for name in ("task_id", "job_id")}
 _QUEUED = example({**_IDS, "status": "queued"}, description="It is on disk and will run.")
 _BATCH_QUEUED = example(
-    {"job_id": SCRAPE_JOB["job_id"], "total_tasks": 2, "status": "queued"}, description="It is on disk and will run."
+    {"job_id": JOB["job_id"], "total_tasks": 2, "status": "queued"}, description="It is on disk and will run."
 )
 _SYNC_FAILURES = failures(403, 409, 502, 504, body=True)
 _SYNC_FAILURES[403]["description"] = "robots.txt does not allow this page; `meta.reason` is `robots`."
@@ -257,4 +256,4 @@ for _status, _code, _said in (
     (503, CIRCUIT_OPEN, "example.com failed too often; it is left alone for another 97 s."),
     (504, TIMED_OUT, "https://example.com: no complete answer in time."),
 ):
-    _SYNC_FAILURES[_status] |= refused(_code, _said, reason=_code, task_id=SCRAPE_TASK["task_id"])
+    _SYNC_FAILURES[_status] |= refused(_code, _said, reason=_code, task_id=TASK["task_id"])

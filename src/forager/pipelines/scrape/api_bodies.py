@@ -6,10 +6,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from forager.app import App
 from forager.core.errors import NotFound
-from forager.ledger.reports import JobReport, ScrapeResultReport, ScrapeTaskReport
+from forager.kit.reports import JobReport
+from forager.kit.service import Service
 from forager.pipelines.scrape.pipeline import NAME
+from forager.pipelines.scrape.reports import ScrapeResultReport, ScrapeTaskReport
 from forager.pipelines.scrape.words import shown_reason
 
 TaskStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -75,9 +76,9 @@ class JobSeen(BaseModel):
     finished_at: datetime | None
 
 
-async def job_of(app: App, job_id: UUID) -> JobReport:
+async def job_of(service: Service, job_id: UUID) -> JobReport:
     try:
-        job = await app.reports.job(job_id)
+        job = await service.reports.job(job_id)
     except NotFound:
         job = None
     if job is None or job.pipeline != NAME:
@@ -120,7 +121,7 @@ def seen_page(found: ScrapeResultReport) -> dict[str, Any]:
     return found.model_dump(include={"provenance", "page_url", "pages", "rendered"})
 
 
-async def seen_job(app: App, job: JobReport) -> dict[str, Any]:
+async def seen_job(service: Service, job: JobReport) -> dict[str, Any]:
     return {
         "job_id": job.id,
         "status": job.state,
@@ -132,6 +133,6 @@ async def seen_job(app: App, job: JobReport) -> dict[str, Any]:
         "cancelled_tasks": job.cancelled,
         "callback_url": job.params.get("callback_url"),
         "created_at": job.created_at,
-        "updated_at": await app.reports.last_moved(job.id) or job.finished_at or job.created_at,
+        "updated_at": await service.reports.last_moved(job.id) or job.finished_at or job.created_at,
         "finished_at": job.finished_at,
     }

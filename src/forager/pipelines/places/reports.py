@@ -1,22 +1,45 @@
-"""The read side of the places pipeline: finding places, and how full the pages of a ZIP were.
-
-It knows the pipeline's tables and its one kind of task by name, and imports nothing of it.
-"""
+"""The queries of the places pipeline: find places, and count how full the pages of a ZIP were in earlier jobs."""
 
 from collections import defaultdict
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import NotFound
-from forager.kit.queries import Database, Page, Row, Walk, at, job_number, walk
-from forager.ledger.reports.models import Density, PagesSeen, PlaceReport
+from forager.kit.queries import Database, Page, Row, Walk, at, job_number, stored_key, walk
+from forager.kit.reports import Report
+from forager.pipelines.places.estimate import Density, Pages
+from forager.pipelines.places.records import Place
 
 FULL_PAGE = 10
 JOBS_LOOKED_AT = 2_000
 JOBS_READ = 50
 TASKS_READ = 100_000
+
+
+class PlaceReport(Report):
+    """A business, with everything that is known of it."""
+
+    place_uid: str = Field(description="placeId, else cid, else a hash of title and address.")
+    title: str | None
+    address: str | None
+    phone: str | None
+    website: str | None
+    rating: float | None
+    rating_count: int | None
+    category: str | None
+    latitude: float | None
+    longitude: float | None
+    cid: str | None
+    place_id: str | None
+    version: int = Field(description="Rises with every change.")
+    first_seen_at: datetime
+    last_seen_at: datetime
+    changed_at: datetime = Field(description="When its version last rose.")
+    times_seen: int
+    gone_at: datetime | None
 
 
 class PlaceFilter(BaseModel):
@@ -37,21 +60,25 @@ class PlaceFilter(BaseModel):
     )
 
 
-async def find_places(db: Database, asked: PlaceFilter, cursor: str | None, limit: int) -> Page[PlaceReport]:
+async def find_places(
+    db: Database, asked: PlaceFilter | None = None, *, cursor: str | None = None, limit: int = 100
+) -> Page[PlaceReport]:
     """In the order of their finding; those of one ZIP in the order of place_uid."""
-    plan = await _walk_for(db, asked)
+    plan = await _walk_for(db, asked or PlaceFilter())
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_place(row) for row in rows], next_cursor=following)
 
 
 async def one_place(db: Database, uid: str) -> PlaceReport:
+    """By its uid, or by a cid that it was seen with. Raises `NotFound` if there is none."""
+    uid = await stored_key(db, Place, uid)
     rows = await db.fetch("SELECT * FROM places WHERE place_uid = :uid", {"uid": uid})
     if not rows:
         raise NotFound(f"There is no place {uid!r}.")
     return _place(rows[0])
 
 
-async def density(db: Database, *, keyword: str, state: str | None, full_page: int = FULL_PAGE) -> Density:
+async def density(db: Database, *, keyword: str, state: str | None = None, full_page: int = FULL_PAGE) -> Density:
     """Full and short pages by ZIP, from the newest jobs that asked there: those for the same keyword first."""
     same: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     other: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -176,5 +203,5 @@ def _place(row: Row) -> PlaceReport:
     return PlaceReport(**{**row, **times})
 
 
-def _pages(counted: dict[str, list[int]]) -> dict[str, PagesSeen]:
-    return {code: PagesSeen(full=full, short=short) for code, (full, short) in counted.items()}
+def _pages(counted: dict[str, list[int]]) -> dict[str, Pages]:
+    return {code: Pages(full, short) for code, (full, short) in counted.items()}

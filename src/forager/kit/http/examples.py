@@ -1,0 +1,50 @@
+"""Examples for the OpenAPI document, taken from the classes that are shown: `json_schema_extra={"examples": [...]}`."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from forager.core.record import Record
+
+_SEEN = {
+    "version": 2,
+    "first_seen_at": "2026-03-14T12:00:01Z",
+    "last_seen_at": "2026-03-14T12:00:09Z",
+    "changed_at": "2026-03-14T12:00:05Z",
+    "times_seen": 3,
+    "gone_at": None,
+}
+_JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
+
+
+def examples_of(model: type[BaseModel]) -> list[Any]:
+    """The examples that a class declares; none if it declares none."""
+    extra = model.model_config.get("json_schema_extra")
+    examples = extra.get("examples") if isinstance(extra, dict) else None
+    return list(examples) if isinstance(examples, list) else []
+
+
+def example_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The first example of a class, or an empty object."""
+    return dict(next(iter(examples_of(model)), {}))
+
+
+def record_example(record: type[Record]) -> dict[str, Any]:
+    """A record as lists and exports show it: its own fields, its job if it has one, and when it was seen."""
+    of_job = {"job": _JOB} if record.scope == "job" else {}
+    return {**of_job, **example_of(record), **_SEEN}
+
+
+def change_example(record: type[Record]) -> dict[str, Any]:
+    """One change of a record, as its history shows it."""
+    body = example_of(record)
+    return {
+        "id": 4711,
+        "kind": record.kind,
+        "key": str(body.get(record.key_field, "")),
+        "op": "changed",
+        "version": _SEEN["version"],
+        "job": _JOB,
+        "at": _SEEN["last_seen_at"],
+        "body": body,
+    }

@@ -1,0 +1,103 @@
+"""What an edge may ask of the application: create and price jobs, read reports, run its own queries.
+
+`App` implements it. Routes, estimates and webhook results of a feature are given a `Service`, never the `App`, so that
+a pipeline depends on nothing but this page.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from forager.core.clock import Clock
+from forager.core.database import Database
+from forager.core.ledger import Ledger, Submitted
+from forager.core.pipeline import Pipeline
+from forager.kit.queries import Page
+from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
+from forager.kit.settings import SettingsTree
+
+
+class Reports(Protocol):
+    """The generic reports: jobs, tasks and records of any pipeline. All of them only read."""
+
+    async def jobs(
+        self, *, state: str | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[JobReport]:
+        """Newest first."""
+        ...
+
+    async def job(self, job: UUID) -> JobReport:
+        """Raises `NotFound` if there is no such job."""
+        ...
+
+    async def tasks(
+        self, job: UUID, *, state: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TaskReport]:
+        """In the order of kind and key."""
+        ...
+
+    async def task(self, task: UUID) -> TaskDetail:
+        """Raises `NotFound` if there is no such task."""
+        ...
+
+    async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> Mapping[UUID, tuple[str, Any]]:
+        """Map each existing job to (pipeline, value of this parameter or None)."""
+        ...
+
+    async def last_moved(self, job: UUID) -> datetime | None:
+        """The time of the newest change of a job, or None if it has none."""
+        ...
+
+    async def history(self, kind: str, key: str, *, cursor: str | None = None, limit: int = 100) -> Page[ChangeReport]:
+        """The changes of one record, newest first."""
+        ...
+
+
+class Service(Protocol):
+    """The application as an edge sees it."""
+
+    @property
+    def settings(self) -> SettingsTree: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def pipelines(self) -> Mapping[str, Pipeline]: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def database(self) -> Database:
+        """For the queries of a feature's own `reports.py`."""
+        ...
+
+    @property
+    def reports(self) -> Reports: ...
+
+    async def submit(
+        self, pipeline: str, params: Mapping[str, Any], *, key: str | None = None, schedule: str | None = None
+    ) -> Submitted:
+        """Check and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`."""
+        ...
+
+    async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
+        """The price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
+        ...
+
+    async def reference(self, name: str) -> Any:
+        """Reference data of any feature, loaded once."""
+        ...
+
+
+class SinkService(Service, Protocol):
+    """The application as a sink's edges see it."""
+
+    @property
+    def results(self) -> Mapping[str, Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]]:
+        """By pipeline: what a webhook reports about a job's tasks, for pipelines that have a form of their own."""
+        ...

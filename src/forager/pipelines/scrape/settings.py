@@ -1,0 +1,27 @@
+"""The settings of the scrape pipeline."""
+
+from functools import partial
+
+from forager.kit.settings import FeatureSettings, setting
+
+_scrape = partial(setting, group="Scrape")
+
+
+class ScrapeSettings(FeatureSettings):
+    max_queue_depth: int = _scrape(
+        500,
+        "Most pages that wait; a job that does not fit is refused.",
+        seed="SCRAPER_MAX_QUEUE_DEPTH",
+        ge=0,
+        le=100_000,
+    )
+    task_timeout_seconds: float = _scrape(
+        60.0,
+        "Time for one page, without what it waits for its lane.",
+        seed="SCRAPER_TASK_TIMEOUT_SECONDS",
+        gt=0,
+        le=3_600,
+    )
+    keep_logged_in_pages: bool = _scrape(
+        False, "Keep failed pages for a look also where they were asked for with a log-in."
+    )

@@ -1,0 +1,21 @@
+"""The settings of webhooks: the key that signs them, and the receiver of jobs that name none."""
+
+from functools import partial
+
+from pydantic import SecretStr
+
+from forager.kit.setting_types import SecretUrl
+from forager.kit.settings import FeatureSettings, setting
+
+_webhooks = partial(setting, group="Webhooks")
+
+
+class WebhookSettings(FeatureSettings):
+    webhook_secret: SecretStr | None = _webhooks(
+        None, "Key that signs webhooks; without it, none is sent.", seed="SCRAPER_WEBHOOK_SECRET"
+    )
+    default_webhook_url: SecretUrl | None = _webhooks(
+        None,
+        "Receiver of the webhook of every job that names none; without it, only jobs with a callback_url have one.",
+        seed="SCRAPER_DEFAULT_WEBHOOK_URL",
+    )
