@@ -23,6 +23,7 @@ from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
 from forager.api.schedules import schedules_router
+from forager.api.sinks import sinks_router
 from forager.app import App
 from forager.kit.http.task_waiter import TaskWaiter
 
@@ -57,6 +58,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         schedules_router(app),
         lanes_router(app),
         proxies_router(app),
+        sinks_router(app),
         records_router(app),
         health_router(app, vital, feeds, service_key),
         metrics_router(metrics),

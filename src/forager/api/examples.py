@@ -150,6 +150,34 @@ PROXY = {
     "updated_at": "2026-03-14T12:00:00.120Z",
 }
 PROXY_CHECK = {"id": 7, "passed": True, "latency_ms": 184, "region": "US", "reason": None}
+SINK = {
+    "name": "webhook",
+    "configured": True,
+    "state": "delivering",
+    "cursor": 10482,
+    "behind": 12,
+    "lag_seconds": 0.4,
+    "delivered": 231,
+    "rate": 3.5,
+    "owner": "worker-1:4711",
+    "failures": 0,
+    "error": None,
+    "error_at": None,
+    "retry_at": None,
+    "moved_at": "2026-03-14T12:05:00Z",
+    "set_aside": 0,
+}
+REFUSED_CHANGE = {
+    "change": 977,
+    "kind": "place",
+    "key": "ChIJN1t",
+    "op": "changed",
+    "job": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+    "tries": 5,
+    "error": "The index refuses the field `rating`.",
+    "at": "2026-03-14T12:04:00Z",
+    "retry": False,
+}
 HEALTH = {
     "status": "ok",
     "store": "ok",

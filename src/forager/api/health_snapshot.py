@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from forager.app import App
 from forager.core.errors import StoreError, StoreFull
 from forager.core.proxies import Proxy
+from forager.core.sink import SinkStatus
 from forager.ledger.reports import Health
 
 FRESH = 1.0
@@ -24,6 +25,7 @@ class Vital:
     circuits: Mapping[str, str] = field(default_factory=dict)
     """Lanes whose breaker is not closed."""
     proxies: Sequence[Proxy] = ()
+    sinks: Sequence[SinkStatus] = ()
 
 
 class VitalSigns:
@@ -47,7 +49,8 @@ class VitalSigns:
                 app = self._app
                 figures = await app.reports.health()
                 now = round((await app.ledger.now()).timestamp() * 1000)
-                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list())
+                sinks = await app.sinks.statuses(list(app.deliveries))
+                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list(), sinks)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

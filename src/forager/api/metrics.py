@@ -1,6 +1,6 @@
 """Figures for Prometheus. Labels are few: routes by template, states by name; never a job, a key or an address."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from forager.api.health_snapshot import Vital, VitalSigns
 from forager.app import App
+from forager.core.sink import SinkStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -106,10 +107,30 @@ class _EngineFigures(Collector):
         yield _gauge("forager_tasks_queued", "Tasks of open jobs that wait.", figures.queued)
         yield _gauge("forager_dead_letters", "Failed tasks, counted to 1,000.", figures.dead_letters)
         yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
-        behind = GaugeMetricFamily("forager_sink_behind", "Changes that wait for a sink.", labels=["sink"])
-        for sink in figures.sinks:
-            behind.add_metric([sink.name], sink.behind)
-        yield behind
+        yield from _sink_figures(self.vital.sinks)
+
+
+def _sink_figures(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
+    """As the ledger has them, so that every process tells the same, whoever delivers."""
+    for name, about, value in _SINK_GAUGES:
+        gauge = GaugeMetricFamily(f"forager_sink_{name}", about, labels=["sink"])
+        for sink in sinks:
+            gauge.add_metric([sink.name], value(sink))
+        yield gauge
+    delivered = CounterMetricFamily("forager_sink_delivered", "Changes that a sink has taken.", labels=["sink"])
+    for sink in sinks:
+        delivered.add_metric([sink.name], sink.delivered)
+    yield delivered
+
+
+_SINK_GAUGES: tuple[tuple[str, str, Callable[[SinkStatus], float]], ...] = (
+    ("behind", "Changes that a sink has not passed.", lambda sink: sink.behind),
+    ("lag_seconds", "Age of the oldest change that a sink has not passed.", lambda sink: sink.lag),
+    ("rate", "Changes per second that a sink took, over about a minute.", lambda sink: sink.rate),
+    ("failing", "1 while a sink cannot be reached.", lambda sink: float(sink.failures > 0)),
+    ("paused", "1 while a sink is paused.", lambda sink: float(sink.paused)),
+    ("set_aside", "Changes that a sink refused and that wait for a decision.", lambda sink: sink.set_aside),
+)
 
 
 def _counter(name: str, about: str, value: float) -> Metric:

@@ -18,6 +18,7 @@ from forager.cli import (
     sandbox,
     schedules,
     serving,
+    sinks,
 )
 from forager.cli.feature_commands import RootGroup
 from forager.kit.cli.invocation import Invocation
@@ -62,6 +63,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(sinks.app, name="sinks")
 app.command()(export.export)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")

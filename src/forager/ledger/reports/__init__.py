@@ -10,7 +10,6 @@ from forager.ledger.reports.models import (
     LaneReport,
     QueuedTask,
     SessionReport,
-    SinkReport,
     Spending,
 )
 from forager.ledger.reports.reports import Reports
@@ -28,7 +27,6 @@ __all__ = [
     "QueuedTask",
     "Reports",
     "SessionReport",
-    "SinkReport",
     "Spending",
     "TaskDetail",
     "TaskReport",

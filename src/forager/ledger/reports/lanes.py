@@ -3,8 +3,9 @@
 from datetime import date, datetime
 
 from forager.core.errors import NotFound
+from forager.core.sink import SINK_LANES
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
-from forager.ledger.reports.models import Health, LaneReport, SessionReport, SinkReport, Spending
+from forager.ledger.reports.models import Health, LaneReport, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
 
 COUNTED_TO = 1_000
@@ -15,9 +16,10 @@ _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 
 async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[LaneReport]:
-    """By name."""
+    """By name; those that only say who delivers a sink are left out."""
     sessions = "LEFT JOIN sessions s ON s.id = w.owner"
-    plan = Walk("lanes", _LANE, ("name",), columns="w.*, s.name AS session", joins=sessions)
+    of_work = (f"name NOT LIKE '{SINK_LANES}%'",)
+    plan = Walk("lanes", _LANE, ("name",), of_work, columns="w.*, s.name AS session", joins=sessions)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_lane(row) for row in rows], next_cursor=following)
 
@@ -64,15 +66,13 @@ async def health(db: Database) -> Health:
         f"SELECT count(*) AS n FROM (SELECT 1 AS one FROM dead_letters WHERE NOT hidden LIMIT {COUNTED_TO}) w"
     )
     sessions = await db.fetch("SELECT count(*) AS n FROM sessions")
-    last = await last_change(db)
     return Health(
         open_jobs=open_jobs,
         queued=queued,
         running=running,
         dead_letters=dead[0]["n"],
         sessions=sessions[0]["n"],
-        last_change=last,
-        sinks=await _sinks(db, last),
+        last_change=await last_change(db),
     )
 
 
@@ -88,16 +88,6 @@ async def circuits(db: Database, now: int) -> dict[str, str]:
 
 async def last_change(db: Database) -> int:
     return int((await db.fetch("SELECT change FROM tail"))[0]["change"])
-
-
-async def _sinks(db: Database, last: int) -> list[SinkReport]:
-    rows = await db.fetch("SELECT sink, position, moved_at FROM cursors ORDER BY sink")
-    return [
-        SinkReport(
-            name=r["sink"], position=r["position"], behind=max(0, last - r["position"]), moved_at=at(r["moved_at"])
-        )
-        for r in rows
-    ]
 
 
 def _lane(row: Row) -> LaneReport:

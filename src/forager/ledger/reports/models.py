@@ -56,13 +56,6 @@ class SessionReport(Report):
     lease_until: datetime
 
 
-class SinkReport(Report):
-    name: str
-    position: int = Field(description="The last change that was delivered.")
-    behind: int = Field(description="Changes that wait for it.")
-    moved_at: datetime
-
-
 class Health(Report):
     """How the ledger stands, in figures that cost nothing to have."""
 
@@ -72,4 +65,3 @@ class Health(Report):
     dead_letters: int = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
     sessions: int
     last_change: int = Field(description="Number of the newest change.")
-    sinks: list[SinkReport]

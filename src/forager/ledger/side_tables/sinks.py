@@ -145,6 +145,18 @@ class SinkTable:
         rows, following = await walk(self._database, plan, cursor, limit)
         return Page(items=[_refused(row) for row in rows], next_cursor=following)
 
+    async def replay(self, sink: str, after: int) -> None:
+        """Move a sink to a place in the log, whoever delivers it. What it refused after that place comes again, too."""
+        await self.advance(sink, after)
+        await self._database.write(
+            "DELETE FROM set_aside WHERE sink = :sink AND change_id > :after", {"sink": sink, "after": after}
+        )
+
+    async def forget(self, sink: str) -> None:
+        """Remove everything that is kept about a sink: it would start from the first change again."""
+        for table in ("set_aside", "cursors"):
+            await self._database.write(f"DELETE FROM {table} WHERE sink = :sink", {"sink": sink})
+
     async def retry(self, sink: str, change: int | None = None) -> int:
         """Deliver what was set aside again: one change, or all. Returns how many. Raises `NotFound` if the one is not
         set aside."""

@@ -1,0 +1,202 @@
+"""Sinks: how each is doing; pause, resume, replay; and what one has refused."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.api.examples import REFUSED_CHANGE, SINK
+from forager.app import App
+from forager.core.errors import Conflict, FieldError, NotFound, Rejected
+from forager.core.sink import SinkStatus, sink_lane
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
+
+MOST_NUMBER = 2**63 - 1
+
+SinkName = Annotated[str, Path(max_length=100, description="The sink's name.", examples=["webhook"])]
+ChangeNumber = Annotated[
+    int | None, Query(alias="change", ge=1, le=MOST_NUMBER, description="Only this change; without it, all of them.")
+]
+
+
+class SinkReport(BaseModel):
+    name: str
+    configured: bool = Field(description="Whether this process's settings ask for it.")
+    state: Literal["delivering", "failing", "paused", "idle"] = Field(
+        description="`idle`: no process delivers it now. `failing`: its last try failed, and it is tried again."
+    )
+    cursor: int = Field(description="Number of the last change that it has passed.")
+    behind: int = Field(description="Changes in the log after that, of whatever kind.")
+    lag_seconds: float = Field(description="Age of the oldest of these.")
+    delivered: int = Field(description="Changes that it has taken, those that came again included.")
+    rate: float = Field(description="Changes that it took per second, over about the last minute.")
+    owner: str | None = Field(description="The worker that delivers it.")
+    failures: int = Field(description="Failed tries since the last that succeeded.")
+    error: str | None = Field(description="The last error, also one that has been overcome since.")
+    error_at: datetime | None
+    retry_at: datetime | None = Field(description="When it is tried again, while it fails.")
+    moved_at: datetime | None
+    set_aside: int = Field(description="Changes that it refused and that wait for a decision.")
+
+
+class RefusedChange(BaseModel):
+    """A change that a sink refused, after which it went on with the rest."""
+
+    change: int = Field(description="Its number in the log.")
+    kind: str
+    key: str
+    op: str
+    job: UUID | None
+    tries: int
+    error: str
+    at: datetime
+    retry: bool = Field(description="Whether it is about to be delivered again.")
+
+
+class ReplayBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"after": 0}]})
+
+    after: int = Field(default=0, ge=0, le=MOST_NUMBER, description="Begin after this change; 0: with the first.")
+
+
+class Decided(BaseModel):
+    changes: int = Field(description="How many changes this was about.")
+
+
+class Forgotten(BaseModel):
+    forgotten: str
+
+
+def sinks_router(app: App) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/sinks", tags=["sinks"], route_class=JsonRoute)
+    _add_looking(router, app)
+    _add_moving(router, app)
+    _add_refused(router, app)
+    return router
+
+
+def _add_looking(router: APIRouter, app: App) -> None:
+    @router.get(
+        "",
+        summary="List sinks",
+        response_model=Envelope[list[SinkReport]],
+        responses={200: example([SINK]), **failures()},
+    )
+    async def list_sinks(request: Request) -> Response:
+        """Those that the settings ask for, and those that the ledger remembers."""
+        statuses = await app.sinks.statuses(list(app.deliveries))
+        return answer(request, [_report(app, status) for status in statuses])
+
+    @router.get("/{name}", summary="Show a sink", **_ONE)
+    async def show_sink(request: Request, name: SinkName) -> Response:
+        return answer(request, _report(app, await _status(app, name)))
+
+    @router.delete(
+        "/{name}",
+        summary="Forget a sink",
+        response_model=Envelope[Forgotten],
+        responses={200: example({"forgotten": "files"}), **failures(404, 409)},
+    )
+    async def forget_sink(request: Request, name: SinkName) -> Response:
+        """One that is no longer configured: its place in the log, and what it refused. It would keep changes from
+        being pruned."""
+        await _status(app, name)
+        if name in app.deliveries:
+            raise Conflict(f"The sink {name!r} is configured. Take it out of the settings first, or pause it.")
+        await app.sinks.forget(name)
+        return answer(request, {"forgotten": name})
+
+
+def _add_moving(router: APIRouter, app: App) -> None:
+    @router.post("/{name}/pause", summary="Pause a sink", **_ONE)
+    async def pause_sink(request: Request, name: SinkName) -> Response:
+        """It gets nothing more, after the batch in hand, until it is resumed. Its place in the log is kept."""
+        await _status(app, name)
+        await app.ledger.pause_lane(sink_lane(name), paused=True)
+        return answer(request, _report(app, await _status(app, name)))
+
+    @router.post("/{name}/resume", summary="Resume a sink", **_ONE)
+    async def resume_sink(request: Request, name: SinkName) -> Response:
+        """It goes on where it was."""
+        await _status(app, name)
+        await app.ledger.pause_lane(sink_lane(name), paused=False)
+        return answer(request, _report(app, await _status(app, name)))
+
+    @router.post("/{name}/replay", summary="Deliver changes to a sink again", **_ONE)
+    async def replay_sink(request: Request, name: SinkName, body: ReplayBody) -> Response:
+        """Its place in the log is moved: back, to deliver again, or forward, to leave out what comes before. What the
+        sink still has is not doubled, because each change takes effect once."""
+        status = await _status(app, name)
+        last = status.cursor + status.behind
+        if body.after > last:
+            problem = FieldError("after", f"the newest change is {last}; give a number up to that")
+            raise Rejected(f"after: {problem.message}.", fields=[problem])
+        await app.sinks.replay(name, body.after)
+        return answer(request, _report(app, await _status(app, name)))
+
+
+def _add_refused(router: APIRouter, app: App) -> None:
+    decided: dict[str, Any] = {
+        "response_model": Envelope[Decided],
+        "responses": {200: example({"changes": 1}), **failures(404)},
+    }
+
+    @router.get(
+        "/{name}/refused",
+        summary="List what a sink has refused",
+        response_model=Page[RefusedChange],
+        responses={200: example([REFUSED_CHANGE], next_cursor=None), **failures(404)},
+    )
+    async def list_refused(request: Request, name: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
+        """In the order of the log."""
+        await _status(app, name)
+        found = await app.sinks.refused(name, cursor=asked.cursor, limit=asked.limit)
+        shown = [RefusedChange.model_validate(asdict(each)) for each in found.items]
+        return page(request, shown, found.next_cursor)
+
+    @router.post("/{name}/refused/retry", summary="Deliver refused changes again", **decided)
+    async def retry_refused(request: Request, name: SinkName, change: ChangeNumber = None) -> Response:
+        """Each is tried once more; what is refused again stays in the list."""
+        await _status(app, name)
+        return answer(request, {"changes": await app.sinks.retry(name, change)})
+
+    @router.post("/{name}/refused/discard", summary="Discard refused changes", **decided)
+    async def discard_refused(request: Request, name: SinkName, change: ChangeNumber = None) -> Response:
+        """They are not delivered to this sink, and disappear from the list. The log keeps them."""
+        await _status(app, name)
+        return answer(request, {"changes": await app.sinks.discard(name, change)})
+
+
+async def _status(app: App, name: str) -> SinkStatus:
+    for status in await app.sinks.statuses(list(app.deliveries)):
+        if status.name == name:
+            return status
+    raise NotFound(f"There is no sink {name!r}. `forager sinks list` shows those there are.")
+
+
+def _report(app: App, status: SinkStatus) -> SinkReport:
+    state: Literal["delivering", "failing", "paused", "idle"] = "delivering"
+    if status.paused:
+        state = "paused"
+    elif status.failures:
+        state = "failing"
+    elif status.owner is None:
+        state = "idle"
+    known = asdict(status)
+    lag = known.pop("lag")
+    known.pop("paused")
+    return SinkReport(**known, lag_seconds=lag, state=state, configured=status.name in app.deliveries)
+
+
+_ONE: dict[str, Any] = {
+    "response_model": Envelope[SinkReport],
+    "responses": {200: example(SINK), **failures(404, body=True)},
+}

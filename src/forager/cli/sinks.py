@@ -1,0 +1,190 @@
+"""`forager sinks …`: where changes are delivered, how far each sink has come, and what one has refused."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import NO_WORKER, post, with_api
+
+app = typer.Typer(help="Where changes are delivered: look, pause, replay, and what was refused.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name, such as webhook.")]
+MaybeChange = Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Only this change (default: all).")]
+
+
+@app.command("list")
+def list_sinks(context: typer.Context, as_json: Json = False) -> None:
+    """List the sinks: state, backlog, rate and last error of each."""
+    from forager.kit.cli import render
+
+    sinks = with_api(context, lambda at: at.api.get("/sinks"))
+    if as_json:
+        render.show_json(sinks)
+        return
+    figures = ("behind", "lag", "per second", "refused")
+    rows = render.table("sink", "state", *figures, "last error", right=figures, fold=("last error",))
+    for each in sinks:
+        rows.add_row(
+            render.plain(each["name"]),
+            state_of(each),
+            render.count(each["behind"]),
+            render.duration(each["lag_seconds"]),
+            f"{each['rate']:,.1f}",
+            render.count(each["set_aside"]),
+            render.plain(each["error"]),
+        )
+    render.out().print(rows)
+
+
+@app.command()
+def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
+    """Show one sink: its place in the log, backlog, rate and failures."""
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: at.api.get(_path(sink)))
+    if as_json:
+        render.show_json(found)
+        return
+    failing = found["failures"] > 0
+    render.out().print(
+        render.facts(
+            [
+                ("sink", render.plain(found["name"])),
+                ("state", state_of(found)),
+                ("delivered by", render.plain(found["owner"]) if found["owner"] else None),
+                ("place in the log", f"change {render.count(found['cursor'])}"),
+                ("behind", f"{render.some(found['behind'], 'change')}, {render.duration(found['lag_seconds'])}"),
+                ("delivered", f"{render.some(found['delivered'], 'change')}, {found['rate']:,.1f} per second"),
+                ("refused", render.count(found["set_aside"]) if found["set_aside"] else None),
+                ("failures in a row", render.count(found["failures"]) if failing else None),
+                ("last error", render.plain(found["error"]) if found["error"] else None),
+                ("at", render.moment(found["error_at"]) if found["error"] else None),
+                ("next try", render.moment(found["retry_at"]) if failing else None),
+            ]
+        )
+    )
+
+
+@app.command()
+def pause(context: typer.Context, sink: Name, as_json: Json = False) -> None:
+    """Deliver nothing to a sink until it is resumed. Its place in the log is kept."""
+    _act(context, sink, "pause", f"Paused {sink}.", as_json=as_json)
+
+
+@app.command()
+def resume(context: typer.Context, sink: Name, as_json: Json = False) -> None:
+    """Go on delivering to a sink, from where it was."""
+    _act(context, sink, "resume", f"Resumed {sink}.", as_json=as_json)
+
+
+@app.command()
+def replay(
+    context: typer.Context,
+    sink: Name,
+    after: Annotated[int, typer.Option(min=0, help="Begin after this change (default: 0, the whole log).")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Deliver changes to a sink again. What it still has is not doubled."""
+    from forager.kit.cli import render
+
+    async def work(at: Any) -> tuple[Any, str]:
+        return await at.api.post(f"{_path(sink)}/replay", {"after": after}), f" {NO_WORKER}" if at.is_alone else ""
+
+    found, but = with_api(context, work)
+    if as_json:
+        render.show_json(found)
+    else:
+        waiting = render.some(found["behind"], "change")
+        render.out().print(
+            f"{sink} goes on after change {after}: {waiting} to pass.{but}", markup=False, soft_wrap=True
+        )
+
+
+@app.command()
+def refused(
+    context: typer.Context,
+    sink: Name,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the changes that a sink refused, and why."""
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: at.api.get(f"{_path(sink)}/refused", limit=limit))
+    if as_json:
+        render.show_json(found)
+        return
+    if not found:
+        render.notes().print(f"{sink} has refused nothing.", markup=False)
+        return
+    console = render.out()
+    for each in found:
+        tries = "to be retried" if each["retry"] else render.some(each["tries"], "try", "tries")
+        words = (str(each["change"]), each["kind"], each["key"], each["op"], tries)
+        console.print("  ".join(words), markup=False)
+        console.print(render.indented(each["error"]))
+
+
+@app.command()
+def retry(context: typer.Context, sink: Name, change: MaybeChange = None, as_json: Json = False) -> None:
+    """Deliver refused changes once more: one, or all."""
+    _decide(context, sink, "retry", change, "will be delivered again.", as_json=as_json)
+
+
+@app.command()
+def discard(
+    context: typer.Context,
+    sink: Name,
+    change: Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Number of the change.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Discard every refused change of the sink.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give up on refused changes of a sink: one, or all. The log keeps them."""
+    if (change is None) is not every:
+        raise typer.BadParameter("Name one change, or use --all.", param_hint="CHANGE")
+    _decide(context, sink, "discard", change, "discarded.", as_json=as_json)
+
+
+@app.command()
+def forget(context: typer.Context, sink: Name, as_json: Json = False) -> None:
+    """Forget a sink that is no longer configured: its place in the log, and what it refused."""
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: at.api.delete(_path(sink)))
+    render.show_json(found) if as_json else render.out().print(f"Forgot {sink}.", markup=False)
+
+
+def state_of(sink: dict[str, Any]) -> Any:
+    """Its state in one or two words."""
+    from rich.text import Text
+
+    if not sink["configured"]:
+        return Text("not configured", style="dim")
+    styles = {"delivering": "green", "failing": "red", "paused": "yellow", "idle": "dim"}
+    return Text(sink["state"], style=styles[sink["state"]])
+
+
+def _path(sink: str) -> str:
+    from forager.kit.cli.client import part
+
+    return f"/sinks/{part(sink)}"
+
+
+def _act(context: typer.Context, sink: str, verb: str, said: str, *, as_json: bool) -> None:
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: at.api.post(f"{_path(sink)}/{verb}"))
+    render.show_json(found) if as_json else render.out().print(said, markup=False)
+
+
+def _decide(context: typer.Context, sink: str, verb: str, change: int | None, said: str, *, as_json: bool) -> None:
+    from forager.kit.cli import render
+
+    which = "" if change is None else f"?change={change}"
+    found, but = post(context, f"{_path(sink)}/refused/{verb}{which}")
+    if as_json:
+        render.show_json(found)
+        return
+    remark = but if verb == "retry" else ""
+    render.out().print(f"{render.some(found['changes'], 'change')} {said}{remark}", markup=False, soft_wrap=True)

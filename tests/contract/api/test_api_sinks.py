@@ -1,0 +1,106 @@
+"""Sinks through the API: how each is doing, pause, resume, replay, and what one has refused."""
+
+from typing import Any
+
+from forager.core.sink import sink_lane
+from tests.support.api import Front
+
+PATH = "/api/v1/sinks"
+
+
+async def post(front: Front, path: str, body: Any = None) -> Any:
+    answered = await front.client.post(f"{PATH}/{path}", json=body)
+    assert answered.status_code == 200, answered.text
+    return answered.json()["data"]
+
+
+async def test_a_sink_is_listed_and_shown_before_it_has_done_anything(simple: Front) -> None:
+    (listed,) = await simple.data(PATH)
+    assert listed == await simple.data(f"{PATH}/webhook")
+    assert (listed["name"], listed["configured"], listed["state"]) == ("webhook", True, "idle")
+    assert (listed["cursor"], listed["behind"], listed["lag_seconds"], listed["error"]) == (0, 0, 0.0, None)
+
+
+async def test_a_sink_is_paused_and_resumed_by_its_lane(simple: Front) -> None:
+    assert (await post(simple, "webhook/pause"))["state"] == "paused"
+    lane = await simple.app.reports.lane(sink_lane("webhook"))
+    assert lane is not None
+    assert lane.paused
+    assert (await post(simple, "webhook/resume"))["state"] == "idle"
+    assert await simple.data("/api/v1/lanes") == [], "what only says who delivers a sink is no lane of work"
+
+
+async def test_a_sink_that_fails_says_so(simple: Front) -> None:
+    await simple.app.sinks.failed("webhook", "It does not answer.", failures=3, retry_in=4.0)
+    shown = await simple.data(f"{PATH}/webhook")
+    assert (shown["state"], shown["failures"], shown["error"]) == ("failing", 3, "It does not answer.")
+    assert shown["retry_at"] > shown["error_at"]
+
+
+async def test_a_replay_moves_the_place_in_the_log(simple: Front) -> None:
+    await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
+    await simple.app.sinks.advance("webhook", 1)
+    await simple.app.sinks.set_aside("webhook", 1, tries=5, error="no")
+    moved = await post(simple, "webhook/replay", {"after": 0})
+    assert (moved["cursor"], moved["behind"], moved["set_aside"]) == (0, 1, 0)
+    forward = await post(simple, "webhook/replay", {"after": 1})
+    assert (forward["cursor"], forward["behind"]) == (1, 0)
+    beyond = await simple.client.post(f"{PATH}/webhook/replay", json={"after": 2})
+    assert beyond.status_code == 422
+    assert "the newest change is 1" in beyond.text
+
+
+async def test_what_a_sink_refused_is_listed_retried_and_discarded(simple: Front) -> None:
+    for number in range(3):
+        await simple.app.submit("places", {"keyword": f"bars {number}", "zips": ["85001"]})
+        await simple.app.sinks.set_aside("webhook", number + 1, tries=5, error=f"no {number}")
+    refused = await simple.data(f"{PATH}/webhook/refused")
+    assert [(r["change"], r["kind"], r["op"], r["tries"], r["error"]) for r in refused] == [
+        (1, "job", "created", 5, "no 0"),
+        (2, "job", "created", 5, "no 1"),
+        (3, "job", "created", 5, "no 2"),
+    ]
+    assert refused[0]["job"] == refused[0]["key"]
+    assert (await simple.data(f"{PATH}/webhook"))["set_aside"] == 3
+    assert await post(simple, "webhook/refused/retry?change=2") == {"changes": 1}
+    assert [r["retry"] for r in await simple.data(f"{PATH}/webhook/refused")] == [False, True, False]
+    assert await post(simple, "webhook/refused/discard?change=2") == {"changes": 1}
+    assert (await simple.client.post(f"{PATH}/webhook/refused/retry?change=2")).status_code == 404
+    assert await post(simple, "webhook/refused/discard") == {"changes": 2}
+    assert await simple.data(f"{PATH}/webhook/refused") == []
+
+
+async def test_a_sink_that_is_no_longer_configured_can_be_forgotten(simple: Front) -> None:
+    await simple.app.sinks.advance("old", 0)
+    assert [(s["name"], s["configured"]) for s in await simple.data(PATH)] == [("old", False), ("webhook", True)]
+    assert (await simple.client.delete(f"{PATH}/webhook")).status_code == 409
+    assert (await simple.client.delete(f"{PATH}/old")).json()["data"] == {"forgotten": "old"}
+    assert [s["name"] for s in await simple.data(PATH)] == ["webhook"]
+
+
+async def test_a_sink_that_there_is_not_is_a_404(simple: Front) -> None:
+    for method, path in (
+        ("GET", "nothing"),
+        ("GET", "nothing/refused"),
+        ("POST", "nothing/pause"),
+        ("POST", "nothing/resume"),
+        ("POST", "nothing/refused/retry"),
+        ("POST", "nothing/refused/discard"),
+        ("DELETE", "nothing"),
+    ):
+        answered = await simple.client.request(method, f"{PATH}/{path}")
+        assert answered.status_code == 404, (method, path, answered.text)
+        assert "forager sinks list" in answered.text
+
+
+async def test_metrics_tell_lag_and_rate_of_each_sink(simple: Front) -> None:
+    await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
+    await simple.app.sinks.advance("webhook", 0, delivered=7, rate=2.0)
+    told = (await simple.client.get("/metrics")).text
+    lines = dict(line.rsplit(" ", 1) for line in told.splitlines() if line.startswith("forager_sink_"))
+    assert lines['forager_sink_behind{sink="webhook"}'] == "1.0"
+    assert lines['forager_sink_delivered_total{sink="webhook"}'] == "7.0"
+    assert 1.5 < float(lines['forager_sink_rate{sink="webhook"}']) <= 2.0
+    assert float(lines['forager_sink_lag_seconds{sink="webhook"}']) >= 0
+    assert lines['forager_sink_failing{sink="webhook"}'] == lines['forager_sink_paused{sink="webhook"}'] == "0.0"
+    assert lines['forager_sink_set_aside{sink="webhook"}'] == "0.0"

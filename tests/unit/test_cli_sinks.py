@@ -1,0 +1,39 @@
+"""`forager sinks` on a store of its own: what it prints, and what it refuses."""
+
+from tests.support.cli import Forager
+
+
+def test_sinks_are_listed_shown_paused_and_resumed(forager: Forager) -> None:
+    assert "webhook" in forager("sinks", "list").out
+    assert forager("sinks", "pause", "webhook").out == "Paused webhook.\n"
+    assert "paused" in forager("sinks", "list").out
+    assert forager("sinks", "show", "webhook", "--json").data["state"] == "paused"
+    assert forager("sinks", "resume", "webhook").out == "Resumed webhook.\n"
+    shown = forager("sinks", "show", "webhook").out
+    assert "change 0" in shown
+    assert "0 changes" in shown
+
+
+def test_a_replay_says_how_much_comes_again(forager: Forager) -> None:
+    assert forager("places", "plan", "--keyword", "bars", "--zip", "85001").code == 0
+    ran = forager("sinks", "replay", "webhook")
+    assert ran.code == 0
+    assert "webhook goes on after change 0" in ran.out
+    assert "No worker is running" in ran.out
+    assert forager("sinks", "replay", "webhook", "--after", "1000000").code == 2
+
+
+def test_refused_changes_are_listed_retried_and_discarded_one_or_all(forager: Forager) -> None:
+    assert "webhook has refused nothing" in forager("sinks", "refused", "webhook").err
+    assert forager("sinks", "refused", "webhook", "--json").data == []
+    assert "0 changes will be delivered again." in forager("sinks", "retry", "webhook").out
+    assert forager("sinks", "retry", "webhook", "7").code == 4
+    assert forager("sinks", "discard", "webhook").code == 2
+    assert forager("sinks", "discard", "webhook", "7", "--all").code == 2
+    assert forager("sinks", "discard", "webhook", "--all").out == "0 changes discarded.\n"
+
+
+def test_only_a_sink_that_is_not_configured_can_be_forgotten(forager: Forager) -> None:
+    assert forager("sinks", "forget", "webhook").code == 5
+    assert forager("sinks", "forget", "nothing").code == 4
+    assert forager("sinks", "show", "nothing").code == 4
