@@ -206,3 +206,17 @@ def test_a_wrong_option_ends_with_a_sentence(wrong: list[str]) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert ended.returncode == 2
     assert ended.stderr.startswith("The sandbox did not start:")
+
+
+@pytest.mark.parametrize(("name", "path"), [("apify", "/v2/acts/x/runs"), ("shop", "/robots.txt")])
+async def test_every_upstream_runs_alone(name: str, path: str) -> None:
+    command = [sys.executable, "-m", "forager.sandbox", name, "--size", "30", "--until-stdin-closes"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    url = json.loads(process.stdout.readline())["url"]
+    async with aiohttp.ClientSession() as client, client.get(url + path) as got:
+        assert got.status in (200, 401)
+    process.stdin.close()
+    assert await asyncio.to_thread(process.wait, 10) == 0
+    process.stdout.close()

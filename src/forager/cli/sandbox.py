@@ -27,6 +27,8 @@ def sandbox(
         int, typer.Option(min=0, max=65534, help="Port of Apify; the next is the listings site's (0 = any free).")
     ] = 0,
     homes: Annotated[int, typer.Option(min=0, max=16_384, help="Homes of each market of the listings site.")] = 30,
+    shop_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the shop (0 = any free port).")] = 0,
+    shop_pages: Annotated[int, typer.Option(min=0, max=100_000_000, help="Product pages of the shop.")] = 1000,
     seed: Annotated[int | None, typer.Option(help="Seed for the generated data.")] = None,
     key: Annotated[str | None, typer.Option(help="API key that is accepted (default: sandbox-key).")] = None,
     latency_ms: Annotated[float | None, typer.Option(help="Latency of an answer, in milliseconds.")] = None,
@@ -47,9 +49,9 @@ def sandbox(
 ) -> int:
     """Serve simulated upstreams on local ports, with the faults of the real ones. Costs nothing; needs no key.
 
-    Serper; Google Business Profile; Apify with a listings site; a web site with job postings, companies and profiles; a
-    webhook receiver, which prints what it gets; a credential backend. Prints how to point Forager at them, and answers
-    until Ctrl-C.
+    Serper; Google Business Profile; Apify with a listings site; a shop; a web site with job postings, companies and
+    profiles; a webhook receiver, which prints what it gets; a credential backend. Prints how to point Forager at them,
+    and answers until Ctrl-C.
     """
     from forager.cli.sandbox_upstreams import UPSTREAMS, Options
     from forager.sandbox import SerperConfig, serve
@@ -77,6 +79,8 @@ def sandbox(
         locations=locations,
         apify_port=apify_port,
         homes=homes,
+        shop_port=shop_port,
+        shop_pages=shop_pages,
         quiet=as_json,
     )
     others = [build(options) for build in UPSTREAMS]

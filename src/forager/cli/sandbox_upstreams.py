@@ -13,6 +13,8 @@ from forager.sandbox import (
     GoogleSandbox,
     Received,
     SandboxSite,
+    ShopConfig,
+    ShopSandbox,
     Tenant,
     WebhookReceiver,
 )
@@ -32,6 +34,8 @@ class Options:
     locations: int
     apify_port: int
     homes: int
+    shop_port: int
+    shop_pages: int
     quiet: bool
     """Print nothing but the announcement."""
 
@@ -130,7 +134,18 @@ def apify(options: Options) -> Simulated:
     )
 
 
-UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify)
+def shop(options: Options) -> Simulated:
+    """A shop with product pages in every layout."""
+    config = ShopConfig(seed=options.seed, pages=options.shop_pages, layout="mixed")
+    served = ShopSandbox(config, port=options.shop_port)
+    return Simulated(
+        served,
+        lambda: ["A shop:", f"  pages    {served.url('/')}", f"  sitemap  {served.url('/sitemap.xml')}"],
+        lambda: {"shop": served.announcement()},
+    )
+
+
+UPSTREAMS: tuple[Callable[[Options], Simulated], ...] = (site, webhooks, logins, google, apify, shop)
 
 
 def _show_webhook(received: Received) -> None:

@@ -1,7 +1,7 @@
 """Simulated upstreams: deterministic by seed, with the faults of the real ones, and a log that proves what was sent.
 
-Serper's places API, Google Business Profile, Apify with a listings site, web sites to be polite to, a receiver of
-webhooks, a backend that keeps log-ins. They start inside `demo` and tests; the APIs also alone
+Serper's places API, Google Business Profile, Apify with a listings site, a shop, web sites to be polite to, a
+receiver of webhooks, a backend that keeps log-ins. They start inside `demo` and tests; the APIs also alone
 (`python -m forager.sandbox`). Never used against the outside: they listen on the loopback address only.
 """
 
@@ -15,6 +15,7 @@ from forager.sandbox.listings import Listing, ListingsWorld
 from forager.sandbox.log import Entry, RequestLog, read_log
 from forager.sandbox.receiver import Mood, Received, WebhookReceiver
 from forager.sandbox.server import SerperSandbox, serve
+from forager.sandbox.shop import ShopConfig, ShopSandbox
 from forager.sandbox.site import Outage, SandboxSite, Visit, most_in_flight, most_starts
 from forager.sandbox.site_pages import Answer
 from forager.sandbox.trouble import Trouble, When
@@ -50,6 +51,8 @@ __all__ = [
     "SandboxSite",
     "SerperConfig",
     "SerperSandbox",
+    "ShopConfig",
+    "ShopSandbox",
     "Tenant",
     "Trouble",
     "Upstream",

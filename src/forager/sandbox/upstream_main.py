@@ -16,6 +16,7 @@ from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from forager.sandbox.google import GoogleConfig, GoogleSandbox
 from forager.sandbox.knobs import Knobs
 from forager.sandbox.process import run_until_ended
+from forager.sandbox.shop import ShopConfig, ShopSandbox
 from forager.sandbox.upstream import Upstream
 
 
@@ -50,6 +51,14 @@ PROGRAMS: dict[str, Program] = {
         ApifySandbox.host_names,
         lambda size: {"homes": size},
         "homes of a market",
+    ),
+    "shop": Program(
+        "A shop with product pages, categories, sitemaps and images.",
+        ShopConfig(),
+        lambda config, ports: ShopSandbox(config, ports=ports),
+        ShopSandbox.host_names,
+        lambda size: {"pages": size},
+        "product pages",
     ),
 }
 

@@ -1,0 +1,179 @@
+"""The products of a shop, as a pure function of a seed, a number and the time. Nothing is stored.
+
+`Product` is what is true: a test compares it with what was read from the page.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from forager.sandbox.shop.config import CURRENCIES, LAYOUTS, ShopConfig
+
+DAY = 86_400.0
+IN_STOCK, OUT_OF_STOCK, PREORDER = "in_stock", "out_of_stock", "preorder"
+_MADE = ("Oak", "Walnut", "Linen", "Copper", "Slate", "Wool", "Cedar", "Enamel", "Bamboo", "Leather", "Glass", "Cork")
+_KIND = ("Table", "Lamp", "Kettle", "Chair", "Shelf", "Clock", "Bowl", "Blanket", "Desk", "Mirror", "Stool", "Tray")
+_STYLE = ("Classic", "No. 4", "Compact", 'Wide 24"', "Set & Stand", "Mini", "Plus", "Outdoor")
+BRANDS = ("Harbour Works", "Fieldstone", "Oak & Sons", "Lantern", "Quiet Rooms", "Northern", "Still", "Juniper Lane")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Variant(NamedTuple):
+    name: str
+    cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Everything that is true about one product at one moment."""
+
+    number: int
+    version: int
+    """Changes whenever the product may have changed; so do its ETag and Last-Modified."""
+    changed: float
+    """When this version began, in seconds since 1970."""
+    name: str
+    slug: str
+    brand: str
+    category: int
+    cents: int
+    """The price that the page shows; with variants the lowest."""
+    regular: int | None
+    """The price before a reduction."""
+    currency: str
+    availability: str
+    rating: int
+    """In tenths."""
+    reviews: int
+    sku: str
+    gtin: str
+    variants: tuple[Variant, ...]
+    """All offers, if there are several; the first is the one shown."""
+    description: str
+
+    @property
+    def price(self) -> str:
+        """As a plain number: `1299.00`."""
+        return f"{self.cents // 100}.{self.cents % 100:02}"
+
+    @property
+    def asin(self) -> str:
+        return asin_of(self.number)
+
+    def money(self, cents: int) -> str:
+        """As people write it in this currency: `$1,299.00`, `1.299,00 €`."""
+        around, thousands, point = CURRENCIES[self.currency]
+        whole = f"{cents // 100:,}".replace(",", thousands)
+        return around.format(f"{whole}{point}{cents % 100:02}")
+
+
+class Shelf:
+    """Products by number. `epoch` is when the shop opened: then every product is in its first version."""
+
+    def __init__(self, config: ShopConfig, epoch: float) -> None:
+        self._config = config
+        self.epoch = epoch
+        self._seed = f"{config.seed}/shop/".encode()
+
+    def product(self, number: int, moment: float) -> Product:
+        """The product at this moment, also if it is gone by then."""
+        config = self._config
+        drawn = self._draw(number, b"")
+        version, changed = self._version(drawn, moment)
+        price, regular, availability = self._state(number, drawn, version)
+        made, kind, style = _MADE[drawn[0] % 12], _KIND[drawn[1] % 12], _STYLE[drawn[2] % 8]
+        brand = BRANDS[drawn[3] % 8]
+        variants: tuple[Variant, ...] = ()
+        if drawn[4] % 12 == 0:
+            variants = tuple(Variant(f"{size} cm", price + n * 500) for n, size in enumerate((40, 60, 90)))
+        return Product(
+            number, version, changed, f"{made} {kind} {style} {number}", f"{made}-{kind}-{number}".lower(), brand,
+            number % config.categories, price, regular, config.currency, availability, drawn[5] % 31 + 20,
+            (drawn[6] << 8 | drawn[7]) % 3000, f"SKU-{drawn[8]:02X}{number:07}", gtin_of(number), variants,
+            f"{style} {kind.lower()} in {made.lower()}, made by {brand}. Part {number} of the collection.",
+        )  # fmt: skip
+
+    def name_parts(self, number: int) -> str:
+        """The slug alone: what a link needs."""
+        drawn = self._draw(number, b"")
+        return f"{_MADE[drawn[0] % 12]}-{_KIND[drawn[1] % 12]}-{number}".lower()
+
+    def changed(self, number: int, moment: float) -> float:
+        """When the product last changed."""
+        return self._version(self._draw(number, b""), moment)[1]
+
+    def end(self, number: int) -> tuple[float, str] | None:
+        """When and how the product ends (`404`, `410`, `soft`); None if it stays."""
+        config = self._config
+        if not config.gone_share:
+            return None
+        drawn = self._draw(number, b"end")
+        if int.from_bytes(drawn[:4], "big") / 2**32 >= config.gone_share:
+            return None
+        after = int.from_bytes(drawn[4:8], "big") / 2**32 * config.gone_days * DAY
+        return self.epoch + after, config.gone[drawn[8] % len(config.gone)]
+
+    def gone(self, number: int, moment: float) -> str | None:
+        """How the product is gone at this moment; None if it is there."""
+        end = self.end(number)
+        return end[1] if end is not None and moment >= end[0] else None
+
+    def layout(self, number: int, host: str) -> str:
+        layout = self._config.hosts.get(host, self._config.layout)
+        return LAYOUTS[number % len(LAYOUTS)] if layout == "mixed" else layout
+
+    def share(self, number: int, what: bytes) -> float:
+        """A number in [0, 1) that belongs to this product and purpose."""
+        return int.from_bytes(self._draw(number, what)[:6], "big") / 2**48
+
+    def pick(self, number: int, what: bytes, count: int) -> int:
+        return self._draw(number, what)[7] % count
+
+    def _version(self, drawn: bytes, moment: float) -> tuple[int, float]:
+        low, high = self._config.change_days
+        if not high:
+            return 0, self.epoch
+        period = (low + (high - low) * drawn[9] / 255) * DAY
+        phase = period * drawn[10] / 256
+        version = max(0, int((moment - self.epoch + phase) // period)) if period else 0
+        return version, self.epoch - phase + version * period
+
+    def _state(self, number: int, drawn: bytes, version: int) -> tuple[int, int | None, str]:
+        """(price, regular price, availability) of a version."""
+        usual = 500 + (drawn[11] << 8 | drawn[12]) % 9000 * 20 + drawn[13] % 4 * 25
+        stock = drawn[14]
+        price = usual
+        if version:
+            # A version moves the price, or the stock, or neither; what it does not move is as it was at first.
+            now = self._draw(number, b"v%d" % version)
+            if now[0] / 256 < self._config.price_share:
+                price = usual * (70 + now[1] % 60) // 100
+            elif now[0] / 256 < self._config.price_share + 0.3:
+                stock = now[2]
+        availability = OUT_OF_STOCK if stock < 30 else PREORDER if stock < 38 else IN_STOCK
+        return price, (price * 5 // 4 if drawn[15] % 5 == 0 else None), availability
+
+    def _draw(self, number: int, what: bytes) -> bytes:
+        return blake2b(b"%b%d/%b" % (self._seed, number, what), digest_size=16).digest()
+
+
+def asin_of(number: int) -> str:
+    text = ""
+    for _ in range(8):
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+    return "B0" + text
+
+
+def number_of(asin: str) -> int | None:
+    """The product with this ASIN; None if it is none."""
+    if len(asin) != 10 or not asin.startswith("B0") or not set(asin) <= set(_DIGITS):
+        return None
+    return int(asin[2:], 36)
+
+
+def gtin_of(number: int) -> str:
+    """A GTIN-13 with a right check digit, in the range that is kept for use inside a shop."""
+    text = f"20{number % 10**10:010}"
+    total = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(text))
+    return f"{text}{-total % 10}"
