@@ -40,7 +40,6 @@ class Patience:
         row = self.task
         assert row["state"] == WAITING
         self.clock.advance(max(0.0, row["due"] / 1000 - self.clock.now().timestamp()) + 0.001)
-        self.outbox.worker.adopt_rules()  # wakes it: it sleeps by the real clock
         await self.outbox.until(lambda: (self.task["state"], self.task["due"]) != (WAITING, row["due"]))
         await self.settled()
 
@@ -116,7 +115,6 @@ async def test_tries_follow_the_table_and_after_a_week_it_is_a_dead_letter_that_
             outbox.receiver.mood = Mood.UP
             letter = patience.task
             await outbox.engine.ledger.retry_task(task_uuid(letter["job_id"], letter["id"]))
-            outbox.worker.adopt_rules()
             await outbox.until(lambda: patience.task["state"] == COMPLETED)
     assert len({each.id for each in outbox.receiver.log}) == 1
     assert len(outbox.receiver.taken) == 1

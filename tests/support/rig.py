@@ -7,7 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
+from tests.support.clock import FakeClock
 
 LEASE = 30.0
 
@@ -132,24 +133,14 @@ PIPELINE = Pipeline(
 RECORDS = (Thing, Seen, Item)
 
 
-class HandClock:
+class HandClock(FakeClock):
     """Time that moves when a test says so."""
 
     def __init__(self, start: datetime = datetime(2026, 3, 14, 12, tzinfo=UTC)) -> None:
-        self._start = start
-        self._passed = 0.0
-
-    def now(self) -> datetime:
-        return self._start + timedelta(seconds=self._passed)
-
-    def monotonic(self) -> float:
-        return self._passed
-
-    async def sleep(self, seconds: float) -> None:
-        self._passed += seconds
+        super().__init__(start, monotonic=0.0)
 
     def pass_(self, seconds: float) -> None:
-        self._passed += seconds
+        self.advance(seconds)
 
 
 def end_in_pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:

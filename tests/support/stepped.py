@@ -1,48 +1,32 @@
 """A clock that moves only when a test says so and wakes whoever slept until then; browsers that only pretend."""
 
 import asyncio
-import heapq
-import itertools
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 from forager.core.errors import BrowserCrashed, ForagerError
+from tests.support.clock import TimedClock
 
 ROUNDS = 12
 """Turns of the loop after which everything that can happen without time passing has happened."""
 
 
-class SteppedClock:
+class SteppedClock(TimedClock):
     """Unlike `FakeClock`, a sleep here really waits: for `advance`."""
 
-    def __init__(self) -> None:
-        self._now = 1_000.0
-        self._start = datetime(2026, 1, 1, tzinfo=UTC)
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._order = itertools.count()
-
-    def now(self) -> datetime:
-        return self._start + timedelta(seconds=self._now)
-
-    def monotonic(self) -> float:
-        return self._now
-
     async def sleep(self, seconds: float) -> None:
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + max(0.0, seconds), next(self._order), waiting))
-        await waiting
+        over = asyncio.Event()
+        timer = self.call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, stopping at each moment at which somebody wakes up."""
-        until = self._now + seconds
+        """Let time pass, stopping at each moment for which something waits."""
+        until = self.monotonic() + seconds
         await settle()
-        while self._sleepers and self._sleepers[0][0] <= until:
-            when, _, waiting = heapq.heappop(self._sleepers)
-            self._now = max(self._now, when)
-            if not waiting.done():
-                waiting.set_result(None)
+        while self.fire_next(until):
             await settle()
-        self._now = until
 
 
 async def settle() -> None:

@@ -51,7 +51,7 @@ async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None) -> Set
         return end
 
     lease = Lease(1, 1, 1, 1, 1, 0, "ask", "ask", Ask())
-    return await attempt(lease, step(Ask, run), fetch, fetch.lane, lambda: 0.0, PATIENCE)
+    return await attempt(lease, step(Ask, run), fetch, fetch.lane, FakeClock(), lambda: 0.0, PATIENCE)
 
 
 @pytest.mark.parametrize(

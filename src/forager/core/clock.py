@@ -2,8 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None:
+        """Do not call any more. Cancelling twice, or after the call, does nothing."""
+        ...
 
 
 class Clock(Protocol):
@@ -16,6 +23,10 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        """Call `act` on the running loop after so many seconds. Every wait that is no plain sleep is built on this."""
+        ...
 
 
 class SystemClock:
@@ -36,6 +47,9 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, act)
 
 
 def _since_boot() -> float:

@@ -229,6 +229,10 @@ class Schedule:
 class Ledger(Protocol):
     """The durable truth."""
 
+    tells_all: bool
+    """Whether `work_arrived` returns for everything that there is to lease or take, also for what becomes due: all of
+    it is written by this process. Otherwise a worker looks by itself now and then."""
+
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
@@ -305,7 +309,7 @@ class Ledger(Protocol):
         ...
 
     async def work_arrived(self, timeout: float) -> None:
-        """Return when there may be something new to lease, or after `timeout`."""
+        """Return when there may be something new to lease or a lane to take, or after `timeout` seconds."""
         ...
 
     async def sweep(self) -> Swept:

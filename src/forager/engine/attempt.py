@@ -1,10 +1,10 @@
 """One attempt: run the step of a leased task and say how it ended. Every end is a `Settlement`; nothing escapes."""
 
-import asyncio
 import traceback
 from collections.abc import Callable
 from typing import TypedDict
 
+from forager.core.clock import Clock
 from forager.core.errors import (
     Disallowed,
     Evidence,
@@ -23,6 +23,7 @@ from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
+from forager.core.timing import TimeLimit
 from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry
@@ -52,10 +53,11 @@ async def attempt(
     step: Step | None,
     fetch: LaneFetch,
     lane: LaneRun,
+    clock: Clock,
     random: Callable[[], float],
     patience: float = PATIENCE,
 ) -> Settlement:
-    """Run the step within its time-out."""
+    """Run the step within its time-out, by the clock that is given."""
     if step is not None and step.patience is not None:
         patience = step.patience
     try:
@@ -63,7 +65,7 @@ async def attempt(
             raise lease.task
         if step is None:
             raise Undecodable(f"No pipeline has a step for tasks of kind {lease.kind!r}. Install the one that does.")
-        async with asyncio.timeout(step.timeout) as fetch.limit:
+        async with TimeLimit(clock, step.timeout) as fetch.limit:
             outcome = await step.run(lease.task, fetch)
         return _settled(lease, outcome, patience)
     except MustSnooze as snooze:
@@ -128,6 +130,11 @@ async def attempt(
             error_type=ErrorType.INTERNAL,
             evidence=Evidence("".join(traceback.format_exception(error)).encode()),
         )
+
+
+def given_up(lease: Lease, cost: int = 0, why: str = "Given back at a stop.") -> Settlement:
+    """Back to the queue, unburned. What was sent may have been charged for."""
+    return Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error=why)
 
 
 def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:

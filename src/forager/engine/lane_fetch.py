@@ -4,7 +4,6 @@ The order is always the same: robots.txt, the lane's hours, its breaker, its rat
 a long one gives the task back to the queue, where it holds nothing and burns nothing. Nothing here retries.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ from forager.core.proxies import Proxies
 from forager.core.reasons import ErrorType, Reason
 from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
-from forager.core.timing import standing_still
+from forager.core.timing import TimeLimit
 from forager.engine.lane import LaneRun
 from forager.engine.resume_cache import Progress
 
@@ -65,6 +64,8 @@ class Surroundings:
     robots: Robots | None = None
     proxies: Proxies | None = None
     job_secrets: JobSecrets | None = None
+    wake: Callable[[], object] = lambda: None
+    """Call it when a lane has room again although no task of its own has ended."""
 
 
 class LaneFetch:
@@ -94,7 +95,7 @@ class LaneFetch:
         """What the last request went through."""
         self.slowed = False
         """Whether the lane that asked for fewer calls has been slowed already."""
-        self.limit: asyncio.Timeout | None = None
+        self.limit: TimeLimit | None = None
         """The step's time-out: waiting for a lane does not count."""
 
     async def __call__(self, request: Request) -> Response:
@@ -190,8 +191,14 @@ class LaneFetch:
         """Until the lane lets a request go; what is waited does not count as the step's time."""
         own, self._start_at = (self._start_at if lane is self.lane else None), None
         at = lane.plan_request() if own is None else own
-        with standing_still(self.limit if lane.policy.site else None):
+        limit = self.limit if lane.policy.site else None
+        if limit is not None:
+            limit.stop()
+        try:
             too_long = await lane.wait_to_send(at, longest)
+        finally:
+            if limit is not None:
+                limit.go_on()
         if too_long:
             raise MustSnooze(too_long)
 
@@ -314,6 +321,7 @@ class _Way:
             self._guest = False
             self._lane.in_flight -= 1
             self._lane.hungry = True
+            self._fetch.around.wake()
 
     def _choose_proxy(self, lane: LaneRun) -> int | None:
         proxies = self._fetch.around.proxies

@@ -4,7 +4,8 @@ Never asks a lane what may start; that is the lane's own business, and the worke
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from forager.core.clock import Clock
@@ -20,6 +21,8 @@ RESTS_FOR_LONG = 3.0
 """… and one that rests for so long already when others wait for its place."""
 LONGEST_REST = 24 * 3600.0
 """It is looked at again after so long, however slow its rules are."""
+CROWDED_LOOK = 1.0
+"""A worker that has as many lanes as it may looks so often whether others wait for a place."""
 QUANTUM = 10.0
 """A lane that has work is kept for so many seconds before it makes room for one that nobody has."""
 MOST_REMEMBERED = 10_000
@@ -83,10 +86,15 @@ class OwnedLanes:
         self.news += 1
         self.make_hungry()
 
-    def make_hungry(self) -> None:
-        """Every lane is worth a look again."""
-        for lane in self:
+    def make_hungry(self, some: Iterable[int] | None = None) -> None:
+        """Every lane is worth a look again, or some of them are."""
+        for lane in self if some is None else (self._lanes[number] for number in some if number in self._lanes):
             lane.hungry = True
+
+    def next_look(self, now: float) -> float:
+        """When `give_back_idle` or `ask_turns` may have something to do, if nothing else happens before."""
+        crowded = now + CROWDED_LOOK if len(self._lanes) >= self._most else math.inf
+        return min([crowded, *(since + IDLE_BEFORE_GIVING_BACK for since in self._idle_since.values())])
 
     def adopt_rules(self) -> None:
         """The rules have changed: every lane follows the new ones."""
@@ -97,8 +105,10 @@ class OwnedLanes:
 
     @property
     def look(self) -> bool:
-        """Whether there may be lanes to take."""
-        return self._looked_at != self.news
+        """Whether there may be lanes to take, or, where there is no room for more, to make room for."""
+        if self._looked_at != self.news:
+            return True
+        return len(self._lanes) >= self._most and self._clock.monotonic() - self._turns_asked >= CROWDED_LOOK
 
     def heard(self, news: int, *, more: bool) -> None:
         """Whether there may be lanes to take, as the store said when `news` was as given."""
@@ -175,7 +185,7 @@ class OwnedLanes:
                 self._idle_since.pop(lane.id, None)
             else:
                 self._idle_since.setdefault(lane.id, now)
-        idle = {i for i, since in self._idle_since.items() if now - since > IDLE_BEFORE_GIVING_BACK}
+        idle = {i for i, since in self._idle_since.items() if now - since >= IDLE_BEFORE_GIVING_BACK}
         idle |= {lane.id for lane in self if lane.leaving and not lane.in_flight and lane.id not in unsettled}
         return [self._lanes[number] for number in idle]
 

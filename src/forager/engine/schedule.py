@@ -40,10 +40,11 @@ def next_firing(schedule: Schedule, after: int) -> int:
 
 
 class Scheduler:
-    def __init__(self, ledger: Ledger, create: CreateJob, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, create: CreateJob, clock: Clock, *, longest_nap: float = LONGEST_NAP) -> None:
         self._ledger = ledger
         self._create = create
         self._clock = clock
+        self._longest_nap = longest_nap
 
     async def run(self) -> None:
         while True:
@@ -58,10 +59,10 @@ class Scheduler:
             await self._clock.sleep(nap)
 
     async def fire_due(self) -> float:
-        """Fire what is due by the store's clock; returns how long nothing will be, at most half a minute, because a
+        """Fire what is due by the store's clock. Returns the seconds until the next firing, at most `longest_nap`: a
         schedule may be added meanwhile."""
         now = _milliseconds(await self._ledger.now())
-        naps = [LONGEST_NAP]
+        naps = [self._longest_nap]
         for schedule in await self._ledger.schedules():
             if schedule.paused or schedule.next_at is None:
                 continue

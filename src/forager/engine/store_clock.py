@@ -4,9 +4,10 @@ What a lane writes down, and when a waiting task is due, are points in time of t
 is wrong must not act on it. Only differences are taken from our side, by the monotonic clock.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from forager.core.clock import Clock
+from forager.core.clock import Clock, Timer
 
 
 class StoreClock:
@@ -26,3 +27,6 @@ class StoreClock:
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        return self._clock.call_later(seconds, act)

@@ -6,6 +6,7 @@ that a loop that is stuck loses its session; a late session sends nothing any mo
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -22,7 +23,9 @@ from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
 from forager.core.states import TaskState
-from forager.engine.attempt import PATIENCE, attempt
+from forager.core.timing import TimeLimit
+from forager.engine.attempt import PATIENCE, attempt, given_up
+from forager.engine.heartbeat import BEATS_PER_LEASE, Heartbeat
 from forager.engine.lane import HORIZON, LaneRun
 from forager.engine.lane_fairness import by_turn, share_out
 from forager.engine.lane_fetch import LaneFetch, Surroundings
@@ -32,6 +35,7 @@ from forager.engine.rules import DeclaredLanes, LaneRules
 from forager.engine.settle_singly import settle_apart
 from forager.engine.stats import WorkStats
 from forager.engine.store_clock import StoreClock
+from forager.engine.suspects import SuspectLook
 
 log = structlog.get_logger("forager.engine")
 
@@ -39,9 +43,9 @@ LINGER = 0.005
 """After something ended, wait so long for others to end too: a group costs one commit."""
 ENOUGH = 64
 POLL = 1.0
+"""So often a worker looks for work by itself, where the store cannot tell of all that arrives."""
 MOST_LANES = 1_000
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
-SUSPECT_PAUSE = 1.0
 
 
 class Worker:
@@ -64,7 +68,7 @@ class Worker:
         self.stats = WorkStats(frozenset[str]().union(*(p.reasons for p in pipelines)))
         self._ledger = ledger
         self._clock = StoreClock(clock)
-        self._name = name
+        self._heart = Heartbeat(ledger, self._clock, name)
         self._capacity = capacity
         self._patience = patience
         self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
@@ -79,28 +83,27 @@ class Worker:
             fail_fast=any(step.when_open == "fail" for step in self._steps.values()),
             random=self._random,
         )
-        self._around = Surroundings(fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
+        self._wake = asyncio.Event()
+        around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
+        self._around = Surroundings(*around, self._wake.set)
         self._memo = Memo()
-        self._session: Session | None = None
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []
         self._told: list[Callable[[Sequence[Settlement]], None]] = []
-        self._wake = asyncio.Event()
+        self._limited: set[int] = set()
+        """Lanes that had more to give than the limits of its jobs allowed: asked again when something was settled."""
         self._stopping = False
         self._out_of_grace = False
         self._unsure = False
         """Whether the store may have given us something that we did not hear of."""
-        self._suspects_from: float | None = None
-        self._no_suspects_before = 0.0
-        self._deadline = 0.0
-        self._next_beat = 0.0
+        self._suspects = SuspectLook()
 
     # ── life ──
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until `stop()`; with `until_idle`, until there is nothing left to do now or later."""
-        session = await self._begin()
-        listener = asyncio.create_task(self._listen())
+        session = await self._heart.begin()
+        listener = asyncio.create_task(self._listen(session.lease / BEATS_PER_LEASE))
         listener.add_done_callback(lambda _: self._wake.set())
         try:
             await self._work(session, listener, until_idle=until_idle)
@@ -116,9 +119,10 @@ class Worker:
     async def drain(self, grace: float) -> None:
         """Stop; what has not ended after `grace` seconds goes back to the queue, unburned."""
         self.stop()
-        end = self._clock.monotonic() + grace
-        while self._running and self._clock.monotonic() < end:
-            await asyncio.wait(self._running, timeout=end - self._clock.monotonic(), return_when="ALL_COMPLETED")
+        with contextlib.suppress(TimeoutError):
+            async with TimeLimit(self._clock, grace):
+                while self._running:
+                    await asyncio.wait(self._running)
         for task in list(self._running):
             task.cancel()
         self._out_of_grace = True
@@ -134,18 +138,16 @@ class Worker:
     @property
     def session(self) -> Session | None:
         """The session while it holds: the lanes of this process's sinks belong to it too."""
-        return self._session if self.alive else None
+        return self._heart.session if self.alive else None
 
     @property
     def alive(self) -> bool:
         """Whether the session still holds: health turns red when it does not."""
-        return self._clock.monotonic() < self._deadline
+        return self._heart.alive
 
     def lane_state(self, name: str) -> Mapping[str, Any] | None:
         """What a lane of ours would write down now; None if this worker does not own it."""
         return self._lanes.state_of(name)
-
-    # ── the loop ──
 
     async def _work(self, session: Session, listener: asyncio.Task[None], *, until_idle: bool) -> None:
         failures = 0
@@ -168,7 +170,7 @@ class Worker:
                 await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
                 failures += 1
                 continue
-            await self._until_something_changes()
+            await self._until_something_changes(POLL if until_idle else math.inf)
         try:
             await self._ledger.end(session)
         except StoreError as error:
@@ -176,7 +178,7 @@ class Worker:
 
     async def _one_turn(self, session: Session) -> None:
         """Settle what ended and lease what fits, in one transaction. It never waits for lanes still to be taken."""
-        suspects = self._suspects_from is not None and self._clock.monotonic() >= self._suspects_from
+        suspects = self._suspects.is_due(self._clock.monotonic())
         wants = [] if self._stopping or suspects else await self._wants()
         finished, self._finished, news = self._finished, [], self._lanes.news
         if finished or wants:
@@ -239,6 +241,10 @@ class Worker:
         got = Counter([lease.lane for lease in turn.leases])
         for number, count in got.items():
             self._lanes[number].served = (now, count)
+        if settled and self._limited:
+            self._lanes.make_hungry(self._limited.difference(want.lane for want in wants))
+            self._limited.clear()
+        self._limited |= turn.next_due.keys() & set(turn.limited)
         for want in wants:
             lane = self._lanes[want.lane]
             if want.lane not in turn.next_due:
@@ -248,12 +254,12 @@ class Worker:
                 self._wake.set()
             elif (due := turn.next_due[want.lane]) is not None:
                 lane.due = now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
-        if turn.suspects and self._suspects_from is None:
-            self._suspects_from = max(now, self._no_suspects_before)
+        if turn.suspects:
+            self._suspects.expect(now)
 
     def _start_all(self, leases: Sequence[Lease]) -> None:
         if self._stopping:  # a turn that was under way when the stop came
-            self._finished.extend(_given_up(lease) for lease in leases)
+            self._finished.extend(given_up(lease) for lease in leases)
             return
         for lease in leases:
             lane = self._lanes[lease.lane]
@@ -268,7 +274,7 @@ class Worker:
         lease = self._running.pop(task, None)
         if lease is not None:
             self._lanes[lease.lane].end(lease.price, 0)
-            self._finished.append(_given_up(lease))
+            self._finished.append(given_up(lease))
             self._wake.set()
 
     async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
@@ -278,9 +284,9 @@ class Worker:
         progress = self._memo.take(lease.task_id)
         fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=progress, job=lease.job_id)
         try:
-            settlement = await attempt(lease, step, fetch, lane, self._random, self._patience)
+            settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
         except asyncio.CancelledError:
-            settlement = _given_up(lease, cost=lease.price if fetch.sent else 0)
+            settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
         if settlement.state is TaskState.WAITING and not settlement.burned:
             self._memo.keep(lease.task_id, fetch.progress)
         if fetch.proxy is not None:
@@ -293,82 +299,70 @@ class Worker:
             self._finished.append(settlement)
         self._wake.set()
 
-    async def _until_something_changes(self) -> None:
-        """An attempt ended, work arrived, a lane may send again, a waiting task is due, or the heart must beat."""
-        now = self._clock.monotonic()
-        times = [lane.wake_time(now) for lane in self._lanes] if not self._stopping else []
-        if self._suspects_from is not None and not self._running:
-            times.append(self._suspects_from)
-        wait = max(0.0, min([self._next_beat, now + POLL, *(t for t in times if t is not None)]) - now)
-        if not self._finished:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait)
+    async def _until_something_changes(self, longest: float) -> None:
+        """An attempt ended, work arrived, a lane may send again or go back, a waiting task is due, or the heart must
+        beat. Waits on the clock that the worker was given, so that a simulated one decides when that is."""
+        if not self._finished and (self._running or not self._stopping):
+            now = self._clock.monotonic()
+            times = [self._heart.next_at, now + longest]
+            if not self._stopping:
+                times += [at for lane in self._lanes if (at := lane.wake_time(now)) is not None]
+                times.append(self._lanes.next_look(now))
+            if self._suspects.at is not None and not self._running:
+                times.append(self._suspects.at)
+            timer = self._clock.call_later(max(0.0, min(times) - now), self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
         if 0 < len(self._finished) < ENOUGH and self._running:
-            await asyncio.sleep(LINGER)
+            await self._clock.sleep(LINGER)
         self._wake.clear()
 
     # ── lanes ──
 
     async def _lane_of(self, url: str, own: LaneRun) -> LaneRun | Away:
-        return await self._lanes.of_url(self._session, url, own)
+        return await self._lanes.of_url(self._heart.session, url, own)
 
     def adopt_rules(self) -> None:
         """The rules have changed: every lane that we have follows the new ones."""
         self._lanes.adopt_rules()
         self._wake.set()
 
-    async def _listen(self) -> None:
-        """New work, or a second gone by: every lane is worth a look again."""
+    async def _listen(self, rarely: float) -> None:
+        """New work, or some time gone by: every lane is worth a look again."""
+        poll = rarely if self._ledger.tells_all else POLL
         while True:
             try:
-                await self._ledger.work_arrived(POLL)
+                await self._ledger.work_arrived(poll)
             except StoreError:
                 await self._clock.sleep(POLL)
             self._lanes.expect_work()
             self._wake.set()
 
-    # ── suspects ──
-
     async def _run_suspects(self, session: Session) -> None:
-        """What was in flight at a crash runs in small groups with nothing beside it, until the guilty is alone."""
         room = {lane.id: lane.room(self._capacity) for lane in self._lanes}
         leases = await self._ledger.lease_suspects(session, room)
         if leases:
             log.info("running suspects of a crash", together=len(leases))
             self._start_all(leases)
             return
-        self._suspects_from = None  # none that we may run now; a later turn tells whether some are left
-        self._no_suspects_before = self._clock.monotonic() + SUSPECT_PAUSE
+        self._suspects.found_none(self._clock.monotonic())
         self._lanes.make_hungry()
 
     # ── staying alive ──
 
-    async def _begin(self) -> Session:
-        self._clock.follow(await self._ledger.now())
-        before = self._clock.monotonic()
-        session = await self._ledger.begin(self._name)
-        self._beaten(session, before)
-        self._session = session
-        return session
-
     async def _keep_alive(self, session: Session) -> Session:
-        now = self._clock.monotonic()
         turned = [lane for lane in self._lanes if lane.turned]
-        if now < self._next_beat and not turned:
+        if self._clock.monotonic() < self._heart.next_at and not turned:
             return session
-        for lane in turned:  # written at once: the next owner must not knock at a door that is shut
+        for lane in turned:  # written at once, so that the next owner sees the open breaker
             lane.turned = False
-        if await self._ledger.beat(session, self._lanes.states()):
-            self._beaten(session, now)
+        if await self._heart.beat(session, self._lanes.states()):
             return session
         log.warning("the session was lost; what it held is not ours any more", session=session.id)
         await self._abandon()
-        return await self._begin()
-
-    def _beaten(self, session: Session, at: float) -> None:
-        """Counted from before the call, so that we are never more optimistic than the store."""
-        self._deadline = at + session.lease
-        self._next_beat = at + session.lease / 3
+        return await self._heart.begin()
 
     async def _abandon(self) -> None:
         """Nothing that we hold counts any more."""
@@ -388,11 +382,8 @@ class Worker:
         held = await self._ledger.held(session)
         known = {(lease.task_id, lease.claim) for lease in self._running.values()}
         known |= {(settlement.lease.task_id, settlement.lease.claim) for settlement in self._finished}
-        self._finished.extend(
-            Settlement(lease, TaskState.READY, burned=False, error="Its lease was not heard of.")
-            for lease in held
-            if (lease.task_id, lease.claim) not in known
-        )
+        unheard = [lease for lease in held if (lease.task_id, lease.claim) not in known]
+        self._finished.extend(given_up(lease, why="Its lease was not heard of.") for lease in unheard)
         self._unsure = False
 
     def _report_trouble(self, error: StoreError) -> None:
@@ -406,8 +397,3 @@ class Worker:
         if self._running or self._finished:
             return False
         return not await self._ledger.has_open_work()
-
-
-def _given_up(lease: Lease, cost: int = 0) -> Settlement:
-    """Back to the queue, unburned. What was sent may have been charged for."""
-    return Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error="Given back at a stop.")

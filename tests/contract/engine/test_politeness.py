@@ -1,12 +1,12 @@
 """The engine against a web site: whose rules hold and what waits; the site's own log has the last word."""
 
-import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forager.core.clock import SystemClock
 from forager.core.pipeline import Hours
 from forager.sandbox.site import SandboxSite, most_starts
 from forager.sandbox.site_pages import Answer, retry_after
@@ -104,20 +104,15 @@ async def test_after_a_429_the_site_gets_half_the_rate__SC_P26(open_rig: OpenRig
 # ── hours, and rules that change ──
 
 
-class Shifted:
+class Shifted(SystemClock):
     """A clock that runs as fast as any, but elsewhere in the day."""
 
     def __init__(self, start: datetime) -> None:
-        self._ahead = start - datetime.now(UTC)
+        super().__init__()
+        self._ahead = start - super().now()
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self._ahead
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        return super().now() + self._ahead
 
 
 async def test_outside_its_hours_a_lane_is_left_alone_until_they_begin__SC_P24(open_rig: OpenRig) -> None:

@@ -50,6 +50,8 @@ MOST_SESSIONS_PER_SWEEP = 20
 class PostgresLedger(SharedVerbs):
     """Use `await PostgresLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
+    tells_all = False  # a notification can be lost, and lanes wake up by the database's clock
+
     def __init__(self, connections: Connections, url: str, catalog: Catalog, lease_seconds: float, faults: Faults):
         self._connections = connections
         self._catalog = catalog

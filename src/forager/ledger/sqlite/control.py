@@ -48,11 +48,11 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
         (number,),
     )
     for lane in memory.flows.unpark(number):
-        wake(db, lane, now)
+        wake(db, memory, lane, now)
     for (lane,) in db.execute(
         "SELECT DISTINCT lane_id FROM tasks WHERE state = 8 AND job_id = ?", (number,)
     ).fetchall():
-        wake(db, lane, now)
+        wake(db, memory, lane, now)
     memory.flows.grew = True
     say(db, number, "resumed", now)
 

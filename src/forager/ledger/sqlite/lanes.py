@@ -63,7 +63,8 @@ def give(db: sqlite3.Connection, memory: Memory, session: int, lanes: Mapping[in
     for lane, given in lanes.items():
         at = _wakes_at(memory, lane, suspected, now)
         at = at if at is None else max(at, now, given.not_before or 0)  # never before those that wait already
-        db.execute(_GIVE, (at, orjson.dumps(given.state).decode(), lane, session))
+        if db.execute(_GIVE, (at, orjson.dumps(given.state).decode(), lane, session)).rowcount and at is not None:
+            memory.wakes(at)
 
 
 def wake_sleepers(db: sqlite3.Connection, memory: Memory) -> int:
@@ -77,7 +78,7 @@ def wake_sleepers(db: sqlite3.Connection, memory: Memory) -> int:
     for (lane,) in db.execute(_ASLEEP, (busy,)).fetchall():
         at = _wakes_at(memory, lane, suspected, now)
         if at is not None:
-            wake(db, lane, at)
+            wake(db, memory, lane, at)
             woken += 1
     return woken
 

@@ -35,7 +35,7 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
         lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
         for lane, name in lanes:
             if not name.startswith(SINK_LANES):  # no task is ever in such a lane: a worker must not take it for work
-                wake(db, lane, now)
+                wake(db, memory, lane, now)
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
     return rescued
 
@@ -70,7 +70,7 @@ def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]],
                 memory.flows.drain(job)
             elif not crashed:
                 memory.flows.add(lane, job, turn)
-        wake(db, lane, now)
+        wake(db, memory, lane, now)
     memory.flows.grew = True  # suspects, too, are work for whoever waits for some
     add_spending(db, spent, now)
     write_deltas(db, deltas)

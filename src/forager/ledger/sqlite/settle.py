@@ -141,7 +141,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         elif s.wait > 0:
             state, due = TaskState.WAITING, now + round(s.wait * 1000)
             memory.flows.sleep_until(lease.lane, due)
-            wake(db, lease.lane, due)
+            wake(db, memory, lease.lane, due)
         else:
             offer(db, memory, lease.lane, lease.job_id, turn)
         facts = orjson.dumps(s.facts).decode() if s.facts else None

@@ -32,12 +32,14 @@ from forager.core.ledger import (
 )
 from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
+from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
 from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
 from forager.ledger.shared.verbs import SharedVerbs
 from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.sqlite import control, lanes
+from forager.ledger.sqlite.alarm import Alarm
 from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
@@ -68,12 +70,15 @@ DRAIN_PER_TURN = 500
 class SqliteLedger(SharedVerbs):
     """Use `await SqliteLedger.open(...)`. The schema must be there already (`forager.ledger.schema.migrate`)."""
 
+    tells_all = True
+
     def __init__(self, path: Path, catalog: Catalog, clock: Clock, lease_seconds: float, faults: Faults) -> None:
         self._catalog = catalog
         self._clock = clock
         self._lease_seconds = lease_seconds
         self._faults = faults
         self._arrived = asyncio.Event()
+        self._alarm = Alarm(clock, self._arrived.set)
         self._listeners = 0
         self._brings_work = True
         self._loop = asyncio.get_running_loop()
@@ -98,6 +103,7 @@ class SqliteLedger(SharedVerbs):
         return ledger
 
     async def close(self) -> None:
+        self._alarm.cancel()
         self._sqlite.close()
         await self._writer.close()
         self.lock.release()
@@ -118,7 +124,7 @@ class SqliteLedger(SharedVerbs):
                 submitted = await self._submit_in_chunks(job, planned)
             if submitted is not None:
                 return submitted
-            await asyncio.sleep(BEING_WRITTEN)  # the same job is being written now: how big it is will be known soon
+            await self._clock.sleep(BEING_WRITTEN)  # the same job is being written now: its size will be known soon
 
     async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         plans = await encode_all(plan, self._catalog)
@@ -205,14 +211,16 @@ class SqliteLedger(SharedVerbs):
         return await self._run(lambda db: held(db, self._memory, session))
 
     async def work_arrived(self, timeout: float) -> None:
+        """Also when a lane without an owner wakes up: every such moment goes through this process."""
+        if self._alarm.has_rung:
+            await self._run(lambda db: self._memory.read_next_wake(db))
+            self._alarm.set_for(self._memory.next_wake, self._now_ms())
         self._listeners += 1
         try:
-            await asyncio.wait_for(self._arrived.wait(), timeout)
-        except TimeoutError:
-            return
+            if await arrives(self._arrived, self._clock, timeout):
+                self._arrived.clear()
         finally:
             self._listeners -= 1
-        self._arrived.clear()
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         """Nobody else can end one: this process's engine tells of its own."""
@@ -295,6 +303,8 @@ class SqliteLedger(SharedVerbs):
         if self._memory.flows.grew:
             self._memory.flows.grew = False
             self._arrived.set()
+        if self._memory.next_wake != self._alarm.at and not self._alarm.has_rung:
+            self._alarm.set_for(self._memory.next_wake, self._now_ms())
 
     def _read_memory_again(self, db: sqlite3.Connection) -> None:
         memory = Memory.read(db, self._catalog, self._now_ms)

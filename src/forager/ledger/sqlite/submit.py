@@ -91,7 +91,7 @@ def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -
     for (number, job, _), each in zip(jobs, tasks, strict=True):
         awake |= {lane for lane in each.ready if memory.flows.add(lane, number, job.limits.turn)}
     for lane in awake:
-        wake(db, lane, now)
+        wake(db, memory, lane, now)
     return [
         Submitted(public_id, total, created=True, first=task_uuid(number, each.first) if total else None)
         for public_id, (number, _, total), each in zip(public_ids, jobs, tasks, strict=True)
@@ -173,7 +173,7 @@ def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: UU
     )
     write_changes(db, [job_change(job, str(public_id), "created", JobState.QUEUED, 1)], now)
     for lane in memory.flows.unpark(job):
-        wake(db, lane, now)
+        wake(db, memory, lane, now)
 
 
 def _require_alive(updated: sqlite3.Cursor) -> None:

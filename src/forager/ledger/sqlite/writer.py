@@ -53,6 +53,8 @@ class Writer:
         self._on_rollback = on_rollback
         self._remembers_wrongly = False
         self._closing = False
+        self.pending = 0
+        """Commands whose result the loop has not seen yet; counted on the loop alone."""
         self._commands: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._waiting: deque[Asked] = deque()
         """Taken from the queue by the thread, and not begun."""
@@ -81,6 +83,7 @@ class Writer:
         if self._closing or not self._thread.is_alive():
             raise StoreUnavailable("The ledger is closed.")
         future: asyncio.Future[Any] = self._loop.create_future()
+        self.pending += 1
         self._commands.put(Asked(command, items, future, followed))
         return future
 
@@ -93,7 +96,17 @@ class Writer:
     def _work(self) -> None:
         while self._waiting or self._take():
             done = self._commit()
-            self._loop.call_soon_threadsafe(_resolve, done)
+            self._loop.call_soon_threadsafe(self._resolve, done)
+
+    def _resolve(self, done: list[Done]) -> None:
+        self.pending -= len(done)
+        for future, result, error in done:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
 
     def _take(self, timeout: float | None = None) -> bool:
         """Take all that has come, and wait for one if nothing has. False: none came in time, or none will any more."""
@@ -168,16 +181,6 @@ class Writer:
             return [(first.future, None, translated(error))]
         db.execute("RELEASE command")
         return [(asked.future, result, None) for asked, result in zip(step, results, strict=True)]
-
-
-def _resolve(done: list[Done]) -> None:
-    for future, result, error in done:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
 
 
 def translated(error: BaseException) -> BaseException:

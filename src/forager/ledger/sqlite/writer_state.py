@@ -1,5 +1,5 @@
 """What the single process remembers between commands, beside the tables. Only the writer thread touches it, but for
-`flows.grew`, which the loop reads: at worst somebody is woken in vain."""
+`flows.grew` and `next_wake`, which the loop reads: at worst a waiter is woken in vain."""
 
 import sqlite3
 from collections.abc import Callable
@@ -19,6 +19,8 @@ class Memory:
     lanes: dict[str, int] = field(default_factory=dict)
     aliased: set[str] = field(default_factory=set)
     """Identities of which anything has a weaker name: of the others nobody need ask."""
+    next_wake: int | None = None
+    """The earliest moment to come at which a lane without an owner can be taken; at worst one that is over by now."""
 
     @classmethod
     def read(cls, db: sqlite3.Connection, catalog: Catalog, now_ms: Callable[[], int]) -> "Memory":
@@ -27,7 +29,9 @@ class Memory:
         identities = {table.record.identity for table in catalog.records.values() if table.record.identity}
         named = "SELECT 1 FROM aliases WHERE identity = ? LIMIT 1"
         aliased = {identity for identity in identities if db.execute(named, (identity,)).fetchone()}
-        return cls(catalog, now_ms, Flows.read(db), job, task, aliased=aliased)
+        memory = cls(catalog, now_ms, Flows.read(db), job, task, aliased=aliased)
+        memory.read_next_wake(db)
+        return memory
 
     def lane_id(self, db: sqlite3.Connection, name: str) -> int:
         """The number of a lane, made on first mention. Checked again after a rollback could have undone it."""
@@ -38,19 +42,31 @@ class Memory:
             self.lanes[name] = known
         return known
 
+    def wakes(self, at: int) -> None:
+        """A lane without an owner can be taken from `at` on: whoever waits for work hears of it, now or then."""
+        if at <= self.now_ms():
+            self.flows.grew = True
+        elif self.next_wake is None or at < self.next_wake:
+            self.next_wake = at
 
-def wake(db: sqlite3.Connection, lane: int, at: int) -> None:
+    def read_next_wake(self, db: sqlite3.Connection) -> None:
+        (self.next_wake,) = db.execute(_NEXT_WAKE, (self.now_ms(),)).fetchone()
+
+
+_WAKE = "UPDATE lanes SET wake_at = ?2 WHERE id = ?1 AND owner IS NULL AND (wake_at IS NULL OR wake_at > ?2)"
+_NEXT_WAKE = "SELECT min(wake_at) FROM lanes WHERE owner IS NULL AND wake_at > ? AND NOT paused"
+
+
+def wake(db: sqlite3.Connection, memory: Memory, lane: int, at: int) -> None:
     """A lane that nobody owns can be taken from `at` on; an owned one is looked at by its owner anyway."""
-    db.execute(
-        "UPDATE lanes SET wake_at = ?2 WHERE id = ?1 AND owner IS NULL AND (wake_at IS NULL OR wake_at > ?2)",
-        (lane, at),
-    )
+    if db.execute(_WAKE, (lane, at)).rowcount:
+        memory.wakes(at)
 
 
 def offer(db: sqlite3.Connection, memory: Memory, lane: int, job: int, turn: int) -> None:
     """A job has ready work in a lane: remember it, and wake the lane if nobody owns it."""
     if memory.flows.add(lane, job, turn):
-        wake(db, lane, memory.now_ms())
+        wake(db, memory, lane, memory.now_ms())
 
 
 def next_number(db: sqlite3.Connection, column: str, count: int = 1) -> int:

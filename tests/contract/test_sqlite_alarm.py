@@ -1,0 +1,88 @@
+"""On SQLite waiting for work needs no polling: `work_arrived` also returns when a sleeping lane wakes up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from forager.core.ledger import GivenLane
+from forager.core.states import TaskState
+from tests.support.rig import Rig, calls, embedded_rig
+from tests.support.stepped import settle
+
+LONG = 1_000_000.0
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with embedded_rig(tmp_path) as made:
+        yield made
+
+
+async def listening(rig: Rig) -> "asyncio.Task[None]":
+    """Everything that happened so far was heard of; what comes now is new."""
+    while True:
+        waiting = asyncio.create_task(rig.ledger.work_arrived(LONG))
+        await rig.ledger.sweep()
+        await settle()
+        if not waiting.done():
+            return waiting
+
+
+async def sleeping(rig: Rig, where: str, wait: float) -> None:
+    """A lane with one task that waits for so many seconds, given back."""
+    await rig.submit(calls(1, where=where, prefix=where))
+    worker = await rig.worker()
+    (lease,) = await worker.lease(lane=where)
+    await worker.settle(lease, TaskState.WAITING, wait=wait)
+    await rig.ledger.give_lanes(worker.session, {worker.lanes[where]: GivenLane()})
+    await rig.ledger.end(worker.session)
+
+
+async def taken(rig: Rig) -> list[str]:
+    """The lanes that can be taken now; their task is ended, so that they stay idle."""
+    worker = await rig.worker()
+    await worker.drain()
+    await rig.ledger.give_lanes(worker.session, {lane: GivenLane() for lane in worker.lanes.values()})
+    await rig.ledger.end(worker.session)
+    return list(worker.lanes)
+
+
+def pass_time(rig: Rig, seconds: float) -> None:
+    assert rig.clock is not None
+    rig.clock.pass_(seconds)
+
+
+async def test_the_moment_at_which_a_sleeping_lane_wakes_is_heard_of(rig: Rig) -> None:
+    await sleeping(rig, "api", 3_600)
+    waiting = await listening(rig)
+    pass_time(rig, 3_599)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    pass_time(rig, 1.001)
+    await asyncio.wait_for(waiting, 10)
+    assert await taken(rig) == ["api"]
+
+
+async def test_a_lane_that_falls_asleep_for_less_long_is_heard_of_first_and_then_the_other(rig: Rig) -> None:
+    await sleeping(rig, "api", 3_600)
+    waiting = await listening(rig)
+    await sleeping(rig, "site", 60)
+    await asyncio.wait_for(waiting, 10)  # the job
+    waiting = await listening(rig)
+    pass_time(rig, 61)
+    await asyncio.wait_for(waiting, 10)
+    assert await taken(rig) == ["site"]
+    waiting = await listening(rig)
+    pass_time(rig, 3_600)
+    await asyncio.wait_for(waiting, 10)
+    assert await taken(rig) == ["api"]
+
+
+async def test_the_lanes_of_a_session_that_ends_are_heard_of(rig: Rig) -> None:
+    await rig.submit(calls(1))
+    worker = await rig.worker()
+    waiting = await listening(rig)
+    await rig.ledger.end(worker.session)
+    await asyncio.wait_for(waiting, 10)

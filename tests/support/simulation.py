@@ -1,0 +1,173 @@
+"""The whole engine on SQLite in simulated time: worker, sweep, schedules and sinks, a fortnight in seconds.
+
+The clock moves only when everything stands still: nothing is ready on the loop, no command is with the writer thread,
+no call with a thread pool. Then it jumps to the next moment for which anything waits. Real time never matters, so that
+two runs of the same simulation do the same.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from forager.core.http import Fetch
+from forager.core.ledger import NewJob, Schedule
+from forager.core.pipeline import Pipeline
+from forager.core.sink import Sink
+from forager.engine.deliver import Delivery, Pace
+from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.sweep import sweep_forever
+from forager.engine.work import Worker
+from tests.support.deliveries import sink_table
+from tests.support.engine import EngineRig, open_sqlite
+from tests.support.stepped import SteppedClock
+
+GRACE = 60.0
+STUCK = 30.0
+"""Real seconds after which a thread that does not answer is a fault of the test."""
+
+
+class SimulatedClock(SteppedClock):
+    """`run_for` lets time pass, from one moment that anything waits for to the next, as soon as all is quiet."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        super().__init__(start)
+        self.jumps = 0
+        self._threads = 0
+        self._busy: list[Callable[[], object]] = [lambda: self._threads]
+
+    def wait_for(self, busy: Callable[[], object]) -> None:
+        """Time also stands still while this is true."""
+        self._busy.append(busy)
+
+    async def run_for(self, seconds: float) -> None:
+        until = self.monotonic() + seconds
+        with self._counting_threads():
+            await self._quiet()
+            while self.fire_next(until):
+                self.jumps += 1
+                await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Until nothing can happen without time passing."""
+        loop = asyncio.get_running_loop()
+        ready: Any = loop._ready  # type: ignore[attr-defined]  # what the loop would do next; it has no public name
+        deadline = loop.time() + STUCK
+        while True:
+            await asyncio.sleep(0)
+            if ready:
+                continue
+            if not any(busy() for busy in self._busy):
+                return
+            assert loop.time() < deadline, "a thread has not answered"
+            await asyncio.sleep(0.00002)  # lets the loop wait for the thread
+
+    @contextlib.contextmanager
+    def _counting_threads(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        run = loop.run_in_executor
+
+        def counted(*given: Any) -> Any:
+            future = run(*given)
+            self._threads += 1
+            future.add_done_callback(self._answered)
+            return future
+
+        loop.run_in_executor = counted  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            del loop.run_in_executor
+
+    def _answered(self, _: object) -> None:
+        self._threads -= 1
+
+
+@dataclass
+class Simulation:
+    """A store with the engine on it. The jobs of schedules are made by their pipeline's plan."""
+
+    rig: EngineRig
+    clock: SimulatedClock
+    fetch: Fetch
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every worker."""
+    fired: list[datetime] = field(default_factory=list)
+    """When schedules made their jobs."""
+    loops: list[asyncio.Task[None]] = field(default_factory=list)
+    """The sweep, the schedules, the sinks."""
+
+    async def run_for(self, *, days: float = 0.0, seconds: float = 0.0) -> None:
+        await self.clock.run_for(days * 86_400 + seconds)
+
+    def start_worker(self) -> None:
+        self.worker = Worker(self.rig.ledger, self.rig.pipelines, self.fetch, self.clock, **self.options)
+        self._working = asyncio.create_task(self.worker.run())
+
+    def kill_worker(self) -> None:
+        """Nothing of it is settled or given back: its session ends with its lease."""
+        self._working.cancel()
+
+    async def stop(self) -> None:
+        for loop in self.loops:
+            loop.cancel()
+        draining = asyncio.create_task(self.worker.drain(GRACE))
+        await self.clock.run_for(2 * GRACE)
+        async with asyncio.timeout(STUCK):
+            await asyncio.gather(draining, self._working)
+
+    async def put_schedule(self, schedule: Schedule) -> None:
+        now = round(self.clock.now().timestamp() * 1000)
+        await self.rig.ledger.put_schedule(replace(schedule, next_at=next_firing(schedule, now)))
+
+    async def create_job(self, schedule: Schedule, key: str) -> UUID:
+        pipeline = next(each for each in self.rig.pipelines if each.name == schedule.pipeline)
+        params = pipeline.params.model_validate(schedule.params)
+        self.fired.append(self.clock.now())
+        new = NewJob(schedule.pipeline, schedule.params, pipeline.limits(params), key, schedule=schedule.name)
+        job: UUID = (await self.rig.ledger.submit(new, pipeline.plan(params))).job
+        return job
+
+
+@contextlib.asynccontextmanager
+async def simulation(
+    folder: Path,
+    pipelines: Sequence[Pipeline],
+    fetch: Fetch,
+    *,
+    clock: SimulatedClock | None = None,
+    sinks: Sequence[Sink] = (),
+    lease: float = 3_600.0,
+    every: float = 600.0,
+    **options: Any,
+) -> AsyncIterator[Simulation]:
+    """The engine runs while the block does; then it is drained and the store audited.
+
+    `every`: seconds between two looks of the sweep and of the sinks, which poll. The worker and the schedules wait for
+    their moments.
+    """
+    clock = clock or SimulatedClock()
+    rig = await open_sqlite(folder, pipelines, clock=clock, lease=lease)
+    clock.wait_for(lambda: rig.ledger._writer.pending)
+    rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
+    made = Simulation(rig, clock, fetch, options)
+    scheduler = Scheduler(rig.ledger, made.create_job, clock, longest_nap=every)
+    made.loops += [
+        asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
+        asyncio.create_task(scheduler.run()),
+    ]
+    made.start_worker()
+    for sink in sinks:
+        pace = Pace(look_every=every)
+        delivery = Delivery(rig.ledger, sink_table(rig.ledger), sink, clock, lambda: made.worker.session, pace)
+        made.loops.append(asyncio.create_task(delivery.run()))
+    try:
+        yield made
+    finally:
+        await made.stop()
+    rig.check()
+    await rig.close()
