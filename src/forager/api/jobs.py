@@ -1,6 +1,6 @@
 """Jobs of every pipeline: create, list, show, and the four things that people do to them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from forager.api.examples import DEAD_DETAIL, JOB, TASK
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.examples import example_of
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import (
@@ -133,6 +134,16 @@ def _add_doing(router: APIRouter, app: App) -> None:
         data = {"id": made.job, "pipeline": body.pipeline, "state": state, "total": made.total}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
+    @router.post(
+        "/jobs/plan",
+        summary="Price a job",
+        response_model=Envelope[dict[str, Any]],
+        responses={200: example(_first_plan(app)), **failures(404, body=True)},
+    )
+    async def plan_job(request: Request, body: NewJobBody) -> Response:
+        """Calls nothing and spends nothing. A pipeline that cannot be priced beforehand answers 422."""
+        return answer(request, await app.estimate(body.pipeline, body.params))
+
     @router.post("/jobs/{job_id}/pause", summary="Pause a job", **_CHANGES_A_JOB)
     async def pause_job(request: Request, job_id: UUID, body: Annotated[PauseBody | None, Body()] = None) -> Response:
         """Nothing more of it is sent; what is in flight ends by itself."""
@@ -158,6 +169,14 @@ def _add_doing(router: APIRouter, app: App) -> None:
     )
     async def retry_job(request: Request, job_id: UUID) -> Response:
         return answer(request, {"requeued": await app.ledger.retry(job_id)})
+
+
+def _first_plan(app: App) -> dict[str, Any]:
+    """The example of the first pipeline that can be priced, taken from the class that its estimate returns."""
+    for feature in app.features.values():
+        if feature.estimate is not None:
+            return example_of(get_type_hints(feature.estimate.load())["return"])
+    return {}
 
 
 _CREATED = example(

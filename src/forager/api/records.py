@@ -1,29 +1,43 @@
-"""Everything that was found, by kind: page by page in the envelope, or whole as a file."""
+"""Everything that was found, by kind: one record, its history, a list page by page, or all of it as a file.
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+Works for every kind that a pipeline declares. The filters of a kind come from the indexes of its class.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
+from forager.core.errors import FieldError, Rejected
 from forager.core.record import Record
-from forager.kit.http.envelope import Page, page
-from forager.kit.http.examples import example_of, record_example
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.examples import change_example, example_of, record_example
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.ledger.reports import ChangeReport
+from forager.ledger.reports.record_filters import filter_names
 
 Format = Literal["jsonl", "csv"]
 OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
+Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name that it was seen with.")]
+KindParam = Callable[[], Any]
+"""Makes the parameter `kind` of a route: its description lists the kinds that there are."""
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 
 
 class RecordsQuery(PageQuery):
+    """Any other parameter is a filter; the ledger checks them, because each kind has its own."""
+
+    model_config = ConfigDict(extra="ignore")
+
     job: UUID | None = Field(default=None, description="Only what this job found.")
 
 
@@ -31,44 +45,106 @@ def records_router(app: App) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["records"])
     records = [record for pipeline in app.pipelines.values() for record in pipeline.records]
     shown = next((record for record in records if example_of(record)), None)
-    of_record = {} if shown is None else record_example(shown)
-    Kind = Annotated[str, Path(max_length=100, description=_kinds(records), examples=[shown.kind] if shown else None)]  # noqa: N806
+    in_path = partial(Path, max_length=100, description=_kinds(records), examples=[shown.kind] if shown else None)
+    _add_lists(router, app, in_path, record_example(shown) if shown else {}, _filters(records))
+    _add_one(router, app, in_path, shown)
+    return router
 
+
+def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mapping[str, Any], filters: str) -> None:
     @router.get(
         "/records/{kind}",
         summary="List records of a kind",
+        description=f"In the order of their finding, or where a filter chooses them, of their key.\n\n{filters}",
         response_model=Page[dict[str, Any]],
         responses={200: example([of_record], next_cursor=None), **failures(404)},
     )
-    async def list_records(request: Request, kind: Kind, asked: Annotated[RecordsQuery, Query()]) -> Response:
-        found = await app.reports.export_page(kind, job=asked.job, cursor=asked.cursor, limit=asked.limit)
+    async def list_records(
+        request: Request, asked: Annotated[RecordsQuery, Query()], kind: str = in_path()
+    ) -> Response:
+        found = await app.reports.export_page(
+            kind,
+            job=asked.job,
+            filters=_given(request, RecordsQuery.model_fields),
+            cursor=asked.cursor,
+            limit=asked.limit,
+        )
         return page(request, found.items, found.next_cursor)
 
     @router.get(
         "/export/{kind}",
         summary="Download records of a kind",
+        description="In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe. Takes the same"
+        " filters as the list.",
         response_class=Response,
         responses={200: _as_files(of_record), **failures(404)},
     )
     async def export_records(
-        kind: Kind,
+        request: Request,
+        kind: str = in_path(),
         form: Annotated[Format, Query(alias="format", description="JSON lines, or CSV for spreadsheets.")] = "jsonl",
         job: OfJob = None,
     ) -> Response:
-        """In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe."""
-        pages = aiter(app.reports.export(kind, job=job))
+        pages = aiter(app.reports.export(kind, job=job, filters=_given(request, ("format", "job"))))
         # Before the headers go out, so that a wrong kind is still an error. An empty tuple as the default would be
         # taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
         first = await anext(pages, None) or ()
         name = f"attachment; filename={kind}.{form}"
         return StreamingResponse(_file(first, pages, form), 200, {"Content-Disposition": name}, MEDIA[form])
 
-    return router
+
+def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
+    """The history first: a key may contain slashes, so the other route would take its address for a key."""
+
+    @router.get(
+        "/records/{kind}/{key:path}/history",
+        summary="Show how a record changed",
+        response_model=Page[ChangeReport],
+        responses={200: example([change_example(shown)] if shown else [], next_cursor=None), **failures(404)},
+    )
+    async def show_record_history(
+        request: Request, key: Key, asked: Annotated[PageQuery, Query()], kind: str = in_path()
+    ) -> Response:
+        """Newest first. A record that belongs to a job never changes, and has no history."""
+        await app.reports.record(kind, key)
+        found = await app.reports.history(kind, key, cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/records/{kind}/{key:path}",
+        summary="Show a record",
+        response_model=Envelope[dict[str, Any]],
+        responses={200: example(record_example(shown) if shown else {}), **failures(404)},
+    )
+    async def show_record(
+        request: Request,
+        key: Key,
+        kind: str = in_path(),
+        job: Annotated[UUID | None, Query(description="Its job, if records of this kind belong to one.")] = None,
+    ) -> Response:
+        return answer(request, await app.reports.record(kind, key, job=job))
+
+
+def _given(request: Request, known: Mapping[str, Any] | Sequence[str]) -> dict[str, str]:
+    """The parameters that are filters: all but those that the route itself knows."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            problem = FieldError(name, "is given more than once")
+            raise Rejected(f"{name}: {problem.message}", fields=[problem])
+        if name not in known:
+            given[name] = value
+    return given
 
 
 def _kinds(records: Sequence[type[Record]]) -> str:
     names = [f"`{record.kind}`" for record in records]
     return f"{', '.join(names[:-1])} or {names[-1]}." if len(names) > 1 else f"{''.join(names)}."
+
+
+def _filters(records: Sequence[type[Record]]) -> str:
+    by_kind = "; ".join(f"`{each.kind}`: {', '.join(f'`{name}`' for name in filter_names(each))}" for each in records)
+    return f"Each kind has filters of its own, as further parameters: {by_kind}."
 
 
 def _as_files(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from pydantic import BaseModel
 from forager.core.record import Record
 
 _SEEN = {
-    "version": 2,
+    "version": 1,
     "first_seen_at": "2026-03-14T12:00:01Z",
     "last_seen_at": "2026-03-14T12:00:09Z",
-    "changed_at": "2026-03-14T12:00:05Z",
     "times_seen": 3,
     "gone_at": None,
 }
+_KEPT = {"version": 2, "changed_at": "2026-03-14T12:00:05Z", "gone_reason": None, "gone_evidence": None}
 _JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
 
 
@@ -31,8 +31,9 @@ def example_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def record_example(record: type[Record]) -> dict[str, Any]:
     """A record as lists and exports show it: its own fields, its job if it has one, and when it was seen."""
-    of_job = {"job": _JOB} if record.scope == "job" else {}
-    return {**of_job, **example_of(record), **_SEEN}
+    if record.scope == "job":
+        return {"job": _JOB, **example_of(record), **_SEEN}
+    return {**example_of(record), **_SEEN, **_KEPT}
 
 
 def change_example(record: type[Record]) -> dict[str, Any]:
@@ -43,8 +44,8 @@ def change_example(record: type[Record]) -> dict[str, Any]:
         "kind": record.kind,
         "key": str(body.get(record.key_field, "")),
         "op": "changed",
-        "version": _SEEN["version"],
+        "version": _KEPT["version"],
         "job": _JOB,
-        "at": _SEEN["last_seen_at"],
+        "at": _KEPT["changed_at"],
         "body": body,
     }

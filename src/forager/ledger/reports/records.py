@@ -4,15 +4,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, NotFound, Rejected
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, stored_key, walk
 from forager.kit.reports import ChangeReport
 from forager.ledger.catalog import Catalog
+from forager.ledger.reports.record_filters import Filters, read_filters
 from forager.ledger.reports.rows import change_report
 from forager.ledger.schema.record_tables import RecordTable
 
 LONGEST_SHOWN = 100
 """Characters of a record's key in a cursor, which must stay short."""
+_JOB = "JOIN jobs j ON j.id = w.job_id"
 
 
 async def history(
@@ -34,23 +36,52 @@ async def history(
     return Page(items=[change_report(row) for row in rows], next_cursor=following)
 
 
-async def export_page(
-    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, cursor: str | None, limit: int
-) -> Page[dict[str, Any]]:
-    """Records of a kind, in the order of their finding: all of them, or those of one job."""
+async def one_record(db: Database, catalog: Catalog, kind: str, key: str, *, job: UUID | None) -> dict[str, Any]:
+    """By its key or an alias of it. A record of job scope also needs its job."""
     table = table_of(catalog, kind)
-    plan = _all_of(table) if job is None else _of_job(catalog, table, await job_number(db, job))
+    field, stored = table.record.key_field, await stored_key(db, table.record, key)
+    chosen, values = f"{field} = :key", {"key": read_filters(table.record, {field: stored}).values[field]}
+    if table.per_job:
+        if job is None:
+            problem = FieldError("job", f"is needed: a {kind} belongs to a job")
+            raise Rejected(f"job: {problem.message}", fields=[problem])
+        chosen, values = f"{chosen} AND job_id = :job", {**values, "job": await job_number(db, job)}
+    joins = _JOB if table.per_job else ""
+    scope = ", j.public_id" if table.per_job else ""
+    rows = await db.fetch(f"SELECT w.*{scope} FROM (SELECT * FROM {table.name} WHERE {chosen}) w {joins}", values)
+    if not rows:
+        raise NotFound(f"There is no {kind} {key!r}.")
+    return _as_people_see(table, rows[0])
+
+
+async def export_page(
+    db: Database,
+    catalog: Catalog,
+    kind: str,
+    *,
+    job: UUID | None,
+    filters: Mapping[str, str],
+    cursor: str | None,
+    limit: int,
+) -> Page[dict[str, Any]]:
+    """Records of a kind, in the order of their finding: all of them, or those of one job.
+
+    `filters`: field by field, as text. Rows that an index chooses may come in the order of their key instead.
+    """
+    table = table_of(catalog, kind)
+    chosen = read_filters(table.record, filters)
+    plan = _all_of(table, chosen) if job is None else _of_job(catalog, table, await job_number(db, job), chosen)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_as_people_see(table, row) for row in rows], next_cursor=following)
 
 
 async def export(
-    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, limit: int = MOST
+    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, filters: Mapping[str, str], limit: int = MOST
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """Page after page, so that memory stays small however much there is."""
     cursor: str | None = None
     while True:
-        page = await export_page(db, catalog, kind, job=job, cursor=cursor, limit=limit)
+        page = await export_page(db, catalog, kind, job=job, filters=filters, cursor=cursor, limit=limit)
         if page.items:
             yield page.items
         if page.next_cursor is None:
@@ -66,23 +97,33 @@ def table_of(catalog: Catalog, kind: str) -> RecordTable:
     return table
 
 
-def _all_of(table: RecordTable) -> Walk:
-    scope, joins = (", j.public_id", "JOIN jobs j ON j.id = w.job_id") if table.per_job else ("", "")
-    return Walk(f"records {table.name}", f"SELECT * FROM {table.name}", ("id",), columns=f"w.*{scope}", joins=joins)
+def _all_of(table: RecordTable, filters: Filters) -> Walk:
+    scope, joins = (", j.public_id", _JOB) if table.per_job else ("", "")
+    return Walk(
+        f"records {table.name}{filters.mark}",
+        f"SELECT * FROM {table.name}",
+        filters.order,
+        filters.conditions(filters.driving),
+        columns=f"w.*{scope}",
+        joins=joins,
+        only=filters.conditions(filters.rest, "w"),
+        values=filters.bound,
+    )
 
 
-def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
+def _of_job(catalog: Catalog, table: RecordTable, job: int, filters: Filters) -> Walk:
     field = table.record.key_field
+    of = f"records {table.name} of job {job}{filters.mark}"
     if table.per_job:
-        columns, joins = "w.*, j.public_id", "JOIN jobs j ON j.id = w.job_id"
         return Walk(
-            f"records {table.name} of job {job}",
+            of,
             f"SELECT * FROM {table.name}",
             ("id",),
             ("job_id = :job",),
-            columns=columns,
-            joins=joins,
-            values={"job": job},
+            columns="w.*, j.public_id",
+            joins=_JOB,
+            only=filters.conditions(tuple(filters.values), "w"),
+            values={**filters.bound, "job": job},
         )
     seen_by = next(
         (
@@ -96,13 +137,14 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int) -> Walk:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
     # What a job found of the world is what its own records of the same identity point at.
     return Walk(
-        f"records {table.name} of job {job}",
+        of,
         f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
         ("id",),
         ("job_id = :job",),
         columns="r.*",
         joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
-        values={"job": job},
+        only=filters.conditions(tuple(filters.values), "r"),
+        values={**filters.bound, "job": job},
     )
 
 

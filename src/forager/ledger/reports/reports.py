@@ -86,15 +86,27 @@ class Reports:
     async def history(self, kind: str, key: str, *, cursor: str | None = None, limit: int = PAGE) -> Page[ChangeReport]:
         return await records.history(self._db, self._catalog, kind, key, cursor=cursor, limit=limit)
 
+    async def record(self, kind: str, key: str, *, job: UUID | None = None) -> dict[str, Any]:
+        """One record by its key or an alias of it; a record of job scope also needs its job."""
+        return await records.one_record(self._db, self._catalog, kind, key, job=job)
+
     async def export_page(
-        self, kind: str, *, job: UUID | None = None, cursor: str | None = None, limit: int = MOST
+        self,
+        kind: str,
+        *,
+        job: UUID | None = None,
+        filters: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = MOST,
     ) -> Page[dict[str, Any]]:
-        return await records.export_page(self._db, self._catalog, kind, job=job, cursor=cursor, limit=limit)
+        return await records.export_page(
+            self._db, self._catalog, kind, job=job, filters=filters or {}, cursor=cursor, limit=limit
+        )
 
     def export(
-        self, kind: str, *, job: UUID | None = None, limit: int = MOST
+        self, kind: str, *, job: UUID | None = None, filters: Mapping[str, str] | None = None, limit: int = MOST
     ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-        return records.export(self._db, self._catalog, kind, job=job, limit=limit)
+        return records.export(self._db, self._catalog, kind, job=job, filters=filters or {}, limit=limit)
 
     # ── the ledger as a whole ──
 

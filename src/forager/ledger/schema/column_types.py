@@ -35,7 +35,7 @@ class ColumnType(NamedTuple):
 
 def column_type(annotation: Any) -> ColumnType:
     """The column for a field with this annotation; None and `Clear` among its types do not count."""
-    kind = _bare(annotation)
+    kind = bare_type(annotation)
     if get_origin(kind) is Literal:
         kinds = {type(word) for word in get_args(kind)}
         kind = kinds.pop() if len(kinds) == 1 else object
@@ -52,12 +52,13 @@ def is_clearable(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, UnionType) and Clear in get_args(annotation)
 
 
-def _bare(annotation: Any) -> Any:
+def bare_type(annotation: Any) -> Any:
+    """The type without None, `Clear` and annotations; `object` if it is a union of several."""
     if get_origin(annotation) is Annotated:
-        return _bare(get_args(annotation)[0])
+        return bare_type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         kept = [a for a in get_args(annotation) if a is not type(None) and a is not Clear]
-        return _bare(kept[0]) if len(kept) == 1 else object
+        return bare_type(kept[0]) if len(kept) == 1 else object
     return annotation
 
 

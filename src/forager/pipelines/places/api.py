@@ -126,7 +126,7 @@ def routes(service: Service, _: TaskWaiter) -> APIRouter:
     return router
 
 
-_PLACE = record_example(Place)
+_PLACE = {name: value for name, value in record_example(Place).items() if name in PlaceReport.model_fields}
 _CHANGE = change_example(Place)
 _PLAN = example_of(PlacesPlan)
 _CREATED = example(

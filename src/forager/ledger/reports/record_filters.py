@@ -1,0 +1,123 @@
+"""Filters of record lists, derived from the indexes that a record class declares.
+
+A record can be filtered by its key and by every field of an index that covers the whole table. The filter that an index
+serves drives the walk; any other one is applied to a bounded number of rows per page, so that no request scans a table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.types import JSON
+
+from forager.core.errors import FieldError, Rejected
+from forager.core.record import Index, Record
+from forager.ledger.schema.column_types import bare_type, column_type
+
+MOST_NUMBER = 2**63
+_ANY_ORDER = ("id",)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Values for columns of one record table, checked and encoded."""
+
+    values: Mapping[str, Any]
+    driving: frozenset[str] = frozenset()
+    """The columns that an index serves together …"""
+    order: tuple[str, ...] = _ANY_ORDER
+    """… and the order in which it then gives the rows."""
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """The values under the names that the conditions use."""
+        return {f"f_{name}": value for name, value in self.values.items()}
+
+    def conditions(self, names: Sequence[str] | frozenset[str], table: str = "") -> tuple[str, ...]:
+        prefix = f"{table}." if table else ""
+        return tuple(f"{prefix}{name} = :f_{name}" for name in self.values if name in names)
+
+    @property
+    def rest(self) -> frozenset[str]:
+        return frozenset(self.values) - self.driving
+
+    @property
+    def mark(self) -> str:
+        """Part of the name of a list: a cursor of another filter is refused."""
+        if not self.values:
+            return ""
+        text = repr(sorted((name, repr(value)) for name, value in self.values.items()))
+        return f" where {sha256(text.encode()).hexdigest()[:16]}"
+
+
+def filter_names(record: type[Record]) -> tuple[str, ...]:
+    """The fields that a list of this kind can be filtered by."""
+    indexed = [name for index in _whole(record) for name in index.names if name in record.model_fields]
+    names = dict.fromkeys((record.key_field, *indexed))
+    return tuple(name for name in names if not isinstance(column_type(_annotation(record, name)).sql, JSON))
+
+
+def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
+    """Check and encode filters that a caller has written as text. Raises `Rejected`, naming every wrong one."""
+    known = filter_names(record)
+    values, wrong = dict[str, Any](), list[FieldError]()
+    for name, text in given.items():
+        if name not in known:
+            wrong.append(FieldError(name, f"is no filter of {record.kind!r}; use one of {', '.join(known)}"))
+            continue
+        try:
+            values[name] = _encoded(record, name, text)
+        except ValueError as error:
+            wrong.append(FieldError(name, str(error)))
+    if wrong:
+        raise Rejected(f"{wrong[0].field}: {wrong[0].message}", fields=wrong)
+    return _driven(record, values)
+
+
+def _driven(record: type[Record], values: Mapping[str, Any]) -> Filters:
+    """With the index that serves most of them."""
+    best = Filters(values)
+    keyed = Index((record.key_field,))
+    for index in (keyed, *_whole(record)):
+        served = []
+        for name in index.names:
+            if name not in values:
+                break
+            served.append(name)
+        if len(served) > len(best.driving):
+            best = Filters(values, frozenset(served), _order(record, index, len(served)))
+    return best
+
+
+def _order(record: type[Record], index: Index, served: int) -> tuple[str, ...]:
+    """The order of the rows behind the served columns, if it is one that a cursor can name: text that is never null."""
+    following = index.columns[served : served + 1]
+    is_text = record.model_fields[record.key_field].annotation is str
+    return (record.key_field, "id") if following == (record.key_field,) and is_text else _ANY_ORDER
+
+
+def _whole(record: type[Record]) -> list[Index]:
+    """A partial index serves only queries that state its condition."""
+    return [index for index in record.indexes if index.where is None]
+
+
+def _annotation(record: type[Record], name: str) -> Any:
+    return record.model_fields[name].annotation
+
+
+def _encoded(record: type[Record], name: str, text: str) -> Any:
+    annotation = _annotation(record, name)
+    try:
+        value = TypeAdapter(bare_type(annotation)).validate_strings(text)
+    except ValidationError as error:
+        raise ValueError(error.errors(include_url=False)[0]["msg"]) from error
+    encode = column_type(annotation).encode
+    try:
+        value = value if encode is None else encode(value)
+    except ArithmeticError as error:  # a moment before the year 1, say
+        raise ValueError("is out of range") from error
+    if isinstance(value, int) and abs(value) >= MOST_NUMBER:
+        raise ValueError("is out of range")
+    return value

@@ -1,0 +1,113 @@
+"""Records of any kind: one, its history, a filtered list. Nothing here is written for a pipeline."""
+
+from typing import Any
+
+from tests.support.api import Front
+
+TWO_ZIPS = {"keyword": "bars", "zips": ["85001", "85002"], "pages": 1}
+
+
+async def _pages(front: Front, path: str, **query: Any) -> list[Any]:
+    items: list[Any] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = (await front.client.get(path, params={**query, **cursor})).json()
+        items += page["data"]
+        if page["meta"]["next_cursor"] is None:
+            return items
+        cursor = {"cursor": page["meta"]["next_cursor"]}
+
+
+async def test_a_record_is_shown_by_its_key_and_by_another_name(front: Front) -> None:
+    await front.create()
+    await front.work()
+    place = (await front.data("/api/v1/records/place", limit=1))[0]
+
+    assert await front.data(f"/api/v1/records/place/{place['place_uid']}") == place
+    assert await front.data(f"/api/v1/records/place/{place['cid']}") == place
+    missing = await front.client.get("/api/v1/records/place/no/such place")
+    assert (missing.status_code, missing.json()["error"]) == (404, "There is no place 'no/such place'.")
+
+
+async def test_a_record_of_a_job_is_shown_with_its_job(front: Front) -> None:
+    job = await front.create()
+    await front.work()
+    seen = (await front.data("/api/v1/records/sighting", job=job, limit=1))[0]
+    path = f"/api/v1/records/sighting/{seen['place_uid']}"
+
+    assert await front.data(path, job=job) == seen
+    refused = await front.client.get(path)
+    assert refused.status_code == 422
+    assert refused.json()["meta"]["fields"] == [{"field": "job", "message": "is needed: a sighting belongs to a job"}]
+
+
+async def test_a_record_has_its_history(front: Front) -> None:
+    await front.create()
+    await front.work()
+    place = (await front.data("/api/v1/records/place", limit=1))[0]
+
+    (change,) = await front.data(f"/api/v1/records/place/{place['place_uid']}/history")
+    assert (change["kind"], change["key"], change["op"]) == ("place", place["place_uid"], "new")
+    assert change["body"]["title"] == place["title"]
+    assert await front.data(f"/api/v1/records/place/{place['cid']}/history") == [change]
+    assert (await front.client.get("/api/v1/records/place/nowhere/history")).status_code == 404
+
+
+async def test_a_list_is_filtered_by_the_fields_of_declared_indexes(front: Front) -> None:
+    job = await front.create(**TWO_ZIPS)
+    await front.work()
+    sightings = await _pages(front, "/api/v1/records/sighting")
+    in_zip = [each for each in sightings if each["zip"] == "85001"]
+    assert 0 < len(in_zip) < len(sightings)
+
+    by_key = sorted(in_zip, key=lambda each: str(each["place_uid"]))
+    assert await _pages(front, "/api/v1/records/sighting", zip="85001", limit=3) == by_key
+    assert await _pages(front, "/api/v1/records/sighting", zip="85001", job=job, limit=3) == in_zip
+    one = in_zip[0]["place_uid"]
+    assert await _pages(front, "/api/v1/records/sighting", place_uid=one) == [in_zip[0]]
+    assert await _pages(front, "/api/v1/records/sighting", zip="85002", place_uid=one) == []
+    lines = (await front.client.get("/api/v1/export/sighting", params={"zip": "85001"})).text.splitlines()
+    assert len(lines) == len(in_zip)
+
+
+async def test_records_of_the_world_are_filtered_too_also_those_of_a_job(front: Front) -> None:
+    job = await front.create(**TWO_ZIPS)
+    await front.work()
+    places = await _pages(front, "/api/v1/records/place")
+    category = next(each["category"] for each in places if each["category"])
+    wanted = [each for each in places if each["category"] == category]
+    assert 0 < len(wanted) < len(places)
+
+    assert await _pages(front, "/api/v1/records/place", category=category, limit=2) == wanted
+    of_job = await _pages(front, "/api/v1/records/place", category=category, job=job, limit=2)
+    assert sorted(each["place_uid"] for each in of_job) == sorted(each["place_uid"] for each in wanted)
+
+
+async def test_what_is_no_filter_is_refused_and_so_is_the_cursor_of_another_filter(front: Front) -> None:
+    await front.create(**TWO_ZIPS)
+    await front.work()
+
+    for path in ("/api/v1/records/sighting", "/api/v1/export/sighting"):
+        wrong = await front.client.get(path, params={"color": "red"})
+        message = "is no filter of 'sighting'; use one of place_uid, zip"
+        assert wrong.status_code == 422
+        assert wrong.json()["meta"]["fields"] == [{"field": "color", "message": message}]
+    twice = await front.client.get("/api/v1/records/sighting?zip=85001&zip=85002")
+    assert twice.json()["meta"]["fields"] == [{"field": "zip", "message": "is given more than once"}]
+    first = (await front.client.get("/api/v1/records/sighting", params={"zip": "85001", "limit": 1})).json()
+    elsewhere = {"zip": "85002", "cursor": first["meta"]["next_cursor"]}
+    assert (await front.client.get("/api/v1/records/sighting", params=elsewhere)).status_code == 422
+
+
+async def test_a_job_of_any_pipeline_is_priced(simple: Front) -> None:
+    job = {"keyword": "bars", "zips": ["85001"], "pages": 2}
+    general = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "places", "params": job})
+    own = await simple.client.post("/api/v1/places/plan", json=job)
+    assert general.status_code == 200
+    assert general.json()["data"] == own.json()["data"]
+    target = {"target_type": "job_posting", "target_url": "https://example.com/1", "workspace_id": "acme"}
+    unpriced = {"pipeline": "scrape", "params": {"targets": [target]}}
+    refused = await simple.client.post("/api/v1/jobs/plan", json=unpriced)
+    assert (refused.status_code, "cannot be priced" in refused.json()["error"]) == (422, True)
+    unknown = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "pets", "params": {}})
+    assert unknown.status_code == 404
