@@ -76,9 +76,13 @@ class RequestLog(Journal[Entry]):
         self._credits = 0
 
     def arrive(self, now: float, wall: float) -> Entry:
-        entry = Entry(self.next_number(), now, wall)
+        self._last += 1
+        self._in_flight += 1
+        entry = Entry(self._last, now, wall)
+        self._entries.append(entry)
         self.starts.start(now)
-        self.add(entry)
+        if self._waiting:
+            self._wake()
         return entry
 
     def ask(self, entry: Entry) -> int:

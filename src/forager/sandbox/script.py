@@ -20,24 +20,21 @@ R = TypeVar("R", bound=Countable)
 
 
 class Script(Generic[R]):
-    """Rules in order, with how often each has matched."""
+    """Rules in order, with how often each has matched. `lines` is empty while there are none."""
 
     def __init__(self, rules: Iterable[R] = ()) -> None:
-        self._lines: list[list[Any]] = []  # [rule, matches still to let pass, uses left or None]
+        self.lines: list[list[Any]] = []  # [rule, matches still to let pass, uses left or None]
         self.add(rules)
 
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
     def add(self, rules: Iterable[R]) -> None:
-        self._lines.extend([rule, rule.after, rule.times] for rule in rules)
+        self.lines.extend([rule, rule.after, rule.times] for rule in rules)
 
     def clear(self) -> None:
-        self._lines.clear()
+        self.lines.clear()
 
     def take(self, matches: Callable[[R], bool]) -> R | None:
         """Return the first rule that matches and is not used up, and count the use; None if there is none."""
-        for line in self._lines:
+        for line in self.lines:
             rule: R = line[0]
             if line[2] == 0 or not matches(rule):
                 continue

@@ -87,7 +87,7 @@ class FaultPlan:
 
     def pick(self, call: Call) -> str | None:
         """Return the fault of this call, or None when it goes well."""
-        if self.script:
+        if self.script.lines:
             rule = self.script.take(lambda rule: rule.matches(call))
             if rule is not None:
                 return rule.fault
