@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,7 @@ from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Pipeline
+from forager.core.secret import Secret
 from forager.core.task import Plan
 from forager.engine.deliver import Delivery
 from forager.engine.schedule import Scheduler, next_firing
@@ -39,6 +40,7 @@ from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.ledger.side_tables.domains import Domains
+from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
 from forager.ledger.side_tables.sinks import SinkTable
@@ -87,6 +89,7 @@ class App:
         proxies: ProxyPool,
         browsers: BrowserFetcher,
         rotate: Callable[[], Awaitable[Rotated]],
+        job_secrets: JobSecretTable,
     ) -> None:
         self.settings = settings
         self.features = {each.name: each for each in features}
@@ -100,6 +103,7 @@ class App:
         self.proxies = proxies
         self.browsers = browsers
         self.rotate_keys = rotate
+        self.job_secrets = job_secrets
         self.worker = worker
         self.waits = Waits(reports, rules, worker, ledger.now)
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
@@ -119,7 +123,13 @@ class App:
     # ── jobs ──
 
     async def submit(
-        self, pipeline: str, params: Mapping[str, Any], *, key: str | None = None, schedule: str | None = None
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        schedule: str | None = None,
+        secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
         """Check a job, price it if it is a dry run, and create it."""
         if self.is_stopping:
@@ -141,7 +151,27 @@ class App:
             estimate=estimate,
             schedule=schedule,
         )
+        if secrets:
+            return await self._submit_with_secrets(new, plans, secrets)
         return await self.ledger.submit(new, plans)
+
+    async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
+        """Queue a job's failed tasks again, with the secrets that it needs again. Returns how many were queued."""
+        queued = await self.ledger.retry(job, secrets=self.job_secrets.sealed(job, secrets or {}))
+        await self.job_secrets.reseal_job(job)
+        return queued
+
+    def fingerprint(self, secret: Secret) -> str:
+        """A keyed hash: equal secrets have equal ones, and it tells nothing without our key."""
+        return self.job_secrets.fingerprint(secret)
+
+    async def _submit_with_secrets(
+        self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret]
+    ) -> Submitted:
+        job = uuid4()
+        made = await self.ledger.submit(replace(new, id=job, secrets=self.job_secrets.sealed(job, secrets)), plans)
+        await self.job_secrets.reseal_job(made.job)  # a rotation of keys meanwhile has not seen this row
+        return made
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """What a job would cost. Calls nothing, spends nothing."""
@@ -284,6 +314,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         guard = EgressGuard(settings.egress_allow)
         sealer = sealer_for(settings.home, settings.secret_key)
         table = ProxyTable(ledger.database, ledger.now_ms, sealer)
+        job_secrets = JobSecretTable(ledger.database, sealer)
         fetcher: HttpFetcher  # made below: it asks the pool where a proxy is, and a check of the pool goes through it
         proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
         stack.push_async_callback(proxies.close)
@@ -311,6 +342,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             rules=rules,
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
             proxies=proxies,
+            job_secrets=job_secrets,
             patience=settings.patience_hours * 3600,
         )
         for feature in features:
@@ -320,7 +352,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
         _spare_the_collector()
         reports = Reports(ledger.database, catalog)
-        rotate = partial(rotate_keys, sealer, [table])
+        rotate = partial(rotate_keys, sealer, [table, job_secrets])
         sinks = SinkTable(ledger.database, ledger.now_ms)
         yield App(
             settings,
@@ -336,4 +368,5 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             proxies,
             browsers,
             rotate,
+            job_secrets,
         )

@@ -13,11 +13,12 @@ from forager.kit import sink_feature
 from forager.kit.feature import ENTRY_POINTS, Feature
 from forager.kit.sink_feature import SinkFeature
 from forager.pipelines.places.feature import feature as places
+from forager.pipelines.reviews.feature import feature as reviews
 from forager.pipelines.scrape.feature import feature as scrape
 from forager.sinks.webhook.feature import feature as deliveries
 from forager.sinks.webhook.feature import sink as webhook_sink
 
-FEATURES: tuple[Feature, ...] = (places, scrape, deliveries)
+FEATURES: tuple[Feature, ...] = (places, scrape, reviews, deliveries)
 SINKS: tuple[SinkFeature, ...] = (webhook_sink,)
 
 

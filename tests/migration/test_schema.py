@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
+from forager.config import new_settings
+from forager.features import FEATURES
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import Store, in_transaction
 from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
 from forager.ledger.schema.revisions import heads, known, locations
 from forager.ledger.sqlite.lock import StoreLock
-from forager.pipelines.places.pipeline import places
-from forager.pipelines.scrape.extractors import EXTRACTORS
-from forager.pipelines.scrape.pipeline import build as build_scrape
+from forager.wiring import build_pipelines
 from tests.migration.catalogs import names, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def catalog() -> Catalog:
-    """Every pipeline that has tables of its own."""
-    return Catalog([places, build_scrape(EXTRACTORS)])
+    """Every pipeline that ships."""
+    return Catalog(build_pipelines(new_settings(), FEATURES))
 
 
 def _other(store: Store) -> Store:
@@ -96,7 +96,7 @@ def test_alembic_ini_names_the_migrations_of_every_pipeline() -> None:
 
 
 def test_the_quick_look_at_revisions_agrees_with_alembic() -> None:
-    where = locations([places])
+    where = locations(build_pipelines(new_settings(), FEATURES))
     scripts = ScriptDirectory.from_config(alembic_config(where))
     assert heads(where) == set(scripts.get_heads())
     assert known(where) == {script.revision for script in scripts.walk_revisions()}

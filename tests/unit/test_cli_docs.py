@@ -35,7 +35,7 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key")),
     }
 
-    assert {path for path, _ in COMMANDS} == wanted
+    assert wanted <= {path for path, _ in COMMANDS}
 
 
 def test_the_short_form_of_scrape_is_explained_where_it_is_looked_for() -> None:

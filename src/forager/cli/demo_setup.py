@@ -42,7 +42,7 @@ def upstream_process(demo: Demo, home: Path) -> Iterator[Callable[[], Upstream]]
     command = demo.upstream(log)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:  # noqa: S603 - the demo's own command line
         try:
-            yield lambda: Upstream(_announced(process), log)
+            yield lambda: _ready(process, log)
         finally:
             process.terminate()
 
@@ -54,9 +54,11 @@ def clean_environment(**ours: str) -> dict[str, str]:
     return {**python, **{name: os.environ[name] for name in kept if name in os.environ}, **ours}
 
 
-def _announced(process: "subprocess.Popen[bytes]") -> str:
+def _ready(process: "subprocess.Popen[bytes]", log: Path) -> Upstream:
+    """Wait for the line with which the upstream announces where it listens."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     line = process.stdout.readline()
     if not line:
         raise StoreUnavailable("The sandbox did not start. Try it alone to see why: forager sandbox")
-    return str(orjson.loads(line)["url"])
+    announced = orjson.loads(line)
+    return Upstream(str(announced.get("url", "")), log, announced)

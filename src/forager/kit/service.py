@@ -15,6 +15,7 @@ from forager.core.clock import Clock
 from forager.core.database import Database
 from forager.core.ledger import Ledger, Submitted
 from forager.core.pipeline import Pipeline
+from forager.core.secret import Secret
 from forager.kit.queries import Page
 from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
 from forager.kit.settings import SettingsTree
@@ -80,9 +81,27 @@ class Service(Protocol):
     def reports(self) -> Reports: ...
 
     async def submit(
-        self, pipeline: str, params: Mapping[str, Any], *, key: str | None = None, schedule: str | None = None
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        schedule: str | None = None,
+        secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
-        """Check and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`."""
+        """Check and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`.
+
+        `secrets` are sealed while the job lives, deleted when it ends, and named by its steps as
+        `SecretRef(name, of_job=True)`.
+        """
+        ...
+
+    async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
+        """Queue a job's failed tasks again, with the secrets that it needs again. Returns how many were queued."""
+        ...
+
+    def fingerprint(self, secret: Secret) -> str:
+        """A keyed hash: equal secrets have equal ones, and it tells nothing without our key."""
         ...
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:

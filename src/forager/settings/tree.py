@@ -4,7 +4,7 @@ The settings of a pipeline are declared in its own folder; `merged` joins them t
 setting never changes after it is loaded, and an error never shows the value of a secret.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -184,10 +184,6 @@ class Settings(BaseSettings):
     )
     bigquery_project_id: str | None = _later(None, "BigQuery: project of the mirror.", seed="BIGQUERY_PROJECT_ID")
     prefect_api_url: str | None = _later(None, "Prefect: its server.", seed="PREFECT_API_URL")
-    google_requests_per_second: float | None = _later(
-        None, "reviews: requests per second to Google.", seed="GOOGLE_REQUESTS_PER_SECOND", ge=0
-    )
-    ratelimit: Mapping[str, str] = _later({}, "reviews: every name that begins so, as text.", seed="RATELIMIT_*")
     apify_token: SecretStr | None = _later(None, "listings: token of the Apify account.", seed="APIFY_TOKEN")
 
     def of(self, part: type[Part]) -> Part:

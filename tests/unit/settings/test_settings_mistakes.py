@@ -117,6 +117,9 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
 
 
 LIMITS = {  # field: (least, beyond it, most, beyond it)
+    "google_requests_per_second": ("0.001", "0", "10000", "10001"),
+    "google_timeout_seconds": ("0.001", "0", "600", "601"),
+    "max_waiting_review_jobs": ("1", "0", "10000000", "10000001"),
     "browser_pool_size": ("0", "-1", "1000", "1001"),
     "browser_pool_max": ("1", "0", "1000", "1001"),
     "browser_page_limit": ("1", "0", "1000000", "1000001"),

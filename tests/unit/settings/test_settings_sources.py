@@ -9,6 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from forager.config import declared_settings, load_settings, new_settings
 from forager.pipelines.places.settings import PlacesSettings
+from forager.pipelines.reviews.settings import ReviewsSettings
 from tests.support.settings import Load
 
 # field → (the seed's name, a value as text, the value that it becomes)
@@ -158,7 +159,7 @@ def test_a_list_and_a_table_are_read_from_toml(load: Load) -> None:
 
     assert settings.egress_allow == ("10.0.0.0/8",)
     assert settings.of(PlacesSettings).serper_price_per_1000 == Decimal("0.3")
-    assert settings.ratelimit == {"BURST": "9"}
+    assert settings.of(ReviewsSettings).ratelimit == {"BURST": "9"}
 
 
 # --- order of sources

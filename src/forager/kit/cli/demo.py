@@ -5,7 +5,7 @@ and the demo audits what came of it from the upstream's own log of requests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ class Upstream:
     url: str
     log: Path
     """One line for each request that it received."""
+    announced: Mapping[str, Any] = field(default_factory=dict)
+    """Everything that it printed when it was ready, for an upstream of several hosts."""
 
     @property
     def address(self) -> str:

@@ -26,7 +26,7 @@ async def run_job(
     body: Mapping[str, Any],
     *,
     words: Words = GENERAL,
-    total: str = "total",
+    total: str | None = "total",
     idempotency_key: str | None = None,
     watch: bool = False,
     as_json: bool = False,
@@ -35,7 +35,8 @@ async def run_job(
     """Create a job with a POST of `body` to `path` and follow it to its end.
 
     If this process has opened the store, it runs the engine itself. Otherwise the running Forager does the work, and
-    the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks. A body
+    the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks; None for
+    a job whose tasks are not known beforehand. A body
     with `dry_run` is priced and not run; `show_plan` prints the answer. Raises `JobNotDone` unless the job ends well.
     """
     answered = await at.api.create(path, body, idempotency_key=idempotency_key)
@@ -47,7 +48,8 @@ async def run_job(
         render.show_json(created) if as_json or show_plan is None else show_plan(created)
         return
     if not as_json:
-        render.notes().print(f"Job {job_id}: {words.tasks(created[total])}", markup=False)
+        known = f": {words.tasks(created[total])}" if total is not None else ""
+        render.notes().print(f"Job {job_id}{known}", markup=False)
     if at.engine is not None or watch:
         ended(await see_through(at, job_id, words=words, quiet=as_json), words, as_json=as_json)
     elif as_json:

@@ -8,12 +8,14 @@ from forager.kit.http.examples import examples_of
 
 REQUEST_ID = "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"
 REASONS = {
+    400: "The body is not valid; `meta.fields` names the field.",
     401: "The service key is missing or wrong.",
     403: "A page of another origin asked.",
     404: "There is no such thing.",
     409: "It contradicts what is already there.",
-    413: "The body is too large.",
+    413: "The body, or the answer to it, is too large.",
     422: "The request is not valid; `meta.fields` says where.",
+    429: "Too many jobs wait. Try again after `Retry-After` seconds.",
     500: "A defect of Forager; the log has the details.",
     502: "The page could not be had; `meta.reason` says why, where it is known.",
     503: "No room or no answer: of the store, a queue, a browser. Try again after `Retry-After` seconds.",

@@ -23,6 +23,10 @@ class JobSecretTable:
         """Seal these texts for a job that is about to be created or retried."""
         return {name: self._seal.seal(text.reveal(), about_job(job, name)) for name, text in secrets.items()}
 
+    def fingerprint(self, secret: Secret) -> str:
+        """A keyed hash of a secret, by the newest key."""
+        return self._seal.fingerprints(secret.reveal())[0]
+
     async def of(self, job: int, name: str) -> Secret | None:
         rows = await self._database.fetch(
             f"{_ALL} WHERE s.job_id = :job AND s.name = :name", {"job": job, "name": name}

@@ -1,20 +1,13 @@
 """Google Business Profile reviews: accounts, their locations, their reviews. The pipeline as a value."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.records import Account, Location, Review
 from forager.pipelines.reviews.steps import GoogleBusinessProfile
-from forager.pipelines.reviews.tasks import (
-    ACCOUNTS_LANE,
-    LOCATIONS_LANE,
-    REVIEWS_LANE,
-    AccountsPage,
-    LocationsPage,
-    ReviewsPage,
-)
+from forager.pipelines.reviews.tasks import LANES, AccountsPage, LocationsPage, ReviewsPage
 
 NAME = "reviews"
 RETRY = Retry(delays=(0.1, 0.2, 0.4))
@@ -36,11 +29,11 @@ def plan(_: ReviewsJob) -> Iterator[Plan]:
 def build(
     google: GoogleBusinessProfile | None = None,
     *,
-    lanes: Mapping[str, Lane] | None = None,
+    lanes: Sequence[Lane] | None = None,
     most_waiting_jobs: int = MOST_WAITING_JOBS,
 ) -> Pipeline:
+    """The pipeline for this upstream and these lanes; a job beyond `most_waiting_jobs` is refused as `Busy`."""
     google = google or GoogleBusinessProfile()
-    lanes = lanes or {name: google_lane(name) for name in (ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE)}
     timeout = google.timeout + 30.0  # beyond the request's own time-out
     return Pipeline(
         name=NAME,
@@ -52,6 +45,6 @@ def build(
             step(ReviewsPage, google.reviews, timeout=timeout, patience=PATIENCE),
         ),
         records=(Account, Location, Review),
-        lanes=tuple(lanes.values()),
+        lanes=tuple(lanes or map(google_lane, LANES)),
         limits=lambda _: JobLimits(),
     )

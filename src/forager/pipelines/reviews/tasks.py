@@ -9,6 +9,7 @@ from typing import ClassVar
 from forager.core.task import Task
 
 ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE = "google:accounts", "google:locations", "google:reviews"
+LANES = (ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE)
 """One lane per host: each of Google's three APIs has a quota of its own."""
 
 

@@ -1,0 +1,49 @@
+"""`forager reviews …`: fetch the reviews that an access token can read."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forager.core.errors import Rejected
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.run_job import run_job
+from forager.kit.cli.running import with_api
+from forager.pipelines.reviews.cli_words import words
+
+commands = typer.Typer(help="Google Business Profile reviews.", no_args_is_help=True)
+
+TokenFile = Annotated[
+    Path, typer.Option("--token-file", "-t", help="File that holds the OAuth access token; - reads standard input.")
+]
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    token_file: TokenFile,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch accounts, locations and reviews of a token.
+
+    The token is read from a file, never from the command line, where other users of the machine could see it.
+    """
+    token = _read_token(token_file)
+
+    async def work(at: Reached) -> None:
+        body = {"access_token": token}
+        await run_job(at, "/review-fetch", body, words=words, total=None, watch=watch, as_json=as_json)
+
+    with_api(context, work)
+
+
+def _read_token(file: Path) -> str:
+    try:
+        return (sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")).strip()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise Rejected(f"--token-file: {file} cannot be read: {why}") from error

@@ -1,0 +1,14 @@
+"""The reviews pipeline with its edges, each named and imported only when it is needed."""
+
+from forager.kit.feature import Feature, Ref
+
+feature = Feature(
+    name="reviews",
+    summary="Google Business Profile reviews: accounts, locations, reviews.",
+    build=Ref("forager.pipelines.reviews.wiring:build"),
+    settings=Ref("forager.pipelines.reviews.settings:ReviewsSettings"),
+    routes=Ref("forager.pipelines.reviews.api:routes"),
+    commands=Ref("forager.pipelines.reviews.cli:commands"),
+    words=Ref("forager.pipelines.reviews.cli_words:words"),
+    demo=Ref("forager.cli.demos.reviews:demo"),
+)

@@ -1,0 +1,98 @@
+"""What the ledger knows of a reviews job: exact counts, and its records nested for people.
+
+The nested output is read location by location along the index of reviews, so that its cost grows with the job and not
+with the table, and one location at a time is in memory.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from forager.core.database import Database, Row
+from forager.kit.queries import job_number, loads
+
+COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "reviews": "reviews"}
+PAGE = 500
+MOST_BYTES = 50 * 1024 * 1024
+"""A nested answer that is larger is not for a browser: the export is."""
+
+
+async def counts(db: Database, job: UUID) -> dict[str, int]:
+    """How many accounts, locations and reviews a job has stored."""
+    number = await job_number(db, job)
+    told = {}
+    for name, table in COUNTS.items():
+        (row,) = await db.fetch(f"SELECT count(*) AS n FROM {table} WHERE job_id = :job", {"job": number})
+        told[name] = int(row["n"])
+    return told
+
+
+async def nested(db: Database, job: UUID) -> AsyncIterator[bytes]:
+    """`[{account, locations: [{location, reviews: […]}]}]` as JSON, in parts of at most one page of reviews."""
+    number = await job_number(db, job)
+    accounts = await db.fetch(
+        "SELECT account_id, raw FROM review_accounts WHERE job_id = :job ORDER BY id", {"job": number}
+    )
+    yield b"["
+    for n, account in enumerate(accounts):
+        yield (b"," if n else b"") + b'{"account":' + _raw(account) + b',"locations":['
+        async for part in _locations(db, number, account["account_id"]):
+            yield part
+        yield b"]}"
+    yield b"]"
+
+
+async def _locations(db: Database, job: int, account: str) -> AsyncIterator[bytes]:
+    after, first = 0, True
+    while True:
+        rows = await db.fetch(
+            "SELECT id, location_id, raw FROM review_locations"
+            " WHERE job_id = :job AND account_id = :account AND id > :after ORDER BY id LIMIT :page",
+            {"job": job, "account": account, "after": after, "page": PAGE},
+        )
+        for row in rows:
+            yield (b"" if first else b",") + b'{"location":' + _raw(row) + b',"reviews":['
+            async for part in _reviews(db, job, account, row["location_id"]):
+                yield part
+            yield b"]}"
+            after, first = row["id"], False
+        if len(rows) < PAGE:
+            return
+
+
+async def _reviews(db: Database, job: int, account: str, location: str) -> AsyncIterator[bytes]:
+    after, first = 0, True
+    while True:
+        rows = await db.fetch(
+            'SELECT id, account_id, location_id, "reviewId", reviewer, rating, text, "createTime", "updateTime",'
+            " reply FROM reviews WHERE job_id = :job AND account_id = :account AND location_id = :location"
+            " AND id > :after ORDER BY id LIMIT :page",
+            {"job": job, "account": account, "location": location, "after": after, "page": PAGE},
+        )
+        if rows:
+            yield (b"" if first else b",") + b",".join(orjson.dumps(review_body(row)) for row in rows)
+            after, first = rows[-1]["id"], False
+        if len(rows) < PAGE:
+            return
+
+
+def review_body(row: Row) -> Mapping[str, Any]:
+    """A review as the output shows it, without Google's whole object."""
+    leaves = {name: loads(row[name]) for name in ("reviewer", "reply")}
+    return {name: value for name, value in {**row, **leaves}.items() if name != "id"}
+
+
+def _raw(row: Row) -> bytes:
+    return orjson.dumps(loads(row["raw"]))
+
+
+async def nested_size(db: Database, job: UUID) -> int:
+    """About how many bytes the nested output has: rows times the mean size of some of them."""
+    number, told = await job_number(db, job), await counts(db, job)
+    rows = await db.fetch(
+        "SELECT avg(length(CAST(raw AS TEXT))) AS mean FROM (SELECT raw FROM reviews WHERE job_id = :job LIMIT 200) r",
+        {"job": number},
+    )
+    return round(told["reviews"] * float(rows[0]["mean"] or 0) + 1_000 * (told["accounts"] + told["locations"]))

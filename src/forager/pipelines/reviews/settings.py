@@ -1,0 +1,35 @@
+"""The settings of the reviews pipeline: Google's hosts, its rates, and the queue of jobs."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from forager.kit.setting_types import WebUrl
+from forager.kit.settings import FeatureSettings, setting
+
+_google = partial(setting, group="Google Business Profile")
+
+
+class ReviewsSettings(FeatureSettings):
+    google_accounts_url: WebUrl = _google(
+        "https://mybusinessaccountmanagement.googleapis.com", "Base URL of the API that lists accounts."
+    )
+    google_locations_url: WebUrl = _google(
+        "https://mybusinessbusinessinformation.googleapis.com", "Base URL of the API that lists locations."
+    )
+    google_reviews_url: WebUrl = _google("https://mybusiness.googleapis.com", "Base URL of the API that lists reviews.")
+    google_requests_per_second: float | None = _google(
+        None,
+        "Maximum requests per second to each of the three APIs, over time (10); Google's quota is 300 per minute.",
+        seed="GOOGLE_REQUESTS_PER_SECOND",
+        gt=0,
+        le=10_000,
+    )
+    ratelimit: Mapping[str, str] = _google(
+        {},
+        "The token bucket: RATELIMIT_CAPACITY (100 requests at once) and RATELIMIT_REFILL_RATE (requests per second).",
+        seed="RATELIMIT_*",
+    )
+    google_timeout_seconds: float = _google(30.0, "How long to wait for an answer.", gt=0, le=600)
+    max_waiting_review_jobs: int = _google(
+        10_000, "Maximum jobs that wait for their first request; one more is refused with 429.", ge=1, le=10_000_000
+    )
