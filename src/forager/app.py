@@ -38,7 +38,7 @@ from forager.fetch.proxies import ProxyPool
 from forager.fetch.robots import RobotsTxt
 from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import Reports
+from forager.ledger.reports import JobReport, Reports
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.proxies import ProxyTable
@@ -95,6 +95,8 @@ class App:
         self.features = {each.name: each for each in features}
         self.clock = clock
         self.pipelines = {p.name: p for p in pipelines}
+        self.internal = tuple(p.name for p in pipelines if p.internal)
+        """Pipelines whose jobs lists leave out unless they are asked for."""
         self.ledger = ledger
         self.database = ledger.database
         self.reports = reports
@@ -218,11 +220,17 @@ class App:
         """Whether what is in flight may end and nothing new is taken any more."""
         return self._runner.is_stopping
 
-    async def is_idle(self) -> bool:
-        """Whether nothing is left to do now. Webhooks that wait for another try are safe on disk, and do not count."""
-        if self.worker.in_flight or await self.ledger.has_open_work(but=DELIVERIES):
-            return False
-        return await self.has_delivered()
+    async def left_over(self) -> Sequence[JobReport] | None:
+        """Return the open jobs, each with why it waits, once nothing can run now; None while something can.
+
+        Webhooks that wait for another try are safe on disk, and do not count.
+        """
+        if self.worker.in_flight:
+            return None
+        left: Sequence[JobReport] | None = ()
+        if await self.ledger.has_open_work(but=DELIVERIES):
+            left = await self.waits.stuck(self.internal)
+        return left if left is not None and await self.has_delivered() else None
 
     async def has_delivered(self) -> bool:
         """Whether every sink has got what is new, and every webhook was sent, or tried to be.

@@ -4,8 +4,8 @@ Joins what the ledger knows (pause, state of lanes, due times), the rules in for
 process owns, what its worker knows now. It reads and never changes anything.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 
 from forager.core.states import TaskState
 from forager.core.waiting import Waiting, WaitReason, seconds_left
@@ -15,6 +15,8 @@ from forager.politeness.rulebook import Rulebook
 from forager.politeness.standing import Standing, lane_waiting
 
 OPEN = frozenset({"queued", "running"})
+SOON = timedelta(minutes=1)
+"""A longer wait is not waited for by a worker that ends when it has nothing to do."""
 MOST_JOBS = 100
 """Jobs of one list whose reason is worked out; those behind them are shown without one."""
 
@@ -51,6 +53,15 @@ class Waits:
             waits = await self._of_job(report, known) if idle and known.asked < MOST_JOBS else None
             told.append(report.model_copy(update={"waiting": waits}) if waits else report)
         return told
+
+    async def stuck(self, hidden: Collection[str] = ()) -> list[JobReport] | None:
+        """Return the open jobs if none of them can move within a minute; None if one can. Paused jobs do not count.
+
+        `hidden` are pipelines whose jobs do not count either. Without open jobs the list is empty.
+        """
+        found = [job for state in sorted(OPEN) for job in (await self._reports.jobs(state=state, hidden=hidden)).items]
+        now, told = await self._now(), await self.jobs(found)
+        return None if any(_moves_soon(job.waiting, now) for job in told) else told
 
     def standing(self, report: LaneReport | None, name: str, now: datetime) -> Standing:
         """How a lane stands: as our worker knows it if it owns the lane, else as it was last written down."""
@@ -117,6 +128,13 @@ class _Known:
             sessions = await self._reports.sessions()
             self._worker = any(each.lease_until > self.now for each in sessions)
         return self._worker
+
+
+def _moves_soon(waits: Waiting | None, now: datetime) -> bool:
+    """A store that does not answer counts as well: it comes back without a word, and the engine tries it again."""
+    if waits is None or waits.reason == WaitReason.STORE:
+        return True
+    return waits.until is not None and waits.until - now <= SOON
 
 
 def _soonest(waits: Waiting) -> float:

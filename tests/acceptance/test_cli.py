@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from forager.cli.main import run
+from forager.kit.cli.exit_codes import ExitCode
 from forager.ledger.sqlite.lock import Owner, read_owner
 
 pytestmark = pytest.mark.acceptance
@@ -251,3 +252,29 @@ def test_a_killed_up_is_started_again_and_its_job_ends__R4(machine: Machine, ups
 
         assert (ended["state"], ended["completed"] + ended["skipped"]) == ("completed", ended["total"])
         assert machine.until_up().pid != first.pid
+
+
+def test_a_wait_shows_its_reason_and_ctrl_c_says_how_to_resume_or_cancel(machine: Machine) -> None:
+    page = "https://shop.example/page"
+    machine.data("lanes", "pause", "shop.example")
+    with machine.started("scrape", page, "--as", "job_posting") as process:
+        until(lambda: "waiting: shop.example is paused by an operator" in machine.said, lambda: machine.said)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == ExitCode.INTERRUPTED, machine.said
+
+    (job,) = machine.data("jobs", "list")
+    assert f"Resume job {job['id']}: forager worker --until-idle" in machine.said
+    assert f"Cancel it: forager jobs cancel {job['id']}" in machine.said
+
+
+def test_a_worker_until_idle_ends_when_nothing_can_run_and_lists_what_is_left(machine: Machine) -> None:
+    machine.data("schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI")
+    job = machine.data("schedules", "run", "bars")["job_id"]
+    machine.data("lanes", "pause", "serper")
+
+    ran = machine.run("worker", "--until-idle")
+
+    assert ran.returncode == 0, ran.stderr
+    assert "1 job left that cannot run now:" in ran.stderr
+    assert job[:8] in ran.stdout
+    assert "serper is paused by an operator" in " ".join(ran.stdout.split())

@@ -132,9 +132,9 @@ async def test_forager_is_idle_when_every_end_was_told_and_a_dead_receiver_does_
     async with WebhookReceiver([SECRET]) as receiver, told(tmp_path, receiver) as app:
         receiver.mood = Mood.ERROR
         await app.submit("places", dict(ONE_QUERY))
-        assert not await app.is_idle()
+        assert await app.left_over() is None
         async with app.engine(schedules=False), asyncio.timeout(30):
-            while not await app.is_idle():
+            while await app.left_over() is None:
                 await asyncio.sleep(0.01)
         assert len(receiver.log) == 1
         assert await app.ledger.has_open_work()

@@ -4,22 +4,41 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import DEAD, DEAD_DETAIL
 from forager.api.jobs import Requeued
 from forager.app import App
+from forager.core.reasons import ErrorType
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import WhyQuery
-from forager.ledger.reports import DeadLetter, DeadLetterDetail, Why
+from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, Why
 
 
 class DeadQuery(WhyQuery):
     job: UUID | None = Field(default=None, description="Only those of this job.")
     pipeline: str | None = Field(default=None, max_length=100, description="Only those of this pipeline.")
+
+
+class RetryBody(BaseModel):
+    """Which dead letters to run again; what is left out chooses all of them."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "timed_out"}]})
+
+    job: UUID | None = Field(default=None, description="Only those of this job.")
+    pipeline: str | None = Field(default=None, max_length=100, description="Only those of this pipeline.")
+    reason: str | None = Field(
+        default=None, max_length=64, pattern="^[a-z][a-z0-9_]*$", description="Only this reason."
+    )
+    error_type: ErrorType | None = Field(default=None, description="Only failures of this type.")
+    limit: int = Field(default=10_000, ge=1, le=10_000, description="Maximum number of dead letters, newest first.")
+
+
+class RetriedMany(Requeued):
+    letters: int = Field(description="Dead letters that were run again.")
 
 
 class Discarded(BaseModel):
@@ -84,6 +103,16 @@ def dead_router(app: App) -> APIRouter:
         """Also those tasks that were skipped because of it."""
         return answer(request, {"requeued": await app.ledger.retry_task(task_id)})
 
+    @router.post(
+        "/retry",
+        summary="Run many dead letters again",
+        response_model=Envelope[RetriedMany],
+        responses={200: example({"requeued": 14, "letters": 12}), **failures(404, body=True)},
+    )
+    async def retry_many(request: Request, body: RetryBody) -> Response:
+        """By filter, newest first, with those tasks that were skipped because of them."""
+        return answer(request, await _retry(app, body))
+
     discarded: dict[str, Any] = {
         "response_model": Envelope[Discarded],
         "responses": {200: example({"discarded": DEAD["id"]}), **failures(404)},
@@ -97,3 +126,24 @@ def dead_router(app: App) -> APIRouter:
         return answer(request, {"discarded": task_id})
 
     return router
+
+
+async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
+    """Page by page. A letter that fails again meanwhile is newer than the page, so no letter is taken twice."""
+    requeued = letters = 0
+    cursor: str | None = None
+    while letters < asked.limit:
+        found = await app.reports.dead(
+            job=asked.job,
+            pipeline=asked.pipeline,
+            why=Why(asked.reason, asked.error_type),
+            cursor=cursor,
+            limit=min(MOST, asked.limit - letters),
+        )
+        for letter in found.items:
+            requeued += await app.ledger.retry_task(letter.id)
+        letters += len(found.items)
+        cursor = found.next_cursor
+        if cursor is None:
+            break
+    return {"requeued": requeued, "letters": letters}

@@ -29,11 +29,22 @@ JOB = {
     "discoveries": 350,
     "waiting": None,
 }
+JOB_CHANGE = {
+    "id": 41,
+    "kind": "job",
+    "key": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+    "op": "paused",
+    "version": 2,
+    "job": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+    "at": "2026-03-14T12:00:30Z",
+    "body": {"state": "paused", "reason": "credits are being topped up"},
+}
 TASK = {
     "id": "00000000-0001-8000-8000-00000000002a",
     "job": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "kind": "places.query",
     "key": "85001/1",
+    "url": None,
     "lane": "serper",
     "state": "failed",
     "attempts": 1,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import DEAD_DETAIL, JOB, TASK
+from forager.api.examples import DEAD_DETAIL, JOB, JOB_CHANGE, TASK
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.examples import example_of
@@ -23,7 +23,7 @@ from forager.kit.http.params import (
     WhyQuery,
     checked_key,
 )
-from forager.ledger.reports import JobReport, TaskDetail, TaskReport, Why
+from forager.ledger.reports import ChangeReport, JobReport, TaskDetail, TaskReport, Why
 
 
 class NewJobBody(BaseModel):
@@ -58,6 +58,15 @@ class PauseBody(BaseModel):
 class JobsQuery(PageQuery):
     state: JobStateName | None = Field(default=None, description="Only jobs in this state.")
     pipeline: str | None = Field(default=None, max_length=100, description="Only jobs of this pipeline.")
+    id: str | None = Field(
+        default=None,
+        min_length=4,
+        max_length=36,
+        pattern="^[0-9a-f-]+$",
+        description="Only jobs whose id begins with these characters.",
+        examples=["0f1c9b52"],
+    )
+    internal: bool = Field(default=False, description="Also jobs that Forager creates itself, such as webhooks.")
 
 
 class TasksQuery(WhyQuery):
@@ -81,7 +90,12 @@ def _add_reading(router: APIRouter, app: App) -> None:
     async def list_jobs(request: Request, asked: Annotated[JobsQuery, Query()]) -> Response:
         """Newest first."""
         found = await app.reports.jobs(
-            state=asked.state, pipeline=asked.pipeline, cursor=asked.cursor, limit=asked.limit
+            state=asked.state,
+            pipeline=asked.pipeline,
+            prefix=asked.id,
+            hidden=() if asked.internal or asked.pipeline else app.internal,
+            cursor=asked.cursor,
+            limit=asked.limit,
         )
         return page(request, await app.waits.jobs(found.items), found.next_cursor)
 
@@ -94,6 +108,18 @@ def _add_reading(router: APIRouter, app: App) -> None:
     async def show_job(request: Request, job_id: UUID) -> Response:
         """With its counters, which are exact at every moment."""
         return answer(request, await app.waits.job(await app.reports.job(job_id)))
+
+    @router.get(
+        "/jobs/{job_id}/history",
+        summary="Show what was done to a job",
+        response_model=Page[ChangeReport],
+        responses={200: example([JOB_CHANGE], next_cursor=None), **failures(404)},
+    )
+    async def show_job_history(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
+        """Created, paused, resumed, retried, ended: newest first, each with the job as it was then."""
+        await app.reports.job(job_id)
+        found = await app.reports.history("job", str(job_id), cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
 
     @router.get(
         "/jobs/{job_id}/tasks",

@@ -1,45 +1,50 @@
 """`forager dead …`: the tasks that failed for good, why, and what to do with them."""
 
-from typing import Annotated
-from uuid import UUID
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import post, with_api
+from forager.kit.cli.ids import OfJob, TaskId, full_job, read_task
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.running import NO_WORKER, with_api
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = typer.Typer(help="Tasks that failed for good: look at them, retry or discard them.", no_args_is_help=True)
 
-TaskId = Annotated[UUID, typer.Argument(metavar="TASK", help="Its id, as `forager dead list` shows it.")]
+Pipeline = Annotated[str | None, typer.Option(help="Only tasks of this pipeline.")]
+Reason = Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")]
+ErrorType = Annotated[str | None, typer.Option(help="Only this type of error, such as network or parse.")]
+EVIDENCE_SHOWN = 2_000
 
 
 @app.command("list")
 def list_dead(
     context: typer.Context,
-    job: Annotated[UUID | None, typer.Option(help="Only those of this job.")] = None,
-    pipeline: Annotated[str | None, typer.Option(help="Only those of this pipeline.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")] = None,
-    error_type: Annotated[str | None, typer.Option(help="Only this type, such as network or parse.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    job: OfJob = None,
+    pipeline: Pipeline = None,
+    reason: Reason = None,
+    error_type: ErrorType = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks, newest first.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest first."""
     from forager.kit.cli import render
 
-    asked = {"job": job, "pipeline": pipeline, "reason": reason, "error_type": error_type, "limit": limit}
-    letters = with_api(context, lambda at: at.api.get("/dead", **asked))
+    async def ask(at: Reached) -> Any:
+        return await at.api.get("/dead", **await _filters(at, job, pipeline, reason, error_type), limit=limit)
+
+    letters = with_api(context, ask)
     if as_json:
         render.show_json(letters)
-        return
-    if not letters:
+    elif letters:
+        render.out().print(_listed(letters))
+    elif job or pipeline or reason or error_type:
+        render.notes().print("No dead letters match. See all of them: forager dead list")
+    else:
         render.notes().print("No dead letters.")
-        return
-    console = render.out()
-    for letter in letters:
-        tries = render.some(letter["attempts"], "try", "tries")
-        word = letter["reason"] or letter["error_type"]
-        console.print("  ".join(filter(None, (letter["id"], letter["key"], tries, word))), markup=False)
-        console.print(render.indented(letter["error"]))
 
 
 @app.command()
@@ -52,37 +57,64 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
         render.show_json(letter)
         return
     evidence = letter["evidence"]
-    told = ", ".join(f"{name} {value}" for name, value in letter["facts"].items())
+    kept = f"{evidence['content_type']}, {render.some(evidence['size'], 'byte')}" if evidence else "not kept"
     figures = [
         ("task", str(letter["id"])),
         ("job", str(letter["job"])),
-        ("key", render.plain(letter["key"])),
-        ("lane", render.plain(letter["lane"])),
-        ("attempts", str(letter["attempts"])),
-        ("credits", str(letter["cost"])),
+        ("pipeline", letter["pipeline"]),
+        ("failed", f"{render.moment(letter['ended_at'])} UTC, after {render.some(letter['attempts'], 'attempt')}"),
+        ("reason", " / ".join(filter(None, (letter["reason"], letter["error_type"]))) or None),
         ("error", render.plain(letter["error"])),
-        ("reason", letter["reason"]),
-        ("error type", letter["error_type"]),
-        ("facts", render.plain(told) if told else None),
-        ("ended", render.moment(letter["ended_at"])),
-        ("input", render.plain(letter["body"])),
-        ("answer", f"{evidence['content_type']}, {render.count(evidence['size'])} bytes" if evidence else "not kept"),
+        ("lane", render.plain(letter["lane"])),
+        ("key", render.plain(letter["key"])),
+        *((f"input: {name}", render.plain(value)) for name, value in _input(letter["body"])),
+        *((f"answer: {name}", render.plain(value)) for name, value in letter["facts"].items()),
+        ("credits", render.count(letter["cost"]) if letter["cost"] else None),
+        ("answer", kept),
     ]
     render.out().print(render.facts(figures))
     if evidence:
-        render.out().print(render.plain(evidence["text"][:2000]), soft_wrap=True)
+        render.out().print()
+        render.out().print(render.indented(evidence["text"][:EVIDENCE_SHOWN]))
 
 
 @app.command()
-def retry(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Run one failed task again, and those that were skipped because of it."""
+def retry(
+    context: typer.Context,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK]...", parser=read_task, help="Ids of tasks, as `forager dead list` shows them."),
+    ] = None,
+    job: OfJob = None,
+    pipeline: Pipeline = None,
+    reason: Reason = None,
+    error_type: ErrorType = None,
+    every: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run failed tasks again, and those that were skipped because of them: some by id, or all that match a filter."""
     from forager.kit.cli import render
 
-    found, but = post(context, f"/dead/{task}/retry")
+    chosen = bool(job or pipeline or reason or error_type or every)
+    if bool(tasks) == chosen:
+        raise typer.BadParameter("Give ids of tasks, or a filter such as --reason timed_out, or --all")
+
+    async def ask(at: Reached) -> tuple[dict[str, int], str]:
+        remark = f" {NO_WORKER}" if at.is_alone else ""
+        if not tasks:
+            body = await _filters(at, job, pipeline, reason, error_type)
+            return await at.api.post("/dead/retry", {name: v for name, v in body.items() if v is not None}), remark
+        requeued = [(await at.api.post(f"/dead/{task}/retry"))["requeued"] for task in tasks]
+        return {"requeued": sum(requeued), "letters": len(tasks)}, remark
+
+    answered, remark = with_api(context, ask)
     if as_json:
-        render.show_json(found)
+        render.show_json(answered)
+    elif answered["letters"]:
+        again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
+        render.out().print(again, markup=False, soft_wrap=True)
     else:
-        render.out().print(f"{render.some(found['requeued'], 'task')} queued again.{but}", markup=False, soft_wrap=True)
+        render.out().print("No dead letters match: nothing is queued again.")
 
 
 @app.command()
@@ -90,5 +122,37 @@ def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None
     """Hide one dead letter from the list. The counters of its job stay as they are."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))
-    render.show_json(found) if as_json else render.out().print("Discarded.")
+    answered = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))
+    render.show_json(answered) if as_json else render.out().print("Discarded.")
+
+
+async def _filters(
+    at: Reached, job: str | None, pipeline: str | None, reason: str | None, error_type: str | None
+) -> dict[str, Any]:
+    whole = await full_job(at.api, job) if job else None
+    return {"job": whole, "pipeline": pipeline, "reason": reason, "error_type": error_type}
+
+
+def _listed(letters: list[dict[str, Any]]) -> "Table":
+    from forager.kit.cli import render
+    from forager.kit.cli.ids import short_job, short_task
+
+    columns = ("task", "failed (UTC)", "job", "what", "reason")
+    rows = render.table(*columns, fold=("what", "reason"))
+    for letter in letters:
+        why = letter["error"] if not letter["reason"] else f"{letter['reason']}: {letter['error']}"
+        rows.add_row(
+            short_task(letter["id"]),
+            render.moment(letter["ended_at"])[5:16],
+            short_job(letter["job"]),
+            render.plain(letter["url"] or letter["key"]),
+            render.plain(why),
+        )
+    return rows
+
+
+def _input(body: Any) -> list[tuple[str, Any]]:
+    """The task's input field by field, without what is not set."""
+    if not isinstance(body, Mapping):
+        return [("body", body)]
+    return [(name, value) for name, value in body.items() if value not in (None, False, [], {}, "")]

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
-from uuid import UUID
 
 import typer
 
 from forager.core.errors import Rejected
 from forager.kit.cli.client import part
+from forager.kit.cli.ids import OfJob, full_job
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import with_api
 
@@ -29,7 +29,7 @@ def export(
     context: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Record kind, such as place or scrape_result.")],
     form: Annotated[Format, typer.Option("--format", "-f", help="JSON lines or CSV.")] = Format.JSONL,
-    job: Annotated[UUID | None, typer.Option(help="Only what this job found.")] = None,
+    job: OfJob = None,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value; repeat it."),
@@ -46,8 +46,8 @@ def export(
     """
     from forager.kit.cli import render
 
-    query = {**_filters(where or []), "job": job}
-    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, query, output))
+    filters = _filters(where or [])
+    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, job, filters, output))
     if output is None:
         return
     if as_json:
@@ -57,12 +57,13 @@ def export(
 
 
 async def _write_all(
-    at: "Reached", kind: str, form: Format, query: Mapping[str, Any], output: Path | None
+    at: "Reached", kind: str, form: Format, job: str | None, filters: Mapping[str, str], output: Path | None
 ) -> tuple[str, int]:
     """By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short."""
     from forager.api.tabular import csv_lines, json_lines
 
     known = await _known(at, kind)
+    query: dict[str, Any] = {**filters, "job": await full_job(at.api, job) if job else None}
     rows = 0
     with _opened(output) as file:
         async for page in at.api.pages(f"/records/{part(known)}", **query):

@@ -1,23 +1,18 @@
-"""`forager jobs …`: what there is, how it goes, and stopping, continuing or repeating it."""
+"""`forager jobs …`: see how jobs go, and stop, resume or repeat them. Tables are in `job_tables.py`."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from forager.kit.cli.errors import JobNotDone
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import NO_WORKER, post, with_api
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from forager.kit.cli.invocation import Reached
+from forager.kit.cli.ids import JobId, full_job
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.running import NO_WORKER, with_api
 
 app = typer.Typer(help="See, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
 
-JobId = Annotated[UUID, typer.Argument(metavar="JOB", help="Its id, as `forager jobs list` shows it.")]
+LOG_LINES = 50
 
 
 @app.command("list")
@@ -25,73 +20,116 @@ def list_jobs(
     context: typer.Context,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state, such as running or failed.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="Only jobs of this pipeline.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also jobs that Forager creates itself, such as webhooks.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs, newest first.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
+    from forager.cli import job_tables
     from forager.kit.cli import render
 
-    jobs = with_api(context, lambda at: at.api.get("/jobs", state=state, pipeline=pipeline, limit=limit))
+    asked = {"state": state, "pipeline": pipeline, "internal": every or None, "limit": limit}
+    jobs = with_api(context, lambda at: at.api.get("/jobs", **asked))
     if as_json:
         render.show_json(jobs)
-        return
-    if not jobs:
+    elif jobs:
+        render.out().print(job_tables.listed(jobs))
+    elif state or pipeline:
+        chosen = " ".join(filter(None, (state, pipeline)))
+        render.notes().print(f"No {chosen} jobs. See all of them: forager jobs list", markup=False)
+    else:
         render.notes().print("No jobs. Create one: forager places run --keyword bars --state AZ")
-        return
-    render.out().print(_listed(jobs))
 
 
 @app.command()
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Show one job: its parameters, counters and costs."""
+    """Show one job: its parameters, counters and costs, and why it waits if it does."""
+    from forager.cli import job_tables
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.get(f"/jobs/{job}"))
+    found = with_api(context, _of_job(job, lambda at, whole: at.api.get(f"/jobs/{whole}")))
+    render.show_json(found) if as_json else render.out().print(job_tables.shown(found))
+
+
+@app.command()
+def tasks(
+    context: typer.Context,
+    job: JobId,
+    state: Annotated[str | None, typer.Option(help="Only tasks in this state, such as queued or failed.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks, by kind and key.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List the tasks of a job: state, attempts, and the last error."""
+    from forager.cli import job_tables
+    from forager.kit.cli import render
+
+    async def ask(at: Reached, whole: str) -> Any:
+        return await at.api.get(f"/jobs/{whole}/tasks", state=state, limit=limit)
+
+    found = with_api(context, _of_job(job, ask))
     if as_json:
         render.show_json(found)
+    elif found:
+        render.out().print(job_tables.tasks(found))
     else:
-        show_job(found)
+        render.notes().print(f"This job has no {state + ' ' if state else ''}tasks.", markup=False)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    job: JobId,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, help="Maximum number of entries; the newest are shown.")
+    ] = LOG_LINES,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to a job and its tasks, oldest first: created, paused, retried, each end and its error.
+
+    Covers all tasks of a job with up to 1,000 of them, and the failed tasks of a longer one.
+    """
+    from forager.cli import job_log
+    from forager.kit.cli import render
+
+    entries = with_api(context, _of_job(job, lambda at, whole: job_log.entries(at.api, whole, limit)))
+    render.show_json(entries) if as_json else render.out().print(job_log.table(entries))
 
 
 @app.command()
 def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Follow a job until it has ended. Exit code 1 if it failed or is paused."""
     from forager.cli.feature_commands import words_of
-    from forager.kit.cli import progress, render
+    from forager.kit.cli import progress
     from forager.kit.cli.job_report import ended
+    from forager.kit.cli.run_job import follow
 
-    async def work(at: "Reached") -> Mapping[str, Any]:
-        found = await at.api.get(f"/jobs/{job}")
+    async def ask(at: Reached, whole: str) -> Mapping[str, Any]:
+        found = await at.api.get(f"/jobs/{whole}")
         if at.is_alone and not progress.has_stopped(found):
-            raise JobNotDone(f"Job {job} does not move. {NO_WORKER}")
-        view = progress.choose_view(render.notes(), quiet=as_json, words=words_of(found["pipeline"]))
-        return await progress.follow(at.api, str(job), view)
+            raise JobNotDone(f"Job {whole} does not move. {NO_WORKER}")
+        return await follow(at.api, whole, words=words_of(found["pipeline"]), quiet=as_json)
 
-    job_as_it_ended = with_api(context, work)
-    ended(job_as_it_ended, words_of(job_as_it_ended["pipeline"]), as_json=as_json)
+    followed = with_api(context, _of_job(job, ask))
+    ended(followed, words_of(followed["pipeline"]), as_json=as_json)
 
 
 @app.command()
 def pause(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Start no more of its tasks until it is resumed. What is in flight ends."""
+    """Start no more of its tasks until it is resumed. In-flight tasks finish."""
     _act(context, job, "pause", "Paused. Resume it: forager jobs resume {id}", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Go on with a paused job."""
-    from forager.kit.cli import render
-
-    found, but = post(context, f"/jobs/{job}/resume")
-    if as_json:
-        render.show_json(found)
-    else:
-        render.out().print(f"Resumed.{but}", markup=False, soft_wrap=True)
+    """Resume a paused job."""
+    _act(context, job, "resume", "Resumed.{remark}", as_json=as_json)
 
 
 @app.command()
 def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """End a job: what is queued will not run, what was found stays."""
+    """End a job: queued tasks will not run, and what was found stays."""
     _act(context, job, "cancel", "Cancelled. What it found stays.", as_json=as_json)
 
 
@@ -100,78 +138,37 @@ def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Run its failed tasks again, and those that were skipped because of them."""
     from forager.kit.cli import render
 
-    found, but = post(context, f"/jobs/{job}/retry")
+    answered, remark = with_api(context, _of_job(job, _posted("retry")))
     if as_json:
-        render.show_json(found)
+        render.show_json(answered)
         return
-    again = f"{render.some(found['requeued'], 'task')} queued again.{but}"
-    said = again if found["requeued"] else "Nothing is queued again: this job has no failed tasks."
-    render.out().print(said, markup=False, soft_wrap=True)
+    again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
+    message = again if answered["requeued"] else "Nothing is queued again: this job has no failed tasks."
+    render.out().print(message, markup=False, soft_wrap=True)
 
 
-def show_job(job: Mapping[str, Any]) -> None:
-    from forager.cli.feature_commands import words_of
+def _act(context: typer.Context, job: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
+    from forager.kit.cli.ids import short_job
 
-    counters = [f"{render.count(job[name])} {name}" for name in _COUNTERS if job[name]]
-    estimate = job["estimate"] or {}
-    figures = [
-        ("job", str(job["id"])),
-        ("pipeline", job["pipeline"]),
-        ("state", render.state(job["state"])),
-        ("reason", render.plain(job["reason"]) if job["reason"] else None),
-        ("request", render.plain(words_of(job["pipeline"]).request(job["params"]))),
-        ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else render.count(job["total"])),
-        ("retries", render.count(job["retries"])),
-        ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new"),
-        ("spent", _spent(job)),
-        (
-            "estimate",
-            f"{render.count(estimate['expected_credits'])} credits" if "expected_credits" in estimate else None,
-        ),
-        ("schedule", job["schedule"]),
-        ("created", render.moment(job["created_at"])),
-        ("started", render.moment(job["started_at"])),
-        ("finished", render.moment(job["finished_at"])),
-    ]
-    render.out().print(render.facts(figures))
-
-
-def _listed(jobs: Sequence[Mapping[str, Any]]) -> "Table":
-    from forager.cli.feature_commands import words_of
-    from forager.kit.cli import render
-    from forager.kit.cli.progress import done
-
-    rows = render.table("job", "state", "request", "done", "credits", right=("done", "credits"))
-    for column, width in zip(rows.columns, (36, 9, 9, 4, 7), strict=True):
-        column.no_wrap, column.min_width = column.header != "state", width
-    # The one column of any length must not push the others out: it gets what they leave.
-    rows.columns[2].max_width = max(9, render.out().width - 66)
-    for job in jobs:
-        share = f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "-"
-        asks = render.plain(words_of(job["pipeline"]).request(job["params"]))
-        rows.add_row(str(job["id"]), render.state(job["state"]), asks, share, render.count(job["spent"]))
-    return rows
-
-
-_COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")
-
-
-def _spent(job: Mapping[str, Any]) -> str:
-    from forager.kit.cli import render
-    from forager.kit.cli.words import assumed
-
-    text = f"{render.count(job['spent'])} credits"
-    if job["max_cost"] is not None:
-        text += f" of at most {render.count(job['max_cost'])}"
-    return text + assumed(job)
-
-
-def _act(context: typer.Context, job: UUID, verb: str, said: str, *, as_json: bool) -> None:
-    from forager.kit.cli import render
-
-    found = with_api(context, lambda at: at.api.post(f"/jobs/{job}/{verb}"))
+    answered, remark = with_api(context, _of_job(job, _posted(verb)))
     if as_json:
-        render.show_json(found)
+        render.show_json(answered)
     else:
-        render.out().print(said.format(id=job), markup=False, soft_wrap=True)
+        render.out().print(message.format(id=short_job(job), remark=remark), markup=False, soft_wrap=True)
+
+
+def _posted(verb: str) -> Callable[[Reached, str], Awaitable[tuple[Any, str]]]:
+    async def ask(at: Reached, whole: str) -> tuple[Any, str]:
+        return await at.api.post(f"/jobs/{whole}/{verb}"), f" {NO_WORKER}" if at.is_alone else ""
+
+    return ask
+
+
+def _of_job(job: str, ask: Callable[[Reached, str], Awaitable[Any]]) -> Callable[[Reached], Awaitable[Any]]:
+    """`ask(at, id)` with the whole id of the job that was given by its beginning."""
+
+    async def work(at: Reached) -> Any:
+        return await ask(at, await full_job(at.api, job))
+
+    return work

@@ -21,6 +21,7 @@ from forager.ledger.sqlite.lock import read_owner
 
 if TYPE_CHECKING:
     from forager.app import App
+    from forager.ledger.reports import JobReport
     from forager.settings import Settings
 
 log = structlog.get_logger("forager.process")
@@ -30,6 +31,8 @@ STUCK_AFTER = 30.0
 SWITCH_INTERVAL = 0.001
 """The writer's thread must get the interpreter often, or every commit waits for the loop's whole turn."""
 LOOK_FOR_WORK_EVERY = 0.2
+SURE_AFTER = 5
+"""Looks in a row at which open jobs could not run."""
 WAIT_FOR_STORE = 5.0
 LOOK_FOR_STORE_EVERY = 0.05
 
@@ -69,27 +72,32 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) ->
         log.info("stopped")
 
 
-async def worker(settings: "Settings", *, until_idle: bool) -> None:
-    """The engine alone."""
+async def worker(settings: "Settings", *, until_idle: bool, show_left: Callable[["Sequence[JobReport]"], None]) -> None:
+    """The engine alone. With `until_idle` it ends when nothing can run, and shows the jobs that are left."""
     async with _running(settings) as (app, stop):
         log.info("working", pid=os.getpid())
-        await work_until(app, stop, idle=until_idle)
+        left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
+    if until_idle:
+        show_left(left)
 
 
-async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> None:
-    """Engine and schedules until the stop is asked for, or with `idle` until nothing is left to do. Then drains.
+async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> "Sequence[JobReport]":
+    """Engine and schedules until the stop is asked for, or with `idle` until nothing can run now. Then drains.
 
-    The beats begin only here: an end before the first (store locked, port taken) is final, one after it is not.
+    Returns the open jobs that are left, each with why it waits; nothing if it was stopped. The beats begin only here:
+    an end before the first (store locked, port taken) is final, one after it is not.
     """
     beside = [asyncio.create_task(_give_back_when_hurried(app, stop)), asyncio.create_task(beat_to_supervisor())]
     try:
         async with app.engine(schedules=not idle) as engine:
-            await _first_of(engine, stop.wait(), *([_until_idle(app)] if idle else []))
+            left: list[JobReport] = []
+            await _first_of(engine, stop.wait(), *([_until_idle(app, left)] if idle else []))
             if stop.by is not None:
-                log.info("stopping: what is in flight may end", signal=stop.by.name)
+                log.info("shutting down; finishing in-flight tasks", signal=stop.by.name)
             elif engine.done() and (failure := engine.exception()) is not None:
                 _die(failure)
+            return left
     finally:
         for task in beside:
             task.cancel()
@@ -104,7 +112,7 @@ async def _first_of(engine: asyncio.Task[None], *others: Coroutine[Any, Any, Non
 
 async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:
     await stop.wait_for_hurry()
-    log.warning("stopping at once: what is in flight goes back to the queue")
+    log.warning("shutting down at once; in-flight tasks go back to the queue")
     await app.worker.drain(0)
 
 
@@ -136,6 +144,12 @@ async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
         await asyncio.sleep(LOOK_FOR_STORE_EVERY)
 
 
-async def _until_idle(app: "App") -> None:
-    while not await app.is_idle():  # noqa: ASYNC110 - the ledger has no such event
-        await asyncio.sleep(LOOK_FOR_WORK_EVERY)
+async def _until_idle(app: "App", left: "list[JobReport]") -> None:
+    """Until no job is open, or none that is can run: seen a few times in a row, since tasks come and go."""
+    looks = 0
+    while looks < SURE_AFTER:
+        found = await app.left_over()
+        looks = 0 if found is None else looks + 1 if found else SURE_AFTER
+        left[:] = found or ()
+        if looks < SURE_AFTER:
+            await asyncio.sleep(LOOK_FOR_WORK_EVERY)

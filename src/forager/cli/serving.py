@@ -2,11 +2,14 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forager.kit.cli.invocation import Json, invocation
+
+if TYPE_CHECKING:
+    from forager.ledger.reports import JobReport
 
 
 def up(
@@ -41,7 +44,8 @@ def up(
 def worker(
     context: typer.Context,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when every job has ended or is paused; fires no schedules.")
+        bool,
+        typer.Option("--until-idle", help="End when no task can run within a minute; list what is left. No schedules."),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -50,16 +54,25 @@ def worker(
     The embedded store belongs to one process: beside a running `up` this ends with exit code 3. On PostgreSQL run as
     many as you like.
     """
-    from forager.cli import process
+    from forager.cli import job_tables, process
     from forager.cli.supervise import is_supervised
+    from forager.kit.cli import render
 
     settings = invocation(context).settings()
     if not is_supervised():
         return process.supervise(invocation(context).arguments, settings)
-    code = process.run_process(settings, process.worker(settings, until_idle=until_idle))
+    left: list[JobReport] = []
+    code = process.run_process(settings, process.worker(settings, until_idle=until_idle, show_left=left.extend))
     if as_json:
-        typer.echo('{"stopped": true}')
+        render.show_json({"stopped": True, "left": [_plain(job) for job in left]})
+    elif left:
+        render.notes().print(f"{render.some(len(left), 'job')} left that cannot run now:", markup=False)
+        render.out().print(job_tables.listed([_plain(job) for job in left]))
     return code
+
+
+def _plain(job: "JobReport") -> dict[str, Any]:
+    return job.model_dump(mode="json")
 
 
 def _show_url(url: str, *, as_json: bool) -> None:

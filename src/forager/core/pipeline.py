@@ -172,6 +172,8 @@ class Pipeline:
     dry_run: Callable[[Any], bool] = lambda _: False
     reasons: frozenset[str] = frozenset()
     """The words by which its tasks fail or are skipped, beside the engine's own (`core.reasons.Reason`)."""
+    internal: bool = False
+    """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out unless they are asked for."""
 
     def __post_init__(self) -> None:
         require_words(self.reasons)

@@ -55,6 +55,7 @@ class TaskReport(Report):
     job: UUID
     kind: str
     key: str = Field(description="Identity inside the job, together with the kind.")
+    url: str | None = Field(default=None, description="The page that its input names, if it names one.")
     lane: str
     state: str = Field(description="queued, running, completed, failed, skipped or cancelled")
     attempts: int = Field(description="Attempts that count: a snooze, a crash or a drain burns none.")

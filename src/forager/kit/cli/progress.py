@@ -23,6 +23,10 @@ Job = Mapping[str, Any]
 ENDED = frozenset({"completed", "partially_completed", "failed", "cancelled"})
 LOOK_EVERY = 0.2
 LINE_EVERY = 2.0
+WORTH_TELLING = 1.0
+"""Seconds that a job must have waited before its reason is shown."""
+REASON_EVERY = 30.0
+"""Seconds between two lines with the same reason for a wait."""
 RATE_OVER = 3.0
 """Seconds that a rate is taken over: long enough to be calm, short enough to be true."""
 
@@ -37,10 +41,14 @@ class View(Protocol):
 
 async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY) -> Job:
     """Until the job has ended or is paused; returns it as it was then."""
+    waits_since: float | None = None
     with view:
         while True:
             job: Job = await api.get(f"/jobs/{job_id}")
-            view.update(job)
+            now = time.monotonic()
+            waits_since = None if not job.get("waiting") else waits_since or now
+            # A short wait is not worth a word: the engine may just be starting.
+            view.update(job if waits_since is None or now - waits_since >= WORTH_TELLING else {**job, "waiting": None})
             if has_stopped(job):
                 return job
             await asyncio.sleep(every)
@@ -49,6 +57,12 @@ async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY
 def has_stopped(job: Job) -> bool:
     """Whether nothing more happens to it by itself."""
     return job["state"] in ENDED or (job["state"] == "paused" and not job["running"])
+
+
+def waiting(job: Job) -> str | None:
+    """Why none of the job's tasks runs now, in words; None if some do or may."""
+    reason = job.get("waiting")
+    return str(reason["message"]) if reason else None
 
 
 def is_out_of_budget(job: Job) -> bool:
@@ -95,7 +109,6 @@ class BarView:
         from rich.live import Live
 
         self._words = words
-
         self._live = Live(console=console, refresh_per_second=10, transient=False)
         self._pace = Pace()
 
@@ -120,7 +133,9 @@ class BarView:
 
     def _figures(self, job: Job) -> list[str]:
         figures = ["paused"] if job["state"] == "paused" else []
-        if job["state"] not in ENDED:
+        if message := waiting(job):
+            figures.append(message)
+        elif job["state"] not in ENDED:
             figures += [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
         return figures + short_figures(job, self._words)
 
@@ -142,10 +157,16 @@ class LineView:
         self._words = words
         self._pace = Pace()
         self._next = 0.0
+        self._reason: tuple[str, str | None] | None = None
+        self._next_reason = 0.0
 
     def update(self, job: Job) -> None:
         now = time.monotonic()
         self._pace.note(job, now)
+        if message := waiting(job):
+            self._say_why(message, (job["waiting"]["reason"], job["waiting"]["lane"]), now)
+            return
+        self._reason = None
         if now < self._next and not has_stopped(job):
             return
         self._next = now + LINE_EVERY
@@ -153,12 +174,52 @@ class LineView:
         figures = [f"{done(job):,}/{job['total']:,}", _percent(job), *rate, *short_figures(job, self._words)]
         self._console.print(f"{job['state']}: {' · '.join(figures)}", markup=False, soft_wrap=True)
 
+    def _say_why(self, message: str, reason: tuple[str, str | None], now: float) -> None:
+        """Once when the job begins to wait, and from time to time while it does."""
+        if reason != self._reason or now >= self._next_reason:
+            self._reason, self._next_reason = reason, now + REASON_EVERY
+            self._console.print(f"waiting: {message}", markup=False, soft_wrap=True)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class ReasonView(LineView):
+    """Only why the job waits, for logs and pipes."""
+
+    def update(self, job: Job) -> None:
+        if message := waiting(job):
+            self._say_why(message, (job["waiting"]["reason"], job["waiting"]["lane"]), time.monotonic())
+
+
+class SpinnerView:
+    """One line that moves while a single page is fetched, with the reason if it waits; gone when it has ended."""
+
+    def __init__(self, console: "Console", words: Words = GENERAL) -> None:
+        from rich.status import Status
+
+        self._words = words
+        self._status = Status("", console=console)
+        self._began = time.monotonic()
+
+    def update(self, job: Job) -> None:
+        from rich.text import Text
+
+        what = waiting(job) or f"{self._words.request(job['params'])} ({time.monotonic() - self._began:.0f} s)"
+        self._status.update(Text(what))
+
+    def __enter__(self) -> Self:
+        self._status.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.__exit__(kind, error, trace)
 
 
 class NoView:
@@ -177,6 +238,13 @@ def choose_view(console: "Console", *, quiet: bool, words: Words = GENERAL) -> V
     if quiet:
         return NoView()
     return BarView(console, words) if console.is_terminal else LineView(console, words)
+
+
+def choose_spinner(console: "Console", *, quiet: bool, words: Words = GENERAL) -> View:
+    """For a job of one task: a spinner on a terminal, elsewhere a line only if it waits; nothing if `quiet`."""
+    if quiet:
+        return NoView()
+    return SpinnerView(console, words) if console.is_terminal else ReasonView(console, words)
 
 
 def short_figures(job: Job, words: Words = GENERAL) -> list[str]:

@@ -130,6 +130,14 @@ def duration(seconds: float | None) -> str:
     return " ".join(shown[:2])
 
 
+def age(seconds: float) -> str:
+    """How long ago, in one unit: `12 s`, `5 min`, `3 h`, `9 d`."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length or (unit == "min" and seconds >= 60):
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
 def moment(value: Any) -> str:
     """A point in time as the API gives it (ISO 8601), to the second, in UTC."""
     parsed = when(value)

@@ -58,12 +58,41 @@ async def run_job(
         render.out().print(f"The running Forager works on it. Follow it: forager jobs watch {job_id}", markup=False)
 
 
-async def see_through(at: Reached, job_id: str, *, words: Words = GENERAL, quiet: bool = False) -> "Job":
-    """Follow a job until it has stopped, and work on it here if this process has opened the store."""
-    view = progress.choose_view(render.notes(), quiet=quiet, words=words)
+async def see_through(
+    at: Reached, job_id: str, *, words: Words = GENERAL, quiet: bool = False, single: bool = False
+) -> "Job":
+    """Follow a job until it has stopped, and work on it here if this process has opened the store.
+
+    A job of one task (`single`) is shown by a spinner instead of a bar.
+    """
+    choose = progress.choose_spinner if single else progress.choose_view
+    view = choose(render.notes(), quiet=quiet, words=words)
     if at.engine is None:
-        return await progress.follow(at.api, job_id, view)
+        return await _follow_until_stopped(at.api, job_id, view)
     return await work_on(at.api, at.engine, job_id, view, words)
+
+
+async def follow(api: "Api", job_id: str, *, words: Words = GENERAL, quiet: bool = False) -> "Job":
+    """Follow a job that another process works on until it has stopped. Ctrl-C leaves it running."""
+    return await _follow_until_stopped(api, job_id, progress.choose_view(render.notes(), quiet=quiet, words=words))
+
+
+async def _follow_until_stopped(api: "Api", job_id: str, view: "View") -> "Job":
+    with stop_on_signals() as stop:
+        following = asyncio.create_task(progress.follow(api, job_id, view))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([following, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if following.done():
+            return following.result()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    _note(
+        f"Job {job_id} keeps running.",
+        f"Follow it: forager jobs watch {job_id}",
+        f"Cancel it: forager jobs cancel {job_id}",
+    )
+    raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", words: Words = GENERAL) -> "Job":
@@ -101,9 +130,12 @@ async def _give_back_when_hurried(engine: LocalEngine, stop: StopRequest) -> Non
 
 
 def _say_how_to_resume(job: "Job", words: Words) -> None:
-    render.notes().print(
-        f"Interrupted: {progress.done(job):,} of {words.tasks(job['total'])} done, nothing is lost."
-        f" Resume job {job['id']}: forager worker --until-idle. Cancel it: forager jobs cancel {job['id']}",
-        markup=False,
-        soft_wrap=True,
+    _note(
+        f"Interrupted: {progress.done(job):,} of {words.tasks(job['total'])} done, nothing is lost.",
+        f"Resume job {job['id']}: forager worker --until-idle",
+        f"Cancel it: forager jobs cancel {job['id']}",
     )
+
+
+def _note(*lines: str) -> None:
+    render.notes().print("\n".join(lines), markup=False, soft_wrap=True)

@@ -42,14 +42,31 @@ class Why(NamedTuple):
 ANY = Why()
 
 
-async def list_jobs(
-    db: Database, *, state: str | None, pipeline: str | None, cursor: str | None, limit: int
-) -> Page[JobReport]:
+class JobFilter(NamedTuple):
+    """Which jobs a list shows; what is None or empty leaves none out."""
+
+    state: str | None = None
+    pipeline: str | None = None
+    prefix: str | None = None
+    """The first characters of the public id."""
+    hidden: tuple[str, ...] = ()
+    """Pipelines that are left out."""
+
+
+async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> Page[JobReport]:
     """Newest first."""
-    where, only = ((), ()) if state is None else _with_job_state(state)
+    where, only = ((), ()) if asked.state is None else _with_job_state(asked.state)
     values: dict[str, Any] = {}
-    if pipeline is not None:
-        only, values = (*only, "w.pipeline = :pipeline"), {"pipeline": pipeline}
+    if asked.pipeline is not None:
+        only, values = (*only, "w.pipeline = :pipeline"), {"pipeline": asked.pipeline}
+    if asked.prefix is not None:
+        # The range is what the index on public_id serves: it takes the first group of the id, which has no hyphen, so
+        # that no collation orders it differently. `g` comes after every hexadecimal digit.
+        first = asked.prefix[:8]
+        where = (*where, "public_id >= :first", "public_id < :behind", "public_id LIKE :prefix")
+        values |= {"first": first, "behind": f"{first}g", "prefix": f"{asked.prefix}%"}
+    for number, name in enumerate(asked.hidden):
+        only, values = (*only, f"w.pipeline <> :hidden{number}"), {**values, f"hidden{number}": name}
     plan = Walk("jobs", _JOB, ("id",), where, descending=True, only=only, values=values)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[job_report(row) for row in rows], next_cursor=following)

@@ -32,9 +32,18 @@ class Reports:
     # ── jobs and tasks ──
 
     async def jobs(
-        self, *, state: str | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = PAGE
+        self,
+        *,
+        state: str | None = None,
+        pipeline: str | None = None,
+        prefix: str | None = None,
+        hidden: Collection[str] = (),
+        cursor: str | None = None,
+        limit: int = PAGE,
     ) -> Page[JobReport]:
-        return await jobs.list_jobs(self._db, state=state, pipeline=pipeline, cursor=cursor, limit=limit)
+        """Newest first. `prefix`: only jobs whose id begins so; `hidden`: pipelines that are left out."""
+        asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden))
+        return await jobs.list_jobs(self._db, asked, cursor=cursor, limit=limit)
 
     async def job(self, job: UUID) -> JobReport:
         return await jobs.one_job(self._db, job)

@@ -1,13 +1,17 @@
 """Rows to reports: milliseconds to times, numbers to public ids, the ledger's words to the public ones."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from forager.core.ids import claim_text, task_uuid
 from forager.core.states import JobState, TaskState
-from forager.kit.queries import Row, at, loads
+from forager.kit.queries import Row, at, loads, task_body
 from forager.kit.reports import ChangeReport, EvidenceReport, JobReport
+
+PAGE_FIELDS = ("target_url", "url")
+"""Fields of a task's input that name the page it is about."""
 
 
 def public_job_state(state: str, drain: str | None) -> str:
@@ -29,6 +33,7 @@ def task_fields(row: Row) -> dict[str, Any]:
         "job": row["public_id"],
         "kind": row["kind"],
         "key": row["key"],
+        "url": _page(row["body"]),
         "lane": row["lane"],
         "state": TaskState(row["state"]).public(),
         "attempts": row["attempt"],
@@ -44,6 +49,14 @@ def task_fields(row: Row) -> dict[str, Any]:
         "facts": loads(row["facts"]) or {},
         "ended_at": at(row["ended_at"]),
     }
+
+
+def _page(body: bytes) -> str | None:
+    """The page that a task's input names, if it names one."""
+    fields = task_body(body)
+    if not isinstance(fields, Mapping):
+        return None
+    return next((url for name in PAGE_FIELDS if isinstance(url := fields.get(name), str)), None)
 
 
 def evidence_report(row: Row) -> EvidenceReport:

@@ -68,7 +68,7 @@ def page(
         target["requested_fields"] = names
 
     async def work(at: Reached) -> cli_run.Asked:
-        return await cli_run.one_page(at, target)
+        return await cli_run.one_page(at, target, quiet=as_json)
 
     asked = with_api(context, work)
     if as_json:

@@ -30,9 +30,9 @@ class Asked:
     provenance: Mapping[str, Any] | None
 
 
-async def one_page(at: Reached, target: Mapping[str, Any]) -> Asked:
+async def one_page(at: Reached, target: Mapping[str, Any], *, quiet: bool) -> Asked:
     made = await at.api.post("/scrape", target)
-    await see_through(at, made["job_id"], words=words, quiet=True)
+    await see_through(at, made["job_id"], words=words, quiet=quiet, single=True)
     seen = await at.api.ask("GET", f"/scrape/{made['task_id']}")
     return Asked(seen.data, seen.meta.get("provenance"))
 

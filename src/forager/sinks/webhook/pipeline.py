@@ -31,6 +31,7 @@ def build(default_url: str | None = None) -> Pipeline:
         steps=(step(Delivery, Deliver(default_url), timeout=STEP_TIMEOUT, retry=RETRY),),
         lanes=(WEBHOOK_LANES,),
         check=_not_by_hand,
+        internal=True,
     )
 
 

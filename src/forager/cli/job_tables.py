@@ -1,0 +1,107 @@
+"""Jobs and their tasks as tables. Pure: they are given data and return what is printed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from forager.cli.feature_commands import words_of
+from forager.kit.cli import render
+from forager.kit.cli.ids import short_job, short_task
+from forager.kit.cli.progress import done
+from forager.kit.cli.words import assumed
+
+_COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")
+_OTHER_COLUMNS = 53
+"""Width of everything in the list of jobs but the request."""
+
+
+def listed(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per job; below its request, why it waits."""
+    columns = ("job", "pipeline", "state", "request", "progress", "age")
+    rows = render.table(*columns, right=("progress", "age"), fold=("request",))
+    for column, width in zip(rows.columns, (8, 8, 9, 9, 8, 6), strict=True):
+        column.no_wrap, column.min_width = column.header not in ("state", "request"), width
+    # The one column of any length must not push the others out: it gets what they leave.
+    room = rows.columns[3].max_width = max(9, render.out().width - _OTHER_COLUMNS)
+    now = datetime.now(UTC)
+    for job in jobs:
+        created = render.when(job["created_at"]) or now
+        rows.add_row(
+            short_job(job["id"]),
+            render.plain(job["pipeline"]),
+            render.state(job["state"]),
+            _request(job, room),
+            f"{100 * done(job) / job['total']:.0f}%" if job["total"] else "-",
+            render.age((now - created).total_seconds()),
+        )
+    return rows
+
+
+def shown(job: Mapping[str, Any]) -> Table:
+    """Everything about one job."""
+    counters = [f"{render.count(job[name])} {name}" for name in _COUNTERS if job[name]]
+    estimate = job["estimate"] or {}
+    expected = estimate.get("expected_credits")
+    waiting = job.get("waiting")
+    return render.facts(
+        [
+            ("job", str(job["id"])),
+            ("pipeline", job["pipeline"]),
+            ("state", render.state(job["state"])),
+            ("reason", render.plain(job["reason"]) if job["reason"] else None),
+            ("waiting", render.plain(waiting["message"]) if waiting else None),
+            ("request", render.plain(words_of(job["pipeline"]).request(job["params"]))),
+            ("params", render.plain(_params(job["params"]))),
+            ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else "0"),
+            ("retries", render.count(job["retries"])),
+            ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new"),
+            ("spent", _spent(job)),
+            ("estimate", None if expected is None else render.some(expected, "credit")),
+            ("schedule", job["schedule"]),
+            ("created", render.moment(job["created_at"])),
+            ("started", render.moment(job["started_at"])),
+            ("finished", render.moment(job["finished_at"])),
+        ]
+    )
+
+
+def tasks(found: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per task, with what its last attempt met."""
+    columns = ("task", "what", "lane", "state", "tries", "error")
+    rows = render.table(*columns, right=("tries",), fold=("what", "error"))
+    for task in found:
+        due = f"; next try {render.moment(task['due_at'])} UTC" if task["due_at"] and task["state"] == "queued" else ""
+        rows.add_row(
+            short_task(task["id"]),
+            render.plain(task["url"] or task["key"]),
+            render.plain(task["lane"]),
+            render.state(task["state"]),
+            str(task["attempts"]),
+            render.plain(f"{task['error']}{due}" if task["error"] else None),
+        )
+    return rows
+
+
+def _request(job: Mapping[str, Any], room: int) -> Text:
+    """On one line; why it waits is wrapped below."""
+    request: Text = render.plain(words_of(job["pipeline"]).request(job["params"]))
+    request.truncate(room, overflow="ellipsis")
+    if waiting := job.get("waiting"):
+        request = Text("\n").join([request, Text(waiting["message"], style="yellow")])
+    return request
+
+
+def _params(params: Mapping[str, Any]) -> str:
+    said = [f"{name} {value}" for name, value in params.items() if value not in (None, False)]
+    text = ", ".join(said)
+    return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+def _spent(job: Mapping[str, Any]) -> str:
+    text = render.some(job["spent"], "credit")
+    if job["max_cost"] is not None:
+        text += f" of at most {render.count(job['max_cost'])}"
+    return text + assumed(job)
