@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from forager.kit import sink_feature
-from forager.kit.feature import ENTRY_POINTS, Feature
+from forager.kit.feature import ENTRY_POINTS, Feature, Ref
 from forager.kit.sink_feature import SinkFeature
 from forager.pipelines.places.feature import feature as places
 from forager.pipelines.reviews.feature import feature as reviews
@@ -19,7 +19,15 @@ from forager.sinks.webhook.feature import feature as deliveries
 from forager.sinks.webhook.feature import sink as webhook_sink
 
 FEATURES: tuple[Feature, ...] = (places, scrape, reviews, deliveries)
-SINKS: tuple[SinkFeature, ...] = (webhook_sink,)
+SINKS: tuple[SinkFeature, ...] = (
+    webhook_sink,
+    SinkFeature(
+        name="jsonl",
+        summary="Every change as a line of JSON, in a folder.",
+        build=Ref("forager.sinks.files:build"),
+        settings=Ref("forager.sinks.files:JsonlSettings"),
+    ),
+)
 
 
 @cache

@@ -191,6 +191,13 @@ class Change:
     body: Mapping[str, Any] | None
     """The whole value after the change, without fields that are unknown. For a record that was renamed (`gone`), only
     the stronger key that replaces it. None where the record of job scope has been removed since."""
+    scope: str = "world"
+    """`job` if each job has a record of its own under this key; `world` if all jobs share one."""
+
+    @property
+    def identity(self) -> str:
+        """What the change is about, as one text: two changes with the same identity are about the same record."""
+        return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,22 @@ class ChangeReader:
         condition, more = _asked(job, kinds)
         rows = await self._db.fetch(_PAGE.format(asked=" AND ".join(conditions) + condition), {**values, **more})
         joined = await self._bodies(rows, job) if bodies else {}
-        return [_change(row, joined.get(row["id"])) for row in rows]
+        return [self._change(row, joined.get(row["id"])) for row in rows]
+
+    def _change(self, row: Row, joined: Mapping[str, Any] | None) -> Change:
+        table = self._catalog.records.get(row["kind"])
+        return Change(
+            id=row["id"],
+            kind=row["kind"],
+            key=row["key"],
+            op=row["op"],
+            version=row["version"],
+            job=UUID(row["public_id"]) if row["public_id"] else None,
+            pipeline=row["pipeline"],
+            at=row["at"],
+            body=joined if row["body"] is None else loads(row["body"]),
+            scope="world" if table is None else table.record.scope,
+        )
 
     async def _bodies(self, rows: Sequence[Row], job: UUID | None) -> dict[int, dict[str, Any]]:
         """The bodies, by change, of the changes in a page that are stored without one."""
@@ -112,18 +127,3 @@ def _asked(job: UUID | None, kinds: Collection[str] | None) -> tuple[str, dict[s
         condition += f" AND kind IN ({', '.join(f':{name}' for name in names)})"
         values |= names
     return condition, values
-
-
-def _change(row: Row, joined: Mapping[str, Any] | None) -> Change:
-    stored = row["body"]
-    return Change(
-        id=row["id"],
-        kind=row["kind"],
-        key=row["key"],
-        op=row["op"],
-        version=row["version"],
-        job=UUID(row["public_id"]) if row["public_id"] else None,
-        pipeline=row["pipeline"],
-        at=row["at"],
-        body=joined if stored is None else loads(stored),
-    )

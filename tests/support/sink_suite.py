@@ -1,0 +1,155 @@
+"""What every sink must pass is run over its members here: how each is opened, and how its effects are read.
+
+To add a sink to the suite, add a member to `MEMBERS`.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from forager.core.faults import Faults
+from forager.core.ledger import Change, NewJob, Settlement, Want
+from forager.core.sink import Sink
+from forager.core.states import TaskState
+from forager.core.task import Plan
+from forager.ledger.catalog import Catalog
+from forager.ledger.reports import Reports
+from forager.sinks.files import JsonlSink, read_lines
+from forager.sinks.webhook.outbox import webhook_sink
+from forager.sinks.webhook.pipeline import build as build_deliveries
+from forager.sinks.webhook.sink import ended_job
+from tests.support.auditor import Tables
+from tests.support.docs_code import module_on
+from tests.support.engine import EngineRig, open_postgres, open_sqlite
+from tests.support.rig import PIPELINE, Call, Seen, Thing
+
+RECEIVER = "https://receiver.example/hook"
+PIPELINES = [PIPELINE, build_deliveries(RECEIVER)]
+
+Effect = tuple[str, Any]
+"""(identity of what it is about, what arrived about it)"""
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    open: Callable[[Any, Path, Faults | None], Sink]
+    """(ledger, folder, faults) → the real sink."""
+    wanted: Callable[[Sequence[Change]], list[Effect]]
+    """The effects that these changes must have."""
+    effects: Callable[[Tables, Path], list[Effect]]
+    """What has arrived, in the order of its arrival."""
+
+
+# ── the webhook sink: a delivery task for every end of a job ──
+
+
+def _open_webhook(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return webhook_sink(ledger, Reports(ledger.database, Catalog(PIPELINES)), RECEIVER, {})
+
+
+def _messages(changes: Sequence[Change]) -> list[Effect]:
+    ends = [end for change in changes if (end := ended_job(change)) is not None]
+    return [(str(end.id), f"job_{end.id.hex}_{end.end}") for end in ends]
+
+
+def _deliveries(tables: Tables, folder: Path) -> list[Effect]:
+    rows = tables.read(f"SELECT t.key FROM {tables.tasks} t WHERE t.kind = 'webhook' ORDER BY t.id")
+    return [(str(UUID(row["key"].split("_")[1])), row["key"]) for row in rows]
+
+
+# ── the JSONL sink: a line for every change ──
+
+
+def _open_jsonl(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return JsonlSink(folder / "jsonl", part_bytes=2_000, faults=faults)
+
+
+def _numbers(changes: Sequence[Change]) -> list[Effect]:
+    return [(change.identity, change.id) for change in changes]
+
+
+def _lines(tables: Tables, folder: Path) -> list[Effect]:
+    lines = [json.loads(line) for line in read_lines(folder / "jsonl")]
+    return [(_identity(line), line["id"]) for line in lines]
+
+
+def _identity(line: dict[str, Any]) -> str:
+    middle = f"{line['job']}/" if line["scope"] == "job" else ""
+    return f"{line['kind']}/{middle}{line['key']}"
+
+
+# ── the sink of docs/sinks.md: the last state of everything ──
+
+
+def _open_mirror(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    sink: Sink = module_on("sinks.md", "class MirrorSink", "mirror_sink").MirrorSink(folder / "mirror.db")
+    return sink
+
+
+def _states(changes: Sequence[Change]) -> list[Effect]:
+    return [(name, change.id) for name, change in {c.identity: c for c in changes}.items()]
+
+
+def _mirrored(tables: Tables, folder: Path) -> list[Effect]:
+    if not (folder / "mirror.db").exists():
+        return []
+    with sqlite3.connect(folder / "mirror.db") as db:
+        return list(db.execute("SELECT identity, change FROM mirror"))
+
+
+MEMBERS = (
+    Member("webhook", _open_webhook, _messages, _deliveries),
+    Member("jsonl", _open_jsonl, _numbers, _lines),
+    Member("mirror", _open_mirror, _states, _mirrored),
+)
+
+
+def member(name: str) -> Member:
+    return next(each for each in MEMBERS if each.name == name)
+
+
+# ── the log that they are given ──
+
+
+async def open_store(where: str, *, create: bool = True, lease: float = 30.0) -> EngineRig:
+    """A folder for SQLite, or the URL of a PostgreSQL database."""
+    if "://" in where:
+        return await open_postgres(where, PIPELINES, create=create, lease=lease)
+    return await open_sqlite(Path(where), PIPELINES, lease=lease)
+
+
+async def make_changes(ledger: Any, jobs: int = 3) -> None:
+    """Jobs that fail, are retried and end well; things that are new and change, sightings of each job's own."""
+    for number in range(jobs):
+        submitted = await ledger.submit(NewJob("rig", {"name": f"job {number}"}), [Plan(Call(name="only"))])
+        await _settle(ledger, TaskState.FAILED, error="at first")
+        await ledger.retry(submitted.job)
+        found = (Thing(uid="known", size=number), Thing(uid=f"new-{number}"), Seen(uid="known"))
+        await _settle(ledger, TaskState.COMPLETED, records=found)
+
+
+async def _settle(ledger: Any, state: TaskState, **more: Any) -> None:
+    """One task of the lane `api`, and nothing of any other lane."""
+    session = await ledger.begin("by hand")
+    lane = next(lane.id for lane in await ledger.take_lanes(session, 100) if lane.name == "api")
+    (lease,) = (await ledger.turn(session, [], [Want(lane, 1)])).leases
+    await ledger.turn(session, [Settlement(lease, state, **more)], [])
+    await ledger.end(session)
+
+
+async def log_of(ledger: Any) -> list[Change]:
+    changes: list[Change] = await ledger.changes(0, 100_000)
+    return changes
+
+
+def in_order(effects: Sequence[Effect]) -> dict[str, list[Any]]:
+    """What arrived about each thing, in the order of its arrival."""
+    by_identity: dict[str, list[Any]] = {}
+    for identity, effect in effects:
+        by_identity.setdefault(identity, []).append(effect)
+    return by_identity
