@@ -9,9 +9,10 @@ import os
 import random
 import shutil
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -69,7 +70,9 @@ limits = st.fixed_dictionaries(
         "turn": st.integers(0, 1),
     },
 )
-plans = st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 2), st.booleans(), st.booleans()), max_size=5)
+dues = st.sampled_from((None, None, -5, 3, 25))
+"""Seconds from now until a task may run; None: it has no moment."""
+plans = st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 2), st.booleans(), st.booleans(), dues), max_size=5)
 names = st.sampled_from(("a", "b", "c"))
 items = st.builds(
     Item,
@@ -99,6 +102,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.lost: list[tuple[Worker, Lease]] = []
         self.completed: dict[int, Row] = {}
         self.items = ItemModel()
+        self.passed = 0.0
+        """Seconds that rules let pass …"""
+        self.not_before: dict[tuple[int, str, str], float] = {}
+        """… and by task: when it may run at the earliest."""
+
+    def _due(self, seconds: int | None) -> datetime | None:
+        return None if seconds is None else self.run_(self._now()) + timedelta(seconds=seconds)
+
+    async def _now(self) -> datetime:
+        return await self.rig.ledger.now()
 
     def run_(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -113,13 +126,18 @@ class LedgerMachine(RuleBasedStateMachine):
     # ── people ──
 
     @rule(shape=plans, limits=limits)
-    def submit(self, shape: list[tuple[str, int, bool, bool]], limits: dict[str, Any]) -> None:
+    def submit(self, shape: list[tuple[str, int, bool, bool, int | None]], limits: dict[str, Any]) -> None:
         work: list[Plan] = []
-        for i, (lane, rank, dear, follows) in enumerate(shape):
+        begun = self._seconds()
+        for i, (lane, rank, dear, follows, moment) in enumerate(shape):
             kind = DearCall if dear else Call
             before = [p.task.key() for p in work if p.task.kind == kind.kind]
-            work.append(Plan(kind(name=f"t{i}", where=lane), rank, before[-1] if follows and before else None))
+            after = before[-1] if follows and before else None
+            work.append(Plan(kind(name=f"t{i}", where=lane), rank, after, self._due(moment)))
         self.jobs.append(self.run_(self.rig.submit(work, **limits)).job)
+        number = self.rig.job(self.jobs[-1])["id"]
+        for plan, (*_, moment) in zip(work, shape, strict=True):
+            self.not_before[number, plan.task.kind, plan.task.key()] = begun + (moment or 0)
 
     @precondition(lambda self: self.jobs)
     @rule(verb=st.sampled_from(("pause", "resume", "resume", "cancel", "retry", "retry")), which=st.integers(0, 50))
@@ -183,6 +201,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def _hold(self, worker: Worker, leases: Sequence[Lease]) -> None:
         for lease in leases:
             assert lease.task_id not in self.live, f"task {lease.task_id} is held twice"
+            moment = self.not_before.get((lease.job_id, lease.kind, lease.key), 0.0)
+            assert self._seconds() >= moment - 0.01, f"task {lease.task_id} runs {moment - self._seconds()} s too early"
             self.live[lease.task_id] = (worker, lease)
 
     @precondition(lambda self: self.live)
@@ -209,10 +229,14 @@ class LedgerMachine(RuleBasedStateMachine):
         more: dict[str, Any] = {"cost": data.draw(st.integers(0, lease.price))}
         if state is TaskState.COMPLETED:
             more["records"] = data.draw(records)
-            children = data.draw(st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 9)), max_size=2))
+            children = data.draw(st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 9), dues), max_size=2))
             more["tasks"] = [
-                Plan(Call(name=f"c{n}", where=lane), after=lease.key if n % 2 and lease.kind == Call.kind else None)
-                for lane, n in children
+                Plan(
+                    Call(name=f"c{n}", where=lane),
+                    after=lease.key if n % 2 and lease.kind == Call.kind else None,
+                    due=self._due(moment),
+                )
+                for lane, n, moment in children
             ]
             more["skip"] = [Skip(f"t{n}", "enough") for n in data.draw(st.lists(st.integers(0, 5), max_size=1))]
         elif state in (TaskState.READY, TaskState.WAITING):
@@ -226,16 +250,24 @@ class LedgerMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         for worker in self.workers:
             assert self.run_(self.rig.ledger.beat(worker.session, {}))
+        self._pass_time(seconds)
+
+    def _seconds(self) -> float:
+        """Since the beginning. On the store whose clock is its own, real time passes as well."""
+        return self.passed + (time.monotonic() if self.again is None else 0.0)
+
+    def _pass_time(self, seconds: float) -> None:
+        self.passed += seconds
         self.rig.pass_time(seconds)
 
     @precondition(lambda self: self.workers)
     @rule(survivors=st.sets(st.integers(0, 2)))
     def crash(self, survivors: set[int]) -> None:
-        self.rig.pass_time(20)
+        self._pass_time(20)
         alive = [w for i, w in enumerate(self.workers) if i in survivors]
         for worker in alive:
             assert self.run_(self.rig.ledger.beat(worker.session, {}))
-        self.rig.pass_time(11)
+        self._pass_time(11)
         self.run_(self.rig.ledger.sweep())
         self._lose([w for w in self.workers if w not in alive])
 

@@ -339,5 +339,6 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("jobs", "planning_until"),
         ("jobs", "created_at"),
         ("tasks", "waited_until"),
+        ("tasks", "due"),
     ):
         write(f"UPDATE {table} SET {column} = {column} - {by}")

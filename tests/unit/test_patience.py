@@ -1,15 +1,16 @@
 """Which ends of an attempt are waits in vain: what may never be mended counts, what is only polite does not."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
 
-from forager.core.errors import NoHealthyProxies, PoolExhausted, RateLimited, StoreUnavailable
+from forager.core.errors import NoHealthyProxies, PoolExhausted, RateLimited, StoreUnavailable, Transient
 from forager.core.http import Request, Response
 from forager.core.ledger import Away, Lease, OwnedLane, Settlement
 from forager.core.outcome import Halt, Outcome, Snooze
-from forager.core.pipeline import Breaker, Hours, Lane, step
+from forager.core.pipeline import Breaker, Hours, Lane, Retry, step
 from forager.core.states import TaskState
 from forager.core.task import Task
 from forager.engine.attempt import attempt
@@ -42,7 +43,7 @@ def lane_fetch(lane: Lane, away: Away = Away.ELSEWHERE) -> LaneFetch:
     return LaneFetch(Surroundings(send, lambda: True, lane_of), run, 0.0)
 
 
-async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None) -> Settlement:
+async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None, **lease_: Any) -> Settlement:
     fetch = fetch or lane_fetch(Lane("shop.test"))
 
     async def run(task: Ask, _: Any) -> Outcome:
@@ -50,7 +51,7 @@ async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None) -> Set
             raise end
         return end
 
-    lease = Lease(1, 1, 1, 1, 1, 0, "ask", "ask", Ask())
+    lease = replace(Lease(1, 1, 1, 1, 1, 0, "ask", "ask", Ask()), **lease_)
     return await attempt(lease, step(Ask, run), fetch, fetch.lane, FakeClock(), lambda: 0.0, PATIENCE)
 
 
@@ -109,3 +110,33 @@ async def test_a_lane_elsewhere_is_a_wait_in_vain_and_a_paused_one_is_not(away: 
 def test_a_moment_to_give_up_at_without_a_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         Snooze(60.0, "not there yet", give_up_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the very mistake
+
+
+# ── how long, and how often ──
+
+
+async def test_a_429_waits_longer_by_what_the_task_has_waited_and_burns_nothing() -> None:
+    waits = [await ended(RateLimited("fewer"), waited=ms) for ms in (None, 1_000, 3_000, 31_000, 3_600_000)]
+    assert [each.wait for each in waits] == [1.0, 2.0, 4.0, 32.0, 60.0]
+    assert {(each.burned, each.patience) for each in waits} == {(False, PATIENCE)}
+
+
+async def test_a_429_that_says_when_is_obeyed_whatever_was_waited() -> None:
+    assert (await ended(RateLimited("fewer", retry_after=7.0), waited=31_000)).wait == 7.0
+    assert (await ended(RateLimited("fewer", retry_after=0.0), waited=31_000)).wait == 1.0
+
+
+async def test_an_error_may_bring_its_own_delays_and_attempts_are_counted_together() -> None:
+    retry = Retry(delays=(300.0, 600.0))
+    ends = [await ended(Transient("busy", retry=retry), attempt=attempt) for attempt in (1, 2, 3)]
+    assert [(each.state.name, each.wait) for each in ends] == [("WAITING", 300.0), ("WAITING", 600.0), ("FAILED", 0.0)]
+    plain = await ended(Transient("busy"), attempt=3)
+    assert (plain.state.name, plain.wait) == ("WAITING", 20.0)
+
+
+async def test_the_retry_limit_of_a_task_stands_above_its_steps_and_its_errors() -> None:
+    never = await ended(Transient("busy", retry=Retry(delays=(300.0,))), retries=0)
+    assert never.state is TaskState.FAILED
+    often = await ended(Transient("busy"), attempt=5, retries=5)
+    assert (often.state.name, often.wait) == ("WAITING", 80.0)
+    assert (await ended(Transient("busy"), attempt=6, retries=5)).state is TaskState.FAILED

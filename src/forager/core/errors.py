@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from forager.core.reasons import ErrorType, Reason
+from forager.core.retry import Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +96,34 @@ class Transient(ForagerError):
         facts: Mapping[str, int] | None = None,
         reason: str | None = None,
         error_type: ErrorType | None = None,
+        retry: Retry | None = None,
     ) -> None:
+        """`retry`: the delays of this failure, instead of the step's or the lane's; attempts are counted together."""
         super().__init__(message, reason=reason, error_type=error_type)
+        self.retry = retry
         self.maybe_done = maybe_done or type(self).maybe_done
         self.facts = dict(facts or {})
 
 
 class RateLimited(Transient):
-    """The upstream asked for fewer calls."""
+    """The upstream asked for fewer calls.
+
+    Burns no attempt. Without `retry_after` the waits double from 1 to 60 s, or as `retry` says, until the step's
+    patience is over.
+    """
 
     reason = Reason.RATE_LIMITED
     error_type = ErrorType.HTTP
 
-    def __init__(self, message: str = "", *, retry_after: float | None = None, facts: Mapping[str, int] | None = None):
-        super().__init__(message, facts=facts)
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after: float | None = None,
+        facts: Mapping[str, int] | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(message or "The upstream asked for fewer calls.", facts=facts, retry=retry)
         self.retry_after = retry_after
 
 

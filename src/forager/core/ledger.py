@@ -117,6 +117,10 @@ class Lease:
     kind: str
     key: str
     task: Task | Undecodable
+    retries: int | None = None
+    """The task's own number of retries, if its plan gave one."""
+    waited: int | None = None
+    """Milliseconds that it has waited in vain, without an attempt; None: none."""
 
 
 @dataclass(slots=True, eq=False)

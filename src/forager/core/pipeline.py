@@ -11,18 +11,8 @@ from forager.core.http import Fetch
 from forager.core.outcome import Outcome
 from forager.core.reasons import require_words
 from forager.core.record import Record
+from forager.core.retry import Retry as Retry  # part of what a pipeline says
 from forager.core.task import Plan, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often and how late a transient failure is retried. Delays double to `cap`; jitter adds ≤ 10 % after it."""
-
-    times: int = 3
-    first: float = 5.0
-    cap: float = 900.0
-    delays: tuple[float, ...] | None = None
-    """A table instead of the three above: one delay for each retry, and no more retries than it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Tasks: one leased unit of work in a job. A subclass per step is the typed input of that step."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -32,3 +33,7 @@ class Plan:
     task: Task
     rank: int = 0
     after: str | None = None
+    due: datetime | None = None
+    """The task does not run before this moment, which needs a time zone. None: as soon as there is room."""
+    retries: int | None = None
+    """How often it is retried, instead of its step's or lane's number; the delays stay theirs."""

@@ -26,16 +26,16 @@ from forager.core.states import TaskState
 from forager.core.timing import TimeLimit
 from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
-from forager.engine.retry import wait_before_retry
+from forager.engine.retry import wait_before_retry, wait_without_attempt
 
-AFTER_429 = 1.0
+AFTER_429 = Retry(first=1.0, cap=60.0)
+"""The waits after a 429 that does not say when to come back; they burn nothing."""
 SPREAD = 0.1
 """What was put back together does not come back together."""
 SHORT_WAIT = 10.0
 """We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
 POOL_WAIT = 1.0
 """… and sooner for a browser, which must not stand idle while somebody waits."""
-NO_RETRY = Retry(0)
 PATIENCE = 7 * 24 * 3_600.0
 """Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
 
@@ -86,13 +86,13 @@ async def attempt(
     except RateLimited as error:
         if not fetch.slowed:
             lane.slow_down(error.retry_after)
-        wait = min(max(error.retry_after or AFTER_429, AFTER_429), LONGEST_HOLD) * (1 + SPREAD * random())
+        wait = _wait_of_429(lease, error, random)
         told = _told_of(error)
         return Settlement(
             lease, TaskState.WAITING, wait=wait, burned=False, facts=error.facts, patience=patience, **told
         )
     except Transient as error:
-        retry = (step.retry if step else None) or lane.policy.retry
+        retry = error.retry or (step.retry if step else None) or lane.policy.retry
         return _failed_for_now(lease, error, retry, random)
     except TimeoutError:
         late = Transient(
@@ -102,7 +102,7 @@ async def attempt(
         )
         retry = (step.retry if step else None) or lane.policy.retry
         if step is not None and step.when_late == "fail":
-            retry = NO_RETRY
+            return _failed(lease, late, None)
         return _failed_for_now(lease, late, retry, random)
     except Unconfigured as error:
         return Settlement(lease, TaskState.READY, burned=False, halt=error.message, **_told_of(error))
@@ -176,11 +176,21 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
 
 
 def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callable[[], float]) -> Settlement:
+    return _failed(lease, error, wait_before_retry(retry, lease.attempt, random, lease.retries))
+
+
+def _failed(lease: Lease, error: Transient, wait: float | None) -> Settlement:
+    """Tried again after `wait` seconds; None: never."""
     cost = _guess(lease, error.maybe_done)
-    wait = wait_before_retry(retry, lease.attempt, random)
     state = TaskState.FAILED if wait is None else TaskState.WAITING
     told = _told_of(error)
     return Settlement(lease, state, cost=cost, guessed=cost, wait=wait or 0.0, facts=error.facts, **told)
+
+
+def _wait_of_429(lease: Lease, error: RateLimited, random: Callable[[], float]) -> float:
+    if error.retry_after is None:
+        return wait_without_attempt(error.retry or AFTER_429, (lease.waited or 0) / 1000, random)
+    return min(max(error.retry_after, AFTER_429.first), LONGEST_HOLD) * (1 + SPREAD * random())
 
 
 def _put_back(

@@ -42,8 +42,8 @@ class Catalog:
         """Rows in the order of a lease's fields; the last is the body of its task."""
         decode = self.decode
         return [
-            Lease(number, job, lane, claim, attempt, price, kind, key, decode(kind, body))
-            for number, job, lane, claim, attempt, price, kind, key, body in rows
+            Lease(number, job, lane, claim, attempt, price, kind, key, decode(kind, body), retries, waited)
+            for number, job, lane, claim, attempt, price, kind, key, retries, waited, body in rows
         ]
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:

@@ -40,7 +40,7 @@ async def _add(db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str, i
         return 0
     now = await db.fetchval(f"SELECT {NOW}")
     await add_flows(db, written.ready)
-    await wake(db, {lane: now for lane, _ in written.ready})
+    await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     # All flows of the job before its row, as a turn does: whoever took them the other way round would wait for ever.
     await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
     await lock_jobs(db, [job])

@@ -226,8 +226,9 @@ _AGAIN = """
 WITH t AS (UPDATE tasks SET state = $3, attempt = 0, crashes = 0, together = NULL, hidden = false, ended_at = NULL,
     error = NULL, reason = NULL, error_type = NULL, waited = NULL,
   waited_until = NULL WHERE id = ANY($1::bigint[]) AND state = $2
-    RETURNING id, lane_id, job_id, rank, state),
+    RETURNING id, lane_id, job_id, rank, state, due),
 d AS (DELETE FROM dead USING t WHERE dead.task_id = t.id)
-INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t
+INSERT INTO queue (task_id, lane_id, job_id, rank, state, due)
+SELECT id, lane_id, job_id, rank, state, CASE WHEN state = 2 THEN due END FROM t
 RETURNING task_id
 """

@@ -9,7 +9,8 @@ from forager.ledger.shared.counting import Deltas
 
 _RELEASE = """
 WITH t AS (UPDATE tasks SET state = 0 WHERE state = 2 AND "after" = ANY($1::bigint[]) RETURNING id)
-UPDATE queue q SET state = 0 FROM t WHERE q.task_id = t.id AND q.state = 2 RETURNING q.lane_id, q.job_id
+UPDATE queue q SET state = CASE WHEN q.due > $2 THEN 1 ELSE 0 END, due = CASE WHEN q.due > $2 THEN q.due END
+FROM t WHERE q.task_id = t.id AND q.state = 2 RETURNING q.lane_id, q.job_id, q.due
 """
 _SKIP_FOLLOWERS = """
 WITH t AS (UPDATE tasks SET state = 6, error = $2, reason = $4, error_type = NULL, ended_at = $3
@@ -31,8 +32,16 @@ RETURNING t.id, t.job_id, t.followed
 """
 
 
-async def release_followers(db: Db, tasks: Sequence[int]) -> set[Flow]:
-    return {(row[0], row[1]) for row in await db.fetch(_RELEASE, sorted(tasks))}
+async def release_followers(db: Db, tasks: Sequence[int], now: int) -> tuple[set[Flow], dict[int, int]]:
+    """Returns the flows that have ready work now, and by lane when the first of the others is due."""
+    ready: set[Flow] = set()
+    first_due: dict[int, int] = {}
+    for lane, job, due in await db.fetch(_RELEASE, sorted(tasks), now):
+        if due is None:
+            ready.add((lane, job))
+        else:
+            first_due[lane] = min(due, first_due.get(lane, due))
+    return ready, first_due
 
 
 async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, deltas: Deltas, now: int) -> None:

@@ -15,6 +15,7 @@ from forager.ledger.postgres.connection import Db, TryAgain, pairs
 from forager.ledger.postgres.counters import end_for_budget
 from forager.ledger.postgres.flows import Flow, add_flows, remove_exhausted
 from forager.ledger.postgres.settle import Effect
+from forager.ledger.shared.promotion import promoted_pages
 
 MOST_JOBS = 32
 """So many jobs share one round of a lane; the others are next, in turn."""
@@ -64,9 +65,12 @@ async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[in
 
 
 async def promote(db: Db, lanes: Sequence[int], now: int) -> None:
-    """What waited until now is ready."""
-    promoted = await db.fetch(_PROMOTE, sorted(lanes), now)
-    await add_flows(db, [(row[0], row[1]) for row in promoted])
+    """What waited until now is ready, a page in each turn, the lanes that wait longest first."""
+    due = [row[0] for row in await db.fetch(_DUE, lanes, now)]
+    pages = dict(promoted_pages(due))
+    if pages:
+        promoted = await db.fetch(_PROMOTE, list(pages), list(pages.values()), now)
+        await add_flows(db, {(row[0], row[1]) for row in promoted})
 
 
 def count_leases(effect: Effect, rows: Sequence[Any]) -> None:
@@ -216,12 +220,24 @@ def _check_paid(round_: Round, paid: Mapping[int, int]) -> None:
 
 
 _JOB, _LANE, _PRICE = 1, 2, 5
-LEASE_COLUMNS = "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.body"
+LEASE_COLUMNS = (
+    "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.retries, t.waited, t.body"
+)
 # Sessions and claims are numbered from one sequence.
 NEXT_CLAIM = "nextval('sessions_id_seq')"
+_DUE = """
+SELECT x.id FROM unnest($1::bigint[]) AS x(id)
+CROSS JOIN LATERAL (SELECT due FROM queue WHERE lane_id = x.id AND state = 1 AND due <= $2 ORDER BY due LIMIT 1) q
+ORDER BY q.due
+"""
+# In the order of their moments, a page at a time: after an outage a million may be due at once. What another
+# transaction holds (a skip, a drain) is left to it.
 _PROMOTE = """
-UPDATE queue SET state = 0, due = NULL WHERE lane_id = ANY($1::bigint[]) AND state = 1 AND due <= $2
-RETURNING lane_id, job_id
+UPDATE queue q SET state = 0, due = NULL WHERE q.task_id = ANY(ARRAY(
+  SELECT y.task_id FROM unnest($1::bigint[], $2::int[]) AS x(lane_id, most) CROSS JOIN LATERAL (
+    SELECT w.task_id FROM queue w WHERE w.lane_id = x.lane_id AND w.state = 1 AND w.due <= $3
+    ORDER BY w.due LIMIT x.most FOR UPDATE SKIP LOCKED) y)) AND q.state = 1
+RETURNING q.lane_id, q.job_id
 """
 _NEXT_DUE = """
 SELECT x.id, (SELECT min(q.due) FROM queue q WHERE q.lane_id = x.id AND q.state = 1)

@@ -50,6 +50,11 @@ class Effect:
     draining: set[int] = field(default_factory=set)
     """Jobs that got new tasks although they are being ended."""
 
+    def sleep_until(self, due: Mapping[int, int]) -> None:
+        """Work of these lanes waits for these moments."""
+        for lane, at in due.items():
+            self.due[lane] = min(at, self.due.get(lane, at))
+
 
 def children_of(settlements: Sequence[Settlement], catalog: Catalog) -> dict[int, list[Encoded]]:
     """The children of each settlement, encoded, by its task."""
@@ -193,7 +198,7 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
         if due is None:
             effect.ready.add((lease.lane, lease.job_id))
         else:
-            effect.due[lease.lane] = min(due, effect.due.get(lease.lane, due))
+            effect.sleep_until({lease.lane: due})
     return passed
 
 
@@ -240,7 +245,9 @@ async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int],
         await skip_tasks(db, names, reason, said, effect.deltas, effect.now)
     well = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state is TaskState.COMPLETED]
     if well:
-        effect.ready |= await release_followers(db, well)
+        ready, due = await release_followers(db, well, effect.now)
+        effect.ready |= ready
+        effect.sleep_until(due)
     badly = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state in _NOT_WELL]
     await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now)
 
@@ -262,6 +269,7 @@ async def _add_children(
     once = {(job, plan.kind, plan.key): (job, plan) for job, plan in reversed(new)}
     written = await insert_tasks(db, list(reversed(once.values())), lanes)
     effect.ready |= written.ready
+    effect.sleep_until(written.due)
     for job, count in written.count.items():
         effect.deltas.add(job, total=count, queued=count)
         if job in drains:

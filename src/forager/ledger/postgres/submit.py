@@ -58,7 +58,7 @@ async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int]) -
     planned = [(row.number, plan) for row, (_, plans) in zip(rows, new, strict=True) for plan in plans]
     written = await insert_tasks(db, planned, lanes, numbers)
     await add_flows(db, written.ready)
-    await wake(db, {lane: now for lane, _ in written.ready})
+    await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     created = [
         job_change(row.number, row.public_id, "created", first_state(len(plans)), 1)
         for row, (_, plans) in zip(rows, new, strict=True)
@@ -157,6 +157,7 @@ async def write_chunk(
         known.clear()
         written = await insert_tasks(db, own, lanes)
     await add_flows(db, written.ready)  # paused, while the job is being planned
+    await wake(db, written.due)
     return written.count.get(job.number, 0)
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from forager.core.errors import Conflict
 from forager.core.states import TaskState
-from forager.ledger.postgres.connection import Db, TryAgain
+from forager.ledger.postgres.arrays import unless_all
+from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.flows import Flow
 from forager.ledger.shared.plan_encoding import Encoded
 
@@ -24,6 +25,8 @@ class Written:
     ready: set[Flow]
     count: dict[int, int]
     """By job."""
+    due: dict[int, int]
+    """By lane: when the first of those is due that wait for their moment."""
     dead_ends: set[int]
     """Tasks that have ended badly already, although some new ones come after them: nobody will release those."""
 
@@ -42,6 +45,8 @@ class _New(NamedTuple):
     followed: Sequence[bool]
     price: Sequence[int]
     body: Sequence[bytes]
+    due: Sequence[int | None]
+    retries: Sequence[int | None]
 
 
 async def insert_tasks(
@@ -54,16 +59,18 @@ async def insert_tasks(
     """
     fresh = plans if known is not None else await _not_there(db, plans)
     if not fresh:
-        return Written(set(), {}, set())
+        return Written(set(), {}, {}, set())
     numbers = await _numbers(db, len(fresh))
     given = {} if known is None else known
     given.update({(job, p.kind, p.key): n for n, (job, p) in zip(numbers, fresh, strict=True)})
     before = await _predecessors(db, fresh, given)
     new = _columns_of(numbers, fresh, lanes, _held(numbers, fresh, given, before))
+    due = await _hold_until_due(db, new) if any(new.due) else {}
     await (_copy if known is not None and len(fresh) > WORTH_A_COPY else _insert)(db, new)
     flows = set(zip(new.lane_id, new.job_id, new.state, strict=True))
     ready = {(lane, job) for lane, job, state in flows if state == TaskState.READY}
-    return Written(ready, Counter(new.job_id), {number for number, state in before.values() if state in ENDED_BADLY})
+    dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
+    return Written(ready, Counter(new.job_id), due, dead_ends)
 
 
 def _held(
@@ -93,7 +100,7 @@ def _columns_of(
     held: Mapping[int, tuple[int, int]],
 ) -> _New:
     jobs, encoded = zip(*plans, strict=True)
-    kinds, keys, names, ranks, _, prices, bodies = zip(*encoded, strict=True)
+    kinds, keys, names, ranks, _, prices, bodies, dues, retries = zip(*encoded, strict=True)
     followed = {after for after, _ in held.values()}
     free = (None, int(TaskState.READY))
     after, states = zip(*([held.get(n, free) for n in numbers] if held else [free] * len(numbers)), strict=True)
@@ -103,13 +110,27 @@ def _columns_of(
         [lanes[name] for name in names],
         kinds,
         keys,
-        states,
+        list(states),
         ranks,
         after,
         [number in followed for number in numbers],
         prices,
         bodies,
+        dues,
+        retries,
     )
+
+
+async def _hold_until_due(db: Db, new: _New) -> dict[int, int]:
+    """Those whose moment is still to come wait for it. Returns the first of these moments by lane."""
+    now = await db.fetchval(f"SELECT {NOW}")
+    first: dict[int, int] = {}
+    states: list[int] = new.state  # type: ignore[assignment]  # made as a list
+    for place, (lane, state, due) in enumerate(zip(new.lane_id, states, new.due, strict=True)):
+        if due is not None and due > now and state == TaskState.READY:
+            states[place] = TaskState.WAITING
+            first[lane] = min(due, first.get(lane, due))
+    return first
 
 
 async def _numbers(db: Db, count: int) -> list[int]:
@@ -149,17 +170,27 @@ async def _predecessors(
 
 async def _copy(db: Db, new: _New) -> None:
     """For tasks of which none can be there already; the quickest way in."""
-    await db.copy_records_to_table("tasks", columns=_New._fields, records=zip(*new, strict=True))
-    await db.copy_records_to_table(
-        "queue",
-        columns=("task_id", "lane_id", "job_id", "rank", "state"),
-        records=zip(new.id, new.lane_id, new.job_id, new.rank, new.state, strict=True),
-    )
+    columns = new._asdict()
+    for name in ("due", "retries"):
+        if not any(value is not None for value in columns[name]):
+            del columns[name]  # what most tasks do not have costs them nothing
+    await db.copy_records_to_table("tasks", columns=tuple(columns), records=zip(*columns.values(), strict=True))
+    queued: dict[str, Sequence[int | None]] = {}
+    queued |= {"task_id": new.id, "lane_id": new.lane_id, "job_id": new.job_id, "rank": new.rank, "state": new.state}
+    if "due" in columns:
+        queued["due"] = _moments(new)
+    await db.copy_records_to_table("queue", columns=tuple(queued), records=zip(*queued.values(), strict=True))
 
 
 async def _insert(db: Db, new: _New) -> None:
-    if await db.fetchval(_INSERT, *new) != len(new.id):
+    columns = [*new[:-2], unless_all(None, new.due), unless_all(None, new.retries)]
+    if await db.fetchval(_INSERT, *columns) != len(new.id):
         raise TryAgain("another outcome added the same tasks")
+
+
+def _moments(new: _New) -> list[int | None]:
+    """What stands in the queue: of tasks that are ready, their moment has passed."""
+    return [None if state == TaskState.READY else due for state, due in zip(new.state, new.due, strict=True)]
 
 
 def _columns(names: Sequence[TaskName]) -> tuple[list[int], list[str], list[str]]:
@@ -175,12 +206,13 @@ _PREDECESSORS = f"SELECT t.job_id, t.kind, t.key, t.id, t.state {_NAMED} ORDER B
 # In the order of names: two outcomes that add the same tasks must not wait for each other crosswise.
 _INSERT = """
 WITH t AS (
-  INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body)
+  INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body, due, retries)
   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::smallint[], $7::int[],
-                       $8::bigint[], $9::bool[], $10::int[], $11::bytea[])
-    AS x(id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body)
+                       $8::bigint[], $9::bool[], $10::int[], $11::bytea[], $12::bigint[], $13::smallint[])
+    AS x(id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body, due, retries)
   ORDER BY job_id, kind, key
-  ON CONFLICT (job_id, kind, key) DO NOTHING RETURNING id, lane_id, job_id, rank, state),
-q AS (INSERT INTO queue (task_id, lane_id, job_id, rank, state) SELECT id, lane_id, job_id, rank, state FROM t)
+  ON CONFLICT (job_id, kind, key) DO NOTHING RETURNING id, lane_id, job_id, rank, state, due),
+q AS (INSERT INTO queue (task_id, lane_id, job_id, rank, state, due)
+  SELECT id, lane_id, job_id, rank, state, CASE WHEN state <> 0 THEN due END FROM t)
 SELECT count(*) FROM t
 """

@@ -161,6 +161,7 @@ tasks = Table(
     Column("waited_until", BigInteger, comment="when the last of these waits ended"),
     Column("reason", Text, comment="the word for why it failed, was skipped or waits"),
     Column("error_type", Text, comment="network, http, blocked, parse, validation, storage or internal"),
+    Column("retries", SmallInteger, comment="how often it is retried; NULL: as its step or lane says"),
     UniqueConstraint("job_id", "kind", "key", name="uq_tasks_job_kind_key"),
     # Followers of a task. On PostgreSQL no index may look at what a settlement changes (`state`, `ended_at`): only then
     # is its update of the row cheap (HOT), which halves the cost of a settlement.

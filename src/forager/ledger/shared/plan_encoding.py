@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -31,6 +32,9 @@ class Encoded(NamedTuple):
     after: str | None
     price: int
     body: bytes
+    due: int | None
+    """Unix milliseconds; None: at once."""
+    retries: int | None
 
 
 class Whole(NamedTuple):
@@ -62,8 +66,15 @@ def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
             lane = lanes[named] = clean(lane_of(named))
         body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
         after = None if after is None else clean(after)
-        found[name] = new(Encoded, (kind, key, lane, plan.rank, after, prices.get(kind, 0), body))
+        due = None if plan.due is None else _ms(plan.due)
+        found[name] = new(Encoded, (kind, key, lane, plan.rank, after, prices.get(kind, 0), body, due, plan.retries))
     return list(found.values())
+
+
+def _ms(due: datetime) -> int:
+    if due.tzinfo is None:
+        raise ValueError("`due` of a plan needs a time zone: datetime.now(UTC) + …")
+    return round(due.timestamp() * 1000)
 
 
 class Planned:

@@ -94,10 +94,13 @@ class Flows:
         if turn is not None:
             self._lanes[lane][turn].move_to_end(job)
 
-    def sleep_until(self, lane: int, due: int) -> None:
+    def sleep_until(self, lane: int, due: int) -> bool:
+        """Note when a task of a lane is due. Whether it is the first of the lane."""
         known = self.next_due.get(lane)
-        if known is None or due < known:
+        first = known is None or due < known
+        if first:
             self.next_due[lane] = due
+        return first
 
     def has_work(self, lane: int) -> bool:
         return lane in self._lanes
@@ -126,8 +129,7 @@ class Flows:
                 flows.drain(job)
         for lane, job in db.execute(_DISTINCT_READY):
             flows.add(lane, job, turns.get(job, 0))
-        for lane, due in db.execute("SELECT lane_id, min(due) FROM tasks WHERE state = 1 GROUP BY lane_id"):
-            flows.next_due[lane] = due
+        flows.next_due.update(db.execute(_NEXT_DUE))
         return flows
 
 
@@ -141,4 +143,14 @@ WITH RECURSIVE seen(lane_id, job_id) AS (
     ORDER BY t.lane_id, t.job_id LIMIT 1)
 )
 SELECT lane_id, job_id FROM seen
+"""
+# The same of ix_tasks_waiting: one probe per lane, however many tasks wait there.
+_NEXT_DUE = """
+WITH RECURSIVE seen(lane_id, due) AS (
+  SELECT * FROM (SELECT lane_id, due FROM tasks WHERE state = 1 ORDER BY lane_id, due LIMIT 1)
+  UNION ALL
+  SELECT n.lane_id, n.due FROM seen s JOIN tasks n ON n.id = (
+    SELECT t.id FROM tasks t WHERE t.state = 1 AND t.lane_id > s.lane_id ORDER BY t.lane_id, t.due LIMIT 1)
+)
+SELECT lane_id, due FROM seen
 """

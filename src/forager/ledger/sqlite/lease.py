@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,13 @@ import orjson
 from forager.core.ledger import Lease, Session, Turn, Want
 from forager.core.states import BUDGET
 from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.promotion import promoted_pages
 from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
 from forager.ledger.sqlite.counters import write_deltas
 from forager.ledger.sqlite.writer_state import Memory, next_number
 
 # In the order of a lease's fields; `?` is its claim.
-_COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, body"
+_COLUMNS = "id, job_id, lane_id, ?, attempt + 1, price, kind, key, retries, waited, body"
 _JOB, _PRICE = 1, 5
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _NEXT = f"SELECT {_COLUMNS} FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
@@ -36,9 +37,14 @@ _STARTED = """
 UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'
 """
 _HELD = """
-SELECT id, job_id, lane_id, claim, attempt, price, kind, key, body FROM tasks WHERE state = 3 AND session_id = ?
+SELECT id, job_id, lane_id, claim, attempt, price, kind, key, retries, waited, body
+FROM tasks WHERE state = 3 AND session_id = ?
 """
-_PROMOTE = "UPDATE tasks SET state = 0, due = NULL WHERE state = 1 AND lane_id = ? AND due <= ? RETURNING job_id"
+# In the order of their moments, a page at a time: after an outage a million may be due at once.
+_PROMOTE = """
+UPDATE tasks SET state = 0, due = NULL WHERE id IN
+  (SELECT id FROM tasks WHERE state = 1 AND lane_id = ? AND due <= ? ORDER BY due LIMIT ?) RETURNING job_id
+"""
 _JOBS = """
 SELECT j.id, j.running, j.concurrency, j.batch_size, j.max_cost, j.spent + j.reserved
 FROM json_each(?) g JOIN jobs j ON j.id = g.value WHERE j.state IN ('queued', 'running') AND j.drain IS NULL
@@ -103,11 +109,11 @@ def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Seque
     claim: _Claim | None = None
     numbers = orjson.dumps([want.lane for want in wants]).decode()
     own = {row[0] for row in db.execute(_OWN_LANES, (numbers, session.id))}
+    _promote(db, memory, own, now)
     for want in wants:
         if want.lane not in own:  # paused, or lost meanwhile: nothing is due there for this session
             next_due[want.lane] = None
             continue
-        _promote(db, memory, want.lane, now)
         if memory.flows.has_work(want.lane):
             claim = claim or _Claim(session, next_number(db, "claim"), now)
             if _lease_lane(db, memory, claim, want) == want.most:
@@ -211,17 +217,17 @@ def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
     memory.flows.drain(job)
 
 
-def _promote(db: sqlite3.Connection, memory: Memory, lane: int, now: int) -> None:
-    """Waiting tasks that are due become ready."""
-    due = memory.flows.next_due.get(lane)
-    if due is None or due > now:
-        return
-    jobs = {row[0] for row in db.execute(_PROMOTE, (lane, now)).fetchall()}
-    for job in jobs:
-        (turn,) = db.execute("SELECT turn FROM jobs WHERE id = ?", (job,)).fetchone()
-        memory.flows.add(lane, job, turn)
-    (later,) = db.execute("SELECT min(due) FROM tasks WHERE state = 1 AND lane_id = ?", (lane,)).fetchone()
-    if later is None:
-        memory.flows.next_due.pop(lane, None)
-    else:
-        memory.flows.next_due[lane] = later
+def _promote(db: sqlite3.Connection, memory: Memory, lanes: Iterable[int], now: int) -> None:
+    """Waiting tasks that are due become ready, a page in each turn, those that wait longest first."""
+    next_due = memory.flows.next_due
+    due = sorted((next_due[lane], lane) for lane in lanes if lane in next_due and next_due[lane] <= now)
+    for lane, most in promoted_pages([lane for _, lane in due]):
+        jobs = [row[0] for row in db.execute(_PROMOTE, (lane, now, most)).fetchall()]
+        for job in set(jobs):
+            (turn,) = db.execute("SELECT turn FROM jobs WHERE id = ?", (job,)).fetchone()
+            memory.flows.add(lane, job, turn)
+        (later,) = db.execute("SELECT min(due) FROM tasks WHERE state = 1 AND lane_id = ?", (lane,)).fetchone()
+        if later is None:
+            next_due.pop(lane, None)
+        else:
+            next_due[lane] = later

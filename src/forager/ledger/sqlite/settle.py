@@ -22,9 +22,11 @@ from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
-from forager.ledger.sqlite.writer_state import Memory, offer, wake
+from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until, wake
 
-_Alike = tuple[int, int, int, int, int, str | None, str | None, str | None, str | None]
+_Why = tuple[str | None, str | None, str | None]
+_Alike = tuple[int, int, int, int, int, _Why, str | None]
+_WELL: _Why = (None, None, None)
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
 _END = """
@@ -39,7 +41,8 @@ UPDATE tasks SET state = ?, due = ?, attempt = attempt - ?, cost = cost + ?, gue
   reason = ?, error_type = ?, facts = ?, ended_at = ?, together = NULL, session_id = NULL WHERE id = ?
 """
 _RELEASE = """
-UPDATE tasks SET state = 0 WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?)) RETURNING lane_id, job_id
+UPDATE tasks SET state = CASE WHEN due > ?2 THEN 1 ELSE 0 END, due = CASE WHEN due > ?2 THEN due END
+WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?1)) RETURNING lane_id, job_id, due
 """
 _SKIP = """
 UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ?, due = NULL
@@ -102,14 +105,14 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
     for s in ended:
         lease = s.lease
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        how = (lease.job_id, lease.price, int(s.state), s.cost, s.guessed, s.error, s.reason, s.error_type, facts)
-        alike[how].append(lease.task_id)
+        why = _WELL if s.error is None and s.reason is None else (s.error, s.reason, s.error_type)
+        alike[lease.job_id, lease.price, int(s.state), s.cost, s.guessed, why, facts].append(lease.task_id)
     ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for (job, price, state, cost, guessed, *said), tasks in alike.items():
-        ends[state, cost, guessed, *said] += tasks
+    for (job, price, state, cost, guessed, why, facts), tasks in alike.items():
+        ends[state, cost, guessed, *why, facts] += tasks
         deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
-    for alike_in, tasks in ends.items():
-        db.execute(_END, (*alike_in, now, orjson.dumps(tasks).decode()))
+    for how, tasks in ends.items():
+        db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
@@ -190,8 +193,12 @@ def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas:
 
 
 def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) -> None:
-    """Of all that ended well, at once: most of a group has a follower."""
-    for lane, job in dict.fromkeys(db.execute(_RELEASE, (orjson.dumps(done).decode(),)).fetchall()):
+    """Release the followers of all completed tasks in one statement: most of a group has one."""
+    rows = db.execute(_RELEASE, (orjson.dumps(done).decode(), memory.now_ms())).fetchall()
+    for lane, job, due in dict.fromkeys(rows):
+        if due is not None:
+            sleep_until(db, memory, lane, due)
+            continue
         _, turn = db.execute(_JOB, (job,)).fetchone()
         offer(db, memory, lane, job, turn)
 

@@ -30,7 +30,7 @@ from forager.ledger.shared.plan_encoding import Whole
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.tasks import task_rows, write_rows
-from forager.ledger.sqlite.writer_state import Memory, wake
+from forager.ledger.sqlite.writer_state import Memory, sleep_until, wake
 
 
 class Repeat(NamedTuple):
@@ -90,6 +90,8 @@ def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -
     awake: set[int] = set()
     for (number, job, _), each in zip(jobs, tasks, strict=True):
         awake |= {lane for lane in each.ready if memory.flows.add(lane, number, job.limits.turn)}
+        for lane, due in each.due.items():
+            sleep_until(db, memory, lane, due)
     for lane in awake:
         wake(db, memory, lane, now)
     return [

@@ -9,7 +9,7 @@ from forager.core.states import TaskState
 from forager.ledger.shared.job_creation import CHUNK
 from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
-from forager.ledger.sqlite.writer_state import Memory, offer
+from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until
 
 
 class TaskRows(NamedTuple):
@@ -20,6 +20,8 @@ class TaskRows(NamedTuple):
     rows: list[tuple[Any, ...]]
     ready: set[int]
     """The lanes of those that can run at once."""
+    due: dict[int, int]
+    """By lane: when the first of those is due that wait for their moment."""
     before: dict[int, tuple[int, int]]
     """By the number of one that comes after another: the number of that, and how it starts itself."""
     followed: set[int]
@@ -31,16 +33,18 @@ def insert_tasks(
     db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded]
 ) -> tuple[int, set[int]]:
     """Write those tasks that the job does not have yet; returns how many, and the dead ends among those before them."""
-    first, rows, ready, before, followed, dead_ends = task_rows(db, memory, job, plans)
+    first, rows, ready, due, before, followed, dead_ends = task_rows(db, memory, job, plans)
     changed = db.total_changes
     write_rows(db, rows)
     written = db.total_changes - changed
     db.executemany("UPDATE tasks SET followed = 1 WHERE id = ?", [(n,) for n in followed if n < first])
     if written < len(plans):
         numbered = dict(enumerate(plans, first))
-        ready |= {memory.lane_id(db, name) for name in _follow_the_first(db, job, numbered, before, dead_ends)}
+        ready |= {memory.lane_id(db, name) for name in _follow_the_first(db, memory, job, numbered, before, dead_ends)}
     for lane in ready:
         offer(db, memory, lane, job, turn)
+    for lane, at in due.items():
+        sleep_until(db, memory, lane, at)
     return written, dead_ends
 
 
@@ -52,22 +56,33 @@ def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[
     before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
     followed = {number for number, _ in before.values()}
     alone, ready = (None, int(TaskState.READY)), int(TaskState.READY)
-    lanes = memory.lanes
+    lanes, now = memory.lanes, memory.now_ms()
     ready_lanes: set[int] = set()
+    first_due: dict[int, int] = {}
     rows = []
-    for number, (kind, key, name, rank, _, price, body) in enumerate(plans, first):
+    for number, (kind, key, name, rank, _, price, body, due, retries) in enumerate(plans, first):
         lane = lanes.get(name) or memory.lane_id(db, name)
         after, state = before.get(number, alone) if before else alone
+        if due is not None and state == ready:
+            state, due = waiting_until(due, now)
+            if due is not None:
+                first_due[lane] = min(due, first_due.get(lane, due))
         if state == ready:
             ready_lanes.add(lane)
-        rows.append((number, job, lane, kind, key, state, rank, after, price, body, number in followed))
-    return TaskRows(first, rows, ready_lanes, before, followed, dead_ends)
+        followed_too = number in followed
+        rows.append((number, job, lane, kind, key, state, rank, after, price, body, followed_too, due, retries))
+    return TaskRows(first, rows, ready_lanes, first_due, before, followed, dead_ends)
+
+
+def waiting_until(due: int, now: int) -> tuple[int, int | None]:
+    """The state of a task with such a moment that nothing else holds, and the moment if it is still to come."""
+    return (int(TaskState.WAITING), due) if due > now else (int(TaskState.READY), None)
 
 
 def write_rows(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     insert_many(
         db,
-        'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed)',
+        'tasks (id, job_id, lane_id, kind, key, state, rank, "after", price, body, followed, due, retries)',
         rows,
         "ON CONFLICT (job_id, kind, key) DO NOTHING",
         together=MANY if len(rows) >= CHUNK else TOGETHER,
@@ -90,6 +105,7 @@ def _before(
 
 def _follow_the_first(
     db: sqlite3.Connection,
+    memory: Memory,
     job: int,
     plans: Mapping[int, Encoded],
     before: Mapping[int, tuple[int, int]],
@@ -102,7 +118,12 @@ def _follow_the_first(
         if number in there and after in plans and after not in there:
             plan = plans[number]
             first, state = _predecessor(db, job, plan.kind, plans[after].key, dead_ends)
-            db.execute('UPDATE tasks SET "after" = ?, state = ? WHERE id = ?', (first, state, number))
+            due = plan.due
+            if due is not None and state == TaskState.READY:
+                state, due = waiting_until(due, memory.now_ms())
+                if due is not None:
+                    sleep_until(db, memory, memory.lane_id(db, plan.lane), due)
+            db.execute('UPDATE tasks SET "after" = ?, state = ?, due = ? WHERE id = ?', (first, state, due, number))
             db.execute("UPDATE tasks SET followed = 1 WHERE id = ?", (first,))
             if state == TaskState.READY:
                 ready.add(plan.lane)

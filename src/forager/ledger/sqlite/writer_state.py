@@ -69,6 +69,14 @@ def offer(db: sqlite3.Connection, memory: Memory, lane: int, job: int, turn: int
         wake(db, memory, lane, memory.now_ms())
 
 
+def sleep_until(db: sqlite3.Connection, memory: Memory, lane: int, due: int) -> None:
+    """A task that just came waits for this moment: remember it, wake the lane then if nobody owns it, and let an
+    owner look, which does not know of it."""
+    if memory.flows.sleep_until(lane, due):
+        memory.flows.grew = True
+    wake(db, memory, lane, due)
+
+
 def next_number(db: sqlite3.Connection, column: str, count: int = 1) -> int:
     """The first of `count` new numbers of the tail row: dense, in commit order, because this thread is alone."""
     (last,) = db.execute(f"UPDATE tail SET {column} = {column} + ? RETURNING {column}", (count,)).fetchone()
