@@ -173,3 +173,16 @@ async def test_what_a_dead_worker_held_is_done_again_when_its_lease_has_passed(t
         assert sim.rig.job(job)["state"] == "completed"
     first, second = world.runs["hangs"]
     assert lease - 10 <= (second - first).total_seconds() <= lease + every + 10
+
+
+async def test_tasks_with_a_moment_run_at_it_whoever_owns_their_lane(tmp_path: Path, world: World) -> None:
+    async with simulation(tmp_path, [world.pipeline()], world.fetch, clock=world.clock) as sim:
+        due = {name: START + timedelta(hours=hours) for name, hours in (("one", 30), ("two", 20), ("three", 250))}
+        await sim.rig.submit([Plan(Visit(name=name), due=due[name]) for name in ("one", "three")], "hourly")
+        await sim.rig.submit([Plan(Visit(name="well"))], "hourly")
+        await sim.run_for(seconds=1)  # the lane has an owner now, which knows of the first two alone
+        await sim.rig.submit([Plan(Visit(name="two"), due=due["two"])], "hourly")
+        await sim.run_for(days=DAYS)
+    for name, moment in due.items():
+        (ran,) = world.runs[name]
+        assert timedelta(0) <= ran - moment < timedelta(seconds=6), name
