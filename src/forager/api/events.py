@@ -4,30 +4,33 @@ Everything is bounded: a reader holds one page of frames, one that takes nothing
 one whose key was revoked.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import aclosing
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from forager.api.auth import ServiceKey
 from forager.api.feed import PAGE, Feeds, JobFeed
-from forager.api.frames import comment, frame
 from forager.api.openapi import STREAM
 from forager.core.errors import FieldError, Rejected
 from forager.kit.http.envelope import refusal
+from forager.kit.http.event_stream import (
+    HEARTBEAT,
+    MOST_NUMBER,
+    RECONNECT_MS,
+    EventStream,
+    Frames,
+    comment,
+    frame,
+    is_foreign,
+)
 from forager.kit.http.openapi import failures
 
-HEARTBEAT = 10.0
-PATIENCE = 30.0
 MOST_STREAMS = 2_000
-MOST_NUMBER = 2**63 - 1
-RECONNECT_MS = 2_000
 
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this change; 0: at the job's first.")]
 JOB = "job"
@@ -67,7 +70,7 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> AP
         if kind is not None and kind not in kinds:
             problem = FieldError("kind", f"{kind!r} is none; use one of {', '.join(kinds)}")
             raise Rejected(f"kind: {problem.message}", fields=[problem])
-        if _is_foreign(request):
+        if is_foreign(request):
             return refusal(request.scope, 403, "foreign_origin", "Streams are for pages of this server only.")
         if feeds.streams >= MOST_STREAMS:
             return refusal(request.scope, 503, "busy", "Too many streams are open.", headers={"Retry-After": "10"})
@@ -75,46 +78,27 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> AP
         async with feeds.watch(job_id) as feed:
             if cursor and feed.seen.ended and not await feed.changes_after(cursor):
                 return Response(status_code=204)
-        return EventStream(feeds, key, job_id, cursor, kind)
+        return EventStream(JobEvents(feeds, key, job_id, cursor, kind).frames, feeds.closing)
 
     return router
 
 
-class EventStream(Response):
-    """Ends when its frames do, when the reader leaves or takes nothing, or when the server closes."""
+class JobEvents:
+    """The frames of one reader of a job's stream, from a change on."""
 
     def __init__(self, feeds: Feeds, key: ServiceKey, job: UUID, cursor: int, kind: str | None) -> None:
-        super().__init__(headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
-        del self.headers["content-length"]
         self._feeds = feeds
         self._key = key
         self._job = job
         self._cursor = cursor
         self._kind = kind
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        pumping = asyncio.create_task(self._pump(scope, send))
-        others = [asyncio.create_task(_left(receive)), asyncio.create_task(self._feeds.closing.wait())]
-        try:
-            await asyncio.wait({pumping, *others}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (pumping, *others):
-                task.cancel()
-            (ended, *_) = await asyncio.gather(pumping, *others, return_exceptions=True)
-        if isinstance(ended, TimeoutError):
-            return  # it takes nothing: the connection is dropped
-        if isinstance(ended, Exception):
-            raise ended
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def frames(self, scope: Scope) -> Frames:
+        async with self._feeds.watch(self._job) as feed:
+            async for part in self._of(feed, scope):
+                yield part
 
-    async def _pump(self, scope: Scope, send: Send) -> None:
-        async with self._feeds.watch(self._job) as feed, aclosing(self._frames(feed, scope)) as frames:
-            async for part in frames:
-                async with asyncio.timeout(PATIENCE):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-
-    async def _frames(self, feed: JobFeed, scope: Scope) -> AsyncGenerator[bytes, None]:
+    async def _of(self, feed: JobFeed, scope: Scope) -> Frames:
         cursor = self._cursor
         shown: Mapping[str, Any] | None = None
         yield b"retry: %d\n\n" % RECONNECT_MS
@@ -135,16 +119,3 @@ class EventStream(Response):
                 return
             if not await feed.moved(seen, HEARTBEAT):
                 yield comment("still here")
-
-
-def _is_foreign(request: Request) -> bool:
-    """A page of another site. Programs send no Origin."""
-    origin = request.headers.get("origin")
-    if origin is None:
-        return False
-    return origin.partition("://")[2].lower() != request.headers.get("host", "").lower()
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

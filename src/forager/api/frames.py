@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.ledger import Change
-from forager.kit.http.envelope import encoded
+from forager.kit.http.event_stream import frame
 from forager.ledger.reports import ChangeReport, JobReport
 from forager.ledger.shared.counting import COUNTED
 
@@ -18,15 +18,6 @@ class Numbered:
     id: int
     kind: str
     frame: bytes
-
-
-def frame(event: str, data: Any, number: int | None = None) -> bytes:
-    identity = b"" if number is None else b"id: %d\n" % number
-    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), encoded(data))
-
-
-def comment(text: str) -> bytes:
-    return b": %s\n\n" % text.encode()
 
 
 def change_frame(change: Change, job: UUID) -> Numbered:

@@ -14,6 +14,7 @@ import pytest
 
 from forager.api import events, feed
 from forager.api.serve import running
+from forager.kit.http import event_stream
 from tests.support.api import KEY, PATIENCE, Front
 
 
@@ -98,7 +99,7 @@ async def test_an_unknown_kind_of_change_is_refused_with_those_there_are(simple:
     job = await simple.create()
     refused = await simple.client.get(f"/api/v1/jobs/{job}/events", params={"kind": "bogus"})
     assert refused.status_code == 422
-    message = "'bogus' is none; use one of job, place, scrape_result, sighting"
+    message = f"'bogus' is none; use one of job, {', '.join(sorted(simple.app.reports.kinds))}"
     assert refused.json()["meta"]["fields"] == [{"field": "kind", "message": message}]
 
 
@@ -194,7 +195,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments(simple: Front, monkeypat
 
 
 async def test_a_stream_closes_when_its_key_is_revoked__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert events.HEARTBEAT <= 30
+    assert event_stream.HEARTBEAT <= 30
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
     job = await simple.create()
     async with served(simple) as client:
@@ -252,7 +253,7 @@ async def _stuck_reader(front: Front, job: str, taken: list[Any], free: asyncio.
 
 
 async def test_a_reader_that_takes_nothing_is_let_go__S13(simple: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "PATIENCE", 0.05)
+    monkeypatch.setattr(event_stream, "PATIENCE", 0.05)
     job = await simple.create(keyword="bars", zips=["85001"], pages=2)
     await simple.work()
     taken: list[Any] = []

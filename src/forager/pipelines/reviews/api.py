@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forager.core.errors import Busy, FieldError, NotFound, Stopping
+from forager.core.errors import Busy, FieldError, Stopping
 from forager.core.invalid import field_errors
-from forager.core.ledger import Submitted
 from forager.core.secret import Secret
 from forager.kit.http.envelope import JSON, Envelope, answer, refusal
 from forager.kit.http.json_route import JsonRoute
@@ -25,6 +24,8 @@ from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.reports import JobReport
 from forager.kit.service import Service
 from forager.pipelines.reviews import reports
+from forager.pipelines.reviews.access import review_job, submit_token
+from forager.pipelines.reviews.api_stream import add_stream
 from forager.pipelines.reviews.job import AccessToken
 from forager.pipelines.reviews.pipeline import NAME
 from forager.pipelines.reviews.steps import TOKEN
@@ -68,10 +69,11 @@ class ReviewJobRetried(BaseModel):
     requeued: int
 
 
-def routes(service: Service, _: TaskWaiter) -> APIRouter:
+def routes(service: Service, waiter: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     _add_jobs(router, service)
     _add_nested(router, service)
+    add_stream(router, service, waiter)
     return router
 
 
@@ -152,19 +154,6 @@ def _add_nested(router: APIRouter, service: Service) -> None:
             )
             return refusal(request.scope, 504, "still_running", message, job_id=made.job)
         return await nested_answer(request, service, made.job)
-
-
-async def submit_token(service: Service, token: Secret, *, key: str | None = None) -> Submitted:
-    """Create a job for this token. Raises `Busy` if too many jobs wait for their first request."""
-    return await service.submit(NAME, {}, key=key, secrets={TOKEN: token})
-
-
-async def review_job(service: Service, job_id: UUID) -> JobReport:
-    """Raises `NotFound` if there is no such job, or if it belongs to another pipeline."""
-    job = await service.reports.job(job_id)
-    if job.pipeline != NAME:
-        raise NotFound(f"There is no reviews job {job_id}.")
-    return job
 
 
 async def nested_answer(request: Request, service: Service, job: UUID) -> Response:

@@ -1,0 +1,124 @@
+"""From a token to reviews: what a caller sends, what is stored, what is shown."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from forager.sandbox import Tenant
+from tests.support.reviews import API, TOKEN, Reviews, open_reviews
+
+
+def names(service: Reviews) -> list[str]:
+    """Every review that a full read of the simulated world shows."""
+    config = service.google.config
+    world = service.google.world("acme")
+    return sorted(f"{each.account}_{each.location}_{each.review}" for each in world.expected(50, config.missing_share))
+
+
+async def test_a_token_becomes_accounts_locations_and_reviews_each_once__RV_3(service: Reviews) -> None:
+    job = await service.fetch()
+    await service.work()
+    seen = await service.seen(job)
+    stored = [each["review_key"] for each in await service.records("review", job)]
+    assert sorted(stored) == names(service)
+    assert (seen["status"], seen["failures"], seen["reviews"]) == ("completed", 0, len(stored))
+    assert seen["accounts"] == len(await service.records("account", job)) == 4
+    assert seen["locations"] == len(await service.records("location", job))
+    assert seen["pages"] == seen["pages_done"]
+
+
+async def test_the_answer_to_a_submission_is_the_seeds_own__RV_1(service: Reviews) -> None:
+    made = await service.client.post(API, json={"access_token": TOKEN})
+    data = made.json()["data"]
+    assert made.status_code == 202
+    assert (data["status"], data["message"]) == ("queued", "Job enqueued for processing")
+    assert (await service.seen(data["job_id"]))["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"nonsense",
+        b'{"access_token": 7}',
+        b'{"access_token": null}',
+        b'{"access_token": ""}',
+        b'{"access_token": "   "}',
+        b'{"access_token": "two words"}',
+        b'{"access_token": "line\\nbreak"}',
+        b'{"access_token": "good", "more": 1}',
+        orjson.dumps({"access_token": "x" * 4_097}),
+    ],
+)
+async def test_a_body_without_a_usable_token_is_a_400_that_does_not_repeat_it__RV_1(
+    simple: Reviews, body: bytes
+) -> None:
+    answer = await simple.client.post(API, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["meta"]["code"] == "invalid"
+    assert not any(text in answer.text for text in ("two words", "xxxx"))
+
+
+async def test_a_token_of_4096_characters_is_taken__RV_1(simple: Reviews) -> None:
+    assert (await simple.client.post(API, json={"access_token": "x" * 4_096})).status_code == 202
+
+
+async def test_one_job_more_than_may_wait_is_refused_with_429__RV_1(tmp_path: Path) -> None:
+    async with open_reviews(tmp_path, max_waiting_review_jobs=3) as service:
+        for _ in range(3):
+            await service.fetch()
+        refused = await service.client.post(API, json={"access_token": TOKEN})
+        assert refused.status_code == 429, refused.text
+        assert refused.headers["Retry-After"]
+        await service.work()
+        await service.fetch()
+
+
+async def test_an_expired_token_fails_its_pages_ends_the_job_and_a_new_one_finishes_it__RV_2(tmp_path: Path) -> None:
+    async with open_reviews(tmp_path, tenants={"acme": Tenant(locations=12, expires_after=6)}) as service:
+        job = await service.fetch()
+        await service.work()
+        seen = await service.seen(job)
+        assert seen["status"] == "partially_completed"
+        assert seen["failures"] > 0
+        letters = (await service.client.get("/api/v1/dead", params={"job": job})).json()["data"]
+        assert len(letters) == seen["failures"]
+        assert all("401" in each["error"] and TOKEN not in str(each) for each in letters)
+        while (seen := await service.seen(job))["failures"]:
+            again = await service.client.post(f"{API}/{job}/retry", json={"access_token": f"{TOKEN}.{seen['pages']}"})
+            assert again.json()["data"]["requeued"] == seen["failures"]
+            await service.work()
+        assert seen["status"] == "completed"
+        assert sorted(each["review_key"] for each in await service.records("review", job)) == names(service)
+
+
+async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None:
+    job = await simple.fetch()
+    assert (await simple.client.post(f"{API}/{job}/retry", json={})).status_code == 400
+
+
+async def test_the_token_is_nowhere_in_the_store_or_the_api_and_its_seal_is_gone_at_the_end__RV_2(
+    service: Reviews,
+) -> None:
+    token = "sandbox-acme.canary"
+    job = await service.fetch(token)
+    held = "SELECT count(*) AS n FROM job_secrets"
+    assert (await service.app.database.fetch(held))[0]["n"] == 1
+    await service.work()
+    assert (await service.app.database.fetch(held))[0]["n"] == 0
+    for path in (
+        f"/api/v1/jobs/{job}",
+        f"/api/v1/jobs/{job}/tasks",
+        f"{API}/{job}",
+        f"/api/v1/export/review?job={job}",
+    ):
+        assert token not in (await service.client.get(path)).text
+    for table in ("jobs", "tasks", "changes", "idempotency", "evidence", "reviews"):
+        assert token not in str(await service.app.database.fetch(f"SELECT * FROM {table}"))
+
+
+async def test_a_job_of_another_pipeline_is_not_a_reviews_job(simple: Reviews) -> None:
+    assert (await simple.client.get(f"{API}/0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11")).status_code == 404
