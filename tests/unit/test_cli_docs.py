@@ -1,7 +1,11 @@
 """Every command, option and exit code is documented, and the page says what the program does."""
 
+import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +72,33 @@ def test_help_lists_every_feature_and_loads_none_of_them() -> None:
 
     assert ran.stderr.strip() == ""
     assert all(feature.name in ran.stdout for feature in FEATURES if feature.commands)
+
+
+class Empty(BaseHTTPRequestHandler):
+    """An API that has nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"success": true, "data": [], "error": null, "meta": {}}')
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_command_beside_a_running_forager_loads_neither_the_api_nor_the_store(tmp_path: Path) -> None:
+    """It only asks and prints, so that it answers at once."""
+    code = (
+        "import sys; from forager.cli.main import run; ended = run(['jobs', 'list']);"
+        "heavy = ('fastapi', 'starlette', 'sqlalchemy', 'aiohttp', 'forager.app', 'forager.ledger.catalog');"
+        "sys.exit(', '.join(name for name in heavy if name in sys.modules) or ended)"
+    )
+    with HTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FORAGER_")}
+        environment = {**kept, "FORAGER_API_URL": f"http://127.0.0.1:{server.server_port}"}
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
+        )
+        server.shutdown()
+
+    assert (ran.returncode, ran.stderr) == (0, "No jobs. Create one: forager places run --keyword bars --state AZ\n")

@@ -105,8 +105,7 @@ async def test_a_forager_that_is_gone_is_asked_again_and_then_reported(
         return f"http://127.0.0.1:{unused_tcp_port}"
 
     with pytest.raises(ApiUnreachable, match="forager doctor") as raised:
-        async with over_http(find, "key") as api:
-            await api.get("/jobs")
+        await over_http(find, "key").get("/jobs")
 
     assert len(asked) > 2
     assert exit_code_for(raised.value) is ExitCode.UNAVAILABLE

@@ -1,6 +1,5 @@
-"""The HTTP front door. Start reading at `create.py`."""
+"""The HTTP front door. Start reading at `create.py`; `serve.py` has the server, which few processes need."""
 
 from forager.api.create import create_api
-from forager.api.serve import serve
 
-__all__ = ["create_api", "serve"]
+__all__ = ["create_api"]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from forager.cli.host import AppEngine, quiet_log
 from forager.cli.supervisor_lock import is_looked_after, locked_by_up
-from forager.cli.transport import REQUEST_SECONDS, HttpTransport, LocalTransport
+from forager.cli.transport import HttpTransport, LocalTransport
 from forager.core.errors import StoreLocked
+from forager.kit.cli import render
 from forager.kit.cli.client import Api
 from forager.kit.cli.invocation import Reached
 
@@ -57,13 +58,9 @@ def service_key_for(settings: "Settings") -> str:
     return read_service_key(settings.home) or ""
 
 
-@asynccontextmanager
-async def over_http(find: Callable[[], str | None], key: str) -> AsyncIterator[Api]:
-    import aiohttp
-
-    time_out = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-    async with aiohttp.ClientSession(timeout=time_out, auto_decompress=True, trust_env=False) as session:
-        yield Api(HttpTransport(session, find), key)
+def over_http(find: Callable[[], str | None], key: str) -> Api:
+    """The API of a running Forager; `find` returns its address."""
+    return Api(HttpTransport(find), key)
 
 
 @asynccontextmanager
@@ -83,15 +80,15 @@ async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, de
     began = time.monotonic()
     while True:
         if find_running(settings) is not None:
-            api = over_http(lambda: find_running(settings), service_key_for(settings))
-            return Reached(await stack.enter_async_context(api))
+            return Reached(over_http(lambda: find_running(settings), service_key_for(settings)))
         waited = time.monotonic() - began
         if settings.database_url is None and is_looked_after(settings.home):
             if waited > WAIT_FOR_START:
                 raise locked_by_up(settings.home)
         else:
             try:
-                return await stack.enter_async_context(in_process(settings, debug=debug))
+                with render.busy("Opening the store …"):
+                    return await stack.enter_async_context(in_process(settings, debug=debug))
             except StoreLocked:
                 if waited > WAIT_FOR_OWNER:
                     raise

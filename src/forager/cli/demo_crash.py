@@ -115,10 +115,10 @@ async def _run(
     await _until_up(home, up)
     console = None if as_json else render.notes()
     view = KillOnce(progress.choose_view(console or render.notes(), quiet=as_json, words=demo.words), home, console)
-    async with over_http(lambda: _url(home), read_service_key(home) or "") as api:
-        created = await api.post(demo.path, demo.job)
-        job = await progress.follow(api, created["job_id"], view, every=LOOK_EVERY)
-        stored = await crash.stored(api, created["job_id"])
+    api = over_http(lambda: _url(home), read_service_key(home) or "")
+    created = await api.post(demo.path, demo.job)
+    job = await progress.follow(api, created["job_id"], view, every=LOOK_EVERY)
+    stored = await crash.stored(api, created["job_id"])
     if view.killed is None:
         raise ProblemFound("The job ended before the worker could be killed. Run the demo again.")
     return job, stored, view.killed

@@ -60,7 +60,7 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
 
 async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) -> None:
     """API, engine and schedules in one process."""
-    from forager.api import serve
+    from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
         async with serve(app, host=settings.host, port=settings.port, key=key) as url:

@@ -1,18 +1,14 @@
 """How a request of a command reaches the API: over HTTP to a running Forager, or by a call in this process."""
 
 import asyncio
+import http.client
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from forager.cli.asgi import Application, call
 from forager.kit.cli.client import Answer
 from forager.kit.cli.errors import ApiUnreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import aiohttp
 
 REQUEST_SECONDS = 60.0
 PATIENCE = 20.0
@@ -21,32 +17,52 @@ ASK_AGAIN_EVERY = 0.2
 
 
 class HttpTransport:
-    """To a running Forager. `find` is asked again when nobody answers: after a restart the address may be another."""
+    """To a running Forager, with the standard library alone: a larger client takes longer to import than to answer.
 
-    def __init__(self, session: "aiohttp.ClientSession", find: "Callable[[], str | None]") -> None:
-        self._session = session
+    `find` is asked again when there is no answer: after a restart the address may be another.
+    """
+
+    def __init__(self, find: Callable[[], str | None]) -> None:
         self._find = find
         self.where = find() or "no address"
 
     async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        import aiohttp
-
         give_up = time.monotonic() + PATIENCE
         while True:
             self.where = self._find() or self.where
             try:
-                async with self._session.request(
-                    method, self.where + target, headers=headers, data=body or None
-                ) as got:
-                    return Answer(got.status, {k.lower(): v for k, v in got.headers.items()}, await got.read())
-            except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                # Only what changes nothing may be sent twice; a connection that was never made carried nothing.
-                again = method == "GET" or isinstance(error, aiohttp.ClientConnectorError)
-                if not again or time.monotonic() > give_up:
+                return await asyncio.to_thread(_send, self.where, method, target, headers, body)
+            except _NotSent as error:
+                if time.monotonic() > give_up:
                     raise ApiUnreachable(_no_answer(self.where, str(error))) from error
-            except (TimeoutError, aiohttp.ClientError) as error:
-                raise ApiUnreachable(_no_answer(self.where, str(error) or "no answer in time")) from error
+            except TimeoutError as error:
+                raise ApiUnreachable(_no_answer(self.where, "no answer in time")) from error
+            except (OSError, http.client.HTTPException) as error:
+                # A request that has left may have been carried out: only what changes nothing is sent twice.
+                if method != "GET" or time.monotonic() > give_up:
+                    raise ApiUnreachable(_no_answer(self.where, str(error) or type(error).__name__)) from error
             await asyncio.sleep(ASK_AGAIN_EVERY)
+
+
+class _NotSent(Exception):
+    """No connection came about, so nothing was sent."""
+
+
+def _send(where: str, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    """One request on a connection of its own. Raises `_NotSent`, or what the connection broke with."""
+    url = urlsplit(where)
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(url.hostname or "", url.port, timeout=REQUEST_SECONDS)
+        connection.connect()
+    except (OSError, ValueError) as error:
+        raise _NotSent(getattr(error, "strerror", None) or str(error)) from error
+    try:
+        connection.request(method, url.path.rstrip("/") + target, body or None, dict(headers))
+        got = connection.getresponse()
+        return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
+    finally:
+        connection.close()
 
 
 class LocalTransport:

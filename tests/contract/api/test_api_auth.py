@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 import forager.api.auth
-from forager.api import serve
+from forager.api.serve import serve
 from forager.core.errors import Rejected
 from tests.support.api import KEY, Front, client_of
 

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forager.api import health_snapshot, serve
+from forager.api import health_snapshot
+from forager.api.serve import serve
 from forager.core.errors import Rejected, StoreFull, StoreUnavailable
 from forager.fetch.browser.pool import PoolStats
 from forager.ledger.sqlite.lock import read_owner

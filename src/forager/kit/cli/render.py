@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,11 @@ def notes() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def busy(what: str) -> AbstractContextManager[object]:
+    """Show what a slow command is doing while the block runs; on a terminal only, and gone afterwards."""
+    return notes().status(what) if sys.stderr.isatty() else nullcontext()
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> "Table":
