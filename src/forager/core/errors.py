@@ -15,6 +15,7 @@ ForagerError
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
 │   ├── CredentialsMissing nobody has given us a log-in for this site
+│   ├── BlobMissing      a stored page is gone or damaged: fetch it again
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Disallowed           robots.txt says no: the task is skipped
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
@@ -202,6 +203,13 @@ class CredentialsMissing(Permanent):
     """There are no credentials of this provider for this workspace."""
 
     reason = Reason.CREDENTIALS_MISSING
+
+
+class BlobMissing(Permanent):
+    """A stored page is gone or damaged. Fetch it again."""
+
+    reason = Reason.BLOB_MISSING
+    error_type = ErrorType.STORAGE
 
 
 class Undecodable(Permanent):

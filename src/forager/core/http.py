@@ -84,6 +84,8 @@ class Request:
     render: Render = "http"
     script: tuple[Action, ...] = ()
     """What a browser does after it has gone to the URL; nothing of it happens by plain HTTP."""
+    keep: bool = False
+    """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again."""
 
     # ── filled in by the lane, never by a step ──
     site: bool = False
@@ -143,6 +145,8 @@ class Response:
     console: tuple[str, ...] = ()
     """What a rendered page complained about."""
     screenshot: bytes | None = None
+    blob: str | None = None
+    """The `blob:` URL of the stored answer, if the request asked to keep it or was such a URL itself."""
 
     def json(self) -> Any:
         """The decoded body; nonsense is permanent, with the body kept as evidence."""

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     # ── the task itself ──
     UNDECODABLE = "undecodable"
     UNCONFIGURED = "unconfigured"
+    BLOB_MISSING = "blob_missing"
     STEP_BROKE = "step_broke"
     TOO_MANY_CHILDREN = "too_many_children"
     CRASHED = "crashed"

@@ -77,6 +77,9 @@ class Record(BaseModel):
     """Fields that are written without a change and without a new version: due times, ETags, ids of stored pages.
     They are in the table and in exports, but not in the change log. World scope only."""
 
+    blobs: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold the `blob:` URL of a stored page: it is kept as long as a row names it."""
+
     def key(self) -> str:
         """Natural identity."""
         return str(getattr(self, self.key_field))

@@ -16,6 +16,9 @@ class Task(BaseModel):
     aliases: ClassVar[tuple[str, ...]] = ()
     """Former kinds: rows written under them still decode after a rename."""
 
+    blobs: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold the `blob:` URL of a stored page: it is kept until the task has ended well or was given up."""
+
     def key(self) -> str:
         """Identity inside a job, together with the kind."""
         raise NotImplementedError

@@ -136,6 +136,10 @@ class LaneRun:
         """When the next request of a task in flight may be sent, as planned now."""
         return self._limiter.plan(self._clock.monotonic())
 
+    def give_place_back(self, at: float) -> None:
+        """A planned request will not be sent at that moment."""
+        self._limiter.unplan(at)
+
     async def wait_to_send(self, at: float, longest: float) -> float:
         """Until the planned moment, and then until the window really has room: returns 0.
 

@@ -8,7 +8,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from forager.core.errors import BrowserCrashed, CircuitOpen, Disallowed, ProxyFailed, RateLimited, Refused, Transient
+from forager.core.blobs import SCHEME, Blobs
+from forager.core.errors import (
+    BrowserCrashed,
+    CircuitOpen,
+    Disallowed,
+    ProxyFailed,
+    RateLimited,
+    Refused,
+    Transient,
+    Unconfigured,
+)
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Away
 from forager.core.pipeline import WhenOpen
@@ -66,6 +76,7 @@ class Surroundings:
     job_secrets: JobSecrets | None = None
     wake: Callable[[], object] = lambda: None
     """Call it when a lane has room again although no task of its own has ended."""
+    blobs: Blobs | None = None
 
 
 class LaneFetch:
@@ -99,6 +110,26 @@ class LaneFetch:
         """The step's time-out: waiting for a lane does not count."""
 
     async def __call__(self, request: Request) -> Response:
+        if request.url.startswith(SCHEME):
+            return await self._read(request.url)
+        response = await self._page(request)
+        if request.keep and response.body:
+            return replace(response, blob=await self._blobs().keep(response))
+        return response
+
+    async def _read(self, blob: str) -> Response:
+        """A stored page: no lane has to be waited for, and the place in it that was planned is free again."""
+        at, self._start_at = self._start_at, None
+        if at:
+            self.lane.give_place_back(at)
+        return await self._blobs().read(blob)
+
+    def _blobs(self) -> Blobs:
+        if self.around.blobs is None:
+            raise Unconfigured("This worker has no place to store pages in.")
+        return self.around.blobs
+
+    async def _page(self, request: Request) -> Response:
         if request.render != "auto":
             return await self._answer(request)
         plain = await self._answer(replace(request, render="http"), first_look=True)

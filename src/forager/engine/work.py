@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from forager.core.blobs import Blobs
 from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
@@ -62,6 +63,7 @@ class Worker:
         robots: Robots | None = None,
         proxies: Proxies | None = None,
         job_secrets: JobSecrets | None = None,
+        blobs: Blobs | None = None,
         random: Random | None = None,
         patience: float = PATIENCE,
     ) -> None:
@@ -85,7 +87,7 @@ class Worker:
         )
         self._wake = asyncio.Event()
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
-        self._around = Surroundings(*around, self._wake.set)
+        self._around = Surroundings(*around, self._wake.set, blobs)
         self._memo = Memo()
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []

@@ -1,0 +1,91 @@
+"""Stored pages: an answer that a step asked to keep, and can read again later without its lane or the network.
+
+A stored page has a URL of its own, `blob:` and the digest of its content. Only a step's request may have such a URL;
+everything that comes from outside (job parameters, redirects, robots.txt) is checked by the egress guard, which
+refuses it. A page is stored before the commit that names it, and it may still be lost later: then it is fetched again.
+Nothing here does I/O.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from forager.core.errors import BlobMissing
+from forager.core.http import Fetch, Request, Response
+
+SCHEME = "blob:"
+DIGEST_BYTES = 20
+_URL = re.compile(rf"blob:[0-9a-f]{{{2 * DIGEST_BYTES}}}")
+
+References = Callable[[], AsyncIterator[Sequence[str]]]
+"""Goes through all `blob:` URLs that something still refers to, some at a time."""
+
+
+def is_blob(url: str) -> bool:
+    """Whether this is the URL of a stored page."""
+    return _URL.fullmatch(url) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobStat:
+    """How much is stored."""
+
+    pages: int
+    size: int
+    """Bytes of the pages as they were received."""
+    stored: int
+    """Bytes that they take on the disk."""
+    unused: int
+    """Bytes on the disk that belong to no page any more; the next collection may return them."""
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection of unused pages did, or would do."""
+
+    pages: int
+    """Pages that were removed."""
+    kept: int
+    freed: int
+    """Bytes that the disk got back."""
+    segments: int
+    """Files that were removed, those included whose remaining pages were moved to another one."""
+    dry_run: bool = False
+
+
+class Blobs(Protocol):
+    """Where pages are stored."""
+
+    async def keep(self, response: Response) -> str:
+        """Store an answer and return its `blob:` URL.
+
+        The same answer (URL, status, content type and body) has the same URL and is stored once. When this returns, a
+        crash of the process does not lose the page. Raises `StoreError` if there is no room or no access.
+        """
+        ...
+
+    async def read(self, blob: str) -> Response:
+        """Return the answer as it was stored. Raises `BlobMissing` if it is gone or damaged."""
+        ...
+
+    async def stat(self) -> BlobStat: ...
+
+    async def collect(self, references: References, *, dry_run: bool = False) -> Collected:
+        """Remove the pages that nothing refers to, and return their space to the disk.
+
+        A page that was stored lately is never removed: the commit that names it may still be on its way. Raises
+        `Conflict` while another process collects in the same place.
+        """
+        ...
+
+
+async def read_or_fetch(fetch: Fetch, blob: str | None, request: Request) -> Response:
+    """Read a stored page; if there is none or it is lost, fetch it with `request` and store it again."""
+    if blob is not None:
+        try:
+            return await fetch(Request(blob))
+        except BlobMissing:
+            pass
+    return await fetch(replace(request, keep=True))
