@@ -28,10 +28,12 @@ from forager.core.secret import Secret
 from forager.core.task import Plan
 from forager.engine.deliver import Delivery
 from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.stored_pages import StoredPages
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.features import all_features
 from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.blobs import LocalBlobs
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.fetcher import Fetcher
 from forager.fetch.proxies import ProxyPool
@@ -39,6 +41,7 @@ from forager.fetch.robots import RobotsTxt
 from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import JobReport, Reports
+from forager.ledger.side_tables.blob_references import BlobReferences
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.proxies import ProxyTable
@@ -90,6 +93,7 @@ class App:
         browsers: BrowserFetcher,
         rotate: Callable[[], Awaitable[Rotated]],
         job_secrets: JobSecretTable,
+        stored_pages: StoredPages,
     ) -> None:
         self.settings = settings
         self.features = {each.name: each for each in features}
@@ -106,6 +110,7 @@ class App:
         self.browsers = browsers
         self.rotate_keys = rotate
         self.job_secrets = job_secrets
+        self.stored_pages = stored_pages
         self.worker = worker
         self.waits = Waits(reports, rules, worker, ledger.now)
         self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
@@ -253,6 +258,7 @@ class App:
             "sweep": partial(sweep_forever, self.ledger, self.clock, every),
             "rules": partial(self.rules.follow, self.clock),
             "proxies": self.proxies.run,
+            "stored pages": self.stored_pages.run,
             SCHEDULES: self.scheduler.run,
         }
 
@@ -338,6 +344,8 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         stack.push_async_callback(fetcher.close)
         browsers = await open_browsers(settings, guard, clock, proxies)
         stack.push_async_callback(browsers.close)
+        blobs = LocalBlobs(settings.home / "blobs", clock, grace=settings.blob_grace_hours, days=settings.blob_days)
+        stack.push_async_callback(blobs.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await open_rules(settings, domains, pipelines)
         worker = Worker(
@@ -351,6 +359,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
             proxies=proxies,
             job_secrets=job_secrets,
+            blobs=blobs,
             patience=settings.patience_hours * 3600,
         )
         for feature in features:
@@ -377,4 +386,5 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             browsers,
             rotate,
             job_secrets,
+            StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
         )

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from forager.api.auth import KeyGate, ServiceKey
+from forager.api.blobs import blobs_router
 from forager.api.dead import dead_router
 from forager.api.docs import docs_router
 from forager.api.errors import answer_errors
@@ -59,6 +60,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         lanes_router(app),
         proxies_router(app),
         sinks_router(app),
+        blobs_router(app),
         records_router(app),
         health_router(app, vital, feeds, service_key),
         metrics_router(metrics),

@@ -206,3 +206,6 @@ HEALTH = {
     "dead_letters": 0,
     "version": "0.1.0",
 }
+
+BLOBS = {"pages": 51234, "size": 1049234432, "stored": 291845120, "unused": 8421376, "segments": 5}
+COLLECTED = {"pages": 1204, "kept": 50030, "freed": 6815744, "segments": 1, "dry_run": False}

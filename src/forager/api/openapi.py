@@ -24,6 +24,7 @@ TAGS = [
     {"name": "lanes", "description": "What rates and limits belong to: look, pause, set rules of your own."},
     {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
     {"name": "sinks", "description": "Where changes are delivered: look, pause, replay, and what was refused."},
+    {"name": "stored pages", "description": "Pages that steps keep: how many, and removal of unused ones."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"

@@ -7,6 +7,7 @@ import typer
 
 from forager import __version__
 from forager.cli import (
+    blobs,
     database,
     dead,
     demo,
@@ -64,6 +65,7 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(sinks.app, name="sinks")
+app.add_typer(blobs.app, name="blobs")
 app.command()(export.export)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")

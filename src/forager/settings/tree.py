@@ -60,6 +60,17 @@ class Settings(BaseSettings):
         7.0, "How long the page and the picture of a failure are kept for a look.", ge=0, le=3_650
     )
 
+    blob_days: float | None = _store(
+        None,
+        "How long a stored page is kept although a record or task refers to it; without it, as long as that. A page"
+        " that is gone is fetched again when it is needed.",
+        gt=0,
+        le=36_500,
+    )
+    blob_grace_hours: float = _store(
+        24.0, "How long a stored page is kept although nothing refers to it.", ge=1, le=8_760
+    )
+
     host: Host = _api("127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.")
     port: int = _api(8001, "Port of the API; 0 takes a free one.", seed="SCRAPER_PORT", ge=0, le=65_535)
     service_key: SecretStr | None = _api(

@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 
 from forager.core.blobs import is_blob
-from forager.core.errors import Refused
-from forager.core.http import Request
+from forager.core.clock import SystemClock
+from forager.core.errors import BlobMissing, Refused
+from forager.core.http import Request, Response
+from forager.core.task import Plan
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.fetch.blobs import LocalBlobs
+from forager.ledger.catalog import Catalog
+from forager.ledger.side_tables.blob_references import BlobReferences
 from forager.sandbox.site import SandboxSite
 from forager.sandbox.site_pages import Answer
 from tests.contract.engine.conftest import OpenRig
+from tests.support.clock import FakeClock
 from tests.support.engine import EngineRig
 from tests.support.keeping import READING, Reread, keep_plans, keeping
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
@@ -21,8 +26,6 @@ from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 @pytest.fixture
 async def blobs(tmp_path: Path) -> AsyncIterator[LocalBlobs]:
-    from forager.core.clock import SystemClock
-
     store = LocalBlobs(tmp_path / "blobs", SystemClock())
     yield store
     await store.close()
@@ -100,6 +103,55 @@ async def test_an_empty_answer_is_not_stored(open_rig: OpenRig, blobs: LocalBlob
         assert (await blobs.stat()).pages == 0
 
 
+async def test_what_a_record_refers_to_is_not_collected(
+    open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.ledger.side_tables.blob_references.AT_ONCE", 2)
+    clock = FakeClock()
+    blobs = LocalBlobs(tmp_path / "blobs", clock, grace=1)
+    async with SandboxSite() as site:
+        rig = await open_rig(keeping())
+        urls = [site.url(f"/page/{n}", host="a.example") for n in range(1, 8)]
+        await rig.submit(keep_plans(urls), "keeping")
+        await site_worker(rig, [site], Rules(), blobs=blobs).run(until_idle=True)
+    await blobs.keep(Response("https://a.example/", 200, {}, b"lost", clock.now(), 1))
+    clock.advance(3601)
+    collected = await blobs.collect(BlobReferences(rig.ledger.database, Catalog([keeping()])))
+    assert (collected.pages, collected.kept) == (1, 7)
+    for row in kept(rig).values():
+        assert (await blobs.read(row["blob"])).url == row["url"]
+    await blobs.close()
+
+
+async def test_what_waiting_and_failed_tasks_refer_to_is_not_collected(
+    open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.ledger.side_tables.blob_references.AT_ONCE", 2)
+    monkeypatch.setattr("forager.ledger.side_tables.blob_references.TASKS_AT_ONCE", 2)
+    clock = FakeClock()
+    blobs = LocalBlobs(tmp_path / "blobs", clock, grace=1)
+
+    async def stored(name: str) -> str:
+        return await blobs.keep(Response(f"https://a.example/{name}", 200, {}, name.encode(), clock.now(), 1))
+
+    rig = await open_rig(keeping())
+    failed = [await stored(f"failed {n}") for n in range(3)]
+    await rig.submit([Plan(Reread(url=f"ftp://a.example/{blob}", blob=blob)) for blob in failed], "keeping")
+    await site_worker(rig, [], Rules(), blobs=LocalBlobs(tmp_path / "none", clock)).run(until_idle=True)
+    waiting = [await stored(f"waiting {n}") for n in range(5)]
+    await rig.submit([Plan(Reread(url=blob, blob=blob)) for blob in waiting], "keeping")
+    lost = await stored("nothing refers to it")
+    references = BlobReferences(rig.ledger.database, Catalog([keeping()]))
+    assert {blob async for some in references() for blob in some} == {*failed, *waiting}
+    clock.advance(3601)
+    assert (await blobs.collect(references)).pages == 1
+    for blob in (*failed, *waiting):
+        assert (await blobs.read(blob)).blob == blob
+    with pytest.raises(BlobMissing):
+        await blobs.read(lost)
+    await blobs.close()
+
+
 # ── never from outside ──
 
 
@@ -116,8 +168,6 @@ async def test_a_redirect_to_a_stored_page_is_refused__S1(open_rig: OpenRig, blo
 
 @pytest.mark.parametrize("spelling", [str, str.upper, "view-source:{}".format, " {}".format, "blob://{}".format])
 async def test_the_fetcher_behind_the_lanes_refuses_stored_pages__S1(spelling: Callable[[str], str]) -> None:
-    from forager.core.clock import SystemClock
-
     fetcher = HttpFetcher(EgressGuard(["0.0.0.0/0"]), SystemClock(), lambda _: None)
     with pytest.raises(Refused):
         await fetcher(Request(spelling("blob:" + "ab" * 20)))
@@ -128,8 +178,6 @@ class HttpFetcherFor:
     """A plain fetcher for one site."""
 
     def __init__(self, site: SandboxSite) -> None:
-        from forager.core.clock import SystemClock
-
         self._fetcher = HttpFetcher(EgressGuard([f"127.0.0.1:{site.port}"]), SystemClock(), lambda _: None)
 
     async def __aenter__(self) -> HttpFetcher:
