@@ -1,16 +1,43 @@
-"""The import rule of pipeline folders, as a contract for import-linter (`type = "pipeline_folders"` in pyproject.toml).
+"""Our import rules, as contracts for import-linter (see `[tool.importlinter]` in pyproject.toml).
 
-A module of a folder is an edge if its name matches one of `edges`; every other module is pure, a new one too, so that
-none escapes the rule by not being listed. A pure module may import `pure_may_import` and the pure modules of its own
-folder; an edge may also import `edges_may_import` and its own edges. No folder imports another. Neither imports a
-package of `drivers`, and a pure module none of `frameworks` either.
+Both are lists of what is allowed, so that a new module or package is inside the rules before anyone thinks of it.
+
+`rooms`: which package below `forager` may import which. Every package must be named; `*` may import everything.
+
+`pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`; every other module is
+pure. A pure module may import `pure_may_import` and the pure modules of its own folder; an edge may also import
+`edges_may_import` and its own edges. No folder imports another. Neither imports a package of `drivers`, and a pure
+module none of `frameworks` either.
 """
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
+
+
+class Rooms(Contract):
+    """`rules` are lines such as `forager.runners -> forager.core, forager.engine`."""
+
+    root = fields.StringField()
+    rules: Any = fields.ListField(subfield=fields.StringField())
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        wrong = list(self._wrong(graph))
+        return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        _render(check.metadata["wrong"])
+
+    def _wrong(self, graph: ImportGraph) -> Iterator[str]:
+        allowed = {name.strip(): _split(names) for name, _, names in (rule.partition("->") for rule in self.rules)}
+        for room in sorted(graph.find_children(str(self.root))):
+            if room not in allowed:
+                yield f"{room} has no rule: name it, and what it may import."
+            elif "*" not in allowed[room]:
+                yield from _refused(graph, room, [room, *allowed[room]])
 
 
 class PipelineFolders(Contract):
@@ -25,7 +52,7 @@ class PipelineFolders(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         wrong = [
-            (importer, imported)
+            f"{importer} must not import {imported}."
             for folder in sorted(graph.find_children(str(self.parent)))
             for importer in sorted({folder, *graph.find_descendants(folder)})
             for imported in sorted(graph.find_modules_directly_imported_by(importer))
@@ -34,24 +61,39 @@ class PipelineFolders(Contract):
         return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        for importer, imported in check.metadata["wrong"]:
-            output.print_error(f"{importer} must not import {imported}.", bold=False)
-        output.new_line()
+        _render(check.metadata["wrong"])
 
     def _allowed(self, folder: str, importer: str, imported: str) -> bool:
         edge = self._is_edge(folder, importer)
         if _inside(imported, [folder]):
             return edge or not self._is_edge(folder, imported)
         if _inside(imported, [folder.partition(".")[0]]):
-            allowed = [*self.pure_may_import, *(self.edges_may_import if edge else [])]
-            return _inside(imported, allowed)
-        banned = [*self.drivers, *([] if edge else self.frameworks)]
-        return not _inside(imported, banned)
+            return _inside(imported, [*self.pure_may_import, *(self.edges_may_import if edge else [])])
+        return not _inside(imported, [*self.drivers, *([] if edge else self.frameworks)])
 
     def _is_edge(self, folder: str, module: str) -> bool:
         name = module.removeprefix(folder).lstrip(".").partition(".")[0]
         return any(fnmatchcase(name, pattern) for pattern in self.edges)
 
 
+def _refused(graph: ImportGraph, room: str, allowed: list[str]) -> Iterator[str]:
+    """Direct imports are enough: what an allowed package imports is its own rule's business."""
+    root = room.partition(".")[0]
+    for importer in sorted({room, *graph.find_descendants(room)}):
+        for imported in sorted(graph.find_modules_directly_imported_by(importer)):
+            if imported.startswith(f"{root}.") and not _inside(imported, allowed):
+                yield f"{importer} must not import {imported}."
+
+
 def _inside(module: str, packages: list[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _split(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _render(wrong: list[str]) -> None:
+    for line in wrong:
+        output.print_error(line, bold=False)
+    output.new_line()

@@ -51,8 +51,9 @@ def ends(draw: st.DrawFn) -> Settlement:
     if draw(st.booleans()):
         facts["proxy"] = draw(st.integers(1, 99))
     reason = draw(st.sampled_from(sorted(REASONS)))
-    error = None if state is TaskState.COMPLETED else f"{reason}: {CANARY} {draw(st.text(max_size=30))}"
-    return Settlement(lease, state, facts=facts, error=error)
+    if state is TaskState.COMPLETED:
+        return Settlement(lease, state, facts=facts)
+    return Settlement(lease, state, facts=facts, error=f"{CANARY} {draw(st.text(max_size=30))}", reason=reason)
 
 
 # Feature: scraping-microservices, Property 38: Structured log format

@@ -1,6 +1,5 @@
 """The guide's own extractor, taken from the page and installed as another package would: nothing else must change."""
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,27 +7,14 @@ from pathlib import Path
 import pytest
 
 from forager.sandbox.site_pages import page
+from tests.support.guide import install
 from tests.support.scrape import API, open_service
-
-GUIDE = Path(__file__).parents[3] / "docs" / "scrape.md"
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package with the guide's code and its entry point, on the path."""
-    text = GUIDE.read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    entry = re.search(r'\[project\.entry-points\."(.+)"\]\n(\w+) = "(.+)"', text)
-    assert entry is not None
-    site = tmp_path / "site"
-    (site / "my_package").mkdir(parents=True)
-    (site / "my_package" / "__init__.py").write_text("")
-    (site / "my_package" / "recipes.py").write_text(code)
-    about = site / "my_package-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{entry[1]}]\n{entry[2]} = {entry[3]}\n")
-    monkeypatch.syspath_prepend(str(site))
+    """The guide's package, on the path."""
+    monkeypatch.syspath_prepend(str(install("my_package", tmp_path / "site")))
     yield
     for name in ("my_package", "my_package.recipes"):
         sys.modules.pop(name, None)

@@ -32,7 +32,7 @@ async def run_job(
     as_json: bool = False,
     show_plan: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> None:
-    """Create a job with a POST of `body` to `path` and follow it to its end.
+    """Create a job with a POST of `body` to `path` and follow it to its end. `/jobs` takes jobs of every pipeline.
 
     If this process has opened the store, it runs the engine itself. Otherwise the running Forager does the work, and
     the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks; None for
@@ -40,7 +40,8 @@ async def run_job(
     with `dry_run` is priced and not run; `show_plan` prints the answer. Raises `JobNotDone` unless the job ends well.
     """
     answered = await at.api.create(path, body, idempotency_key=idempotency_key)
-    created, job_id = answered.data, answered.data["job_id"]
+    created = answered.data
+    job_id = created["job_id"] if "job_id" in created else created["id"]
     if answered.is_repeated and not as_json:
         remark = f"Job {job_id} was created before with this idempotency key; no second job was created."
         render.notes().print(remark, markup=False, soft_wrap=True)
