@@ -83,11 +83,11 @@ def _identity(line: dict[str, Any]) -> str:
     return f"{line['kind']}/{middle}{line['key']}"
 
 
-# ── the sink of docs/sinks.md: the last state of everything ──
+# ── the sink of docs/extending.md: the last state of everything ──
 
 
 def _open_mirror(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
-    sink: Sink = module_on("sinks.md", "class MirrorSink", "mirror_sink").MirrorSink(folder / "mirror.db")
+    sink: Sink = module_on("extending.md", "class MirrorSink", "mirror_sink").MirrorSink(folder / "mirror.db")
     return sink
 
 

@@ -1,4 +1,4 @@
-"""The sink on docs/sinks.md, as another package would bring it: discovered by its entry point, set by its setting."""
+"""The sink on docs/extending.md, as another package brings it: discovered by its entry point, set by its setting."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ENTRY_POINT = "[forager.sinks]\nmirror = mirror_sink:sink\n"
 
 def install(folder: Path) -> None:
     """What installing the package would put on the path."""
-    (folder / "mirror_sink.py").write_text(code_on("sinks.md", "class MirrorSink"))
+    (folder / "mirror_sink.py").write_text(code_on("extending.md", "class MirrorSink"))
     about = folder / "mirror_sink-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mirror-sink\nVersion: 1.0\n")
@@ -44,5 +44,5 @@ def test_the_sink_on_the_page_is_discovered_by_its_entry_point_and_turned_on_by_
 
 
 def test_the_page_keeps_its_promise_of_few_lines() -> None:
-    lines = [line for line in code_on("sinks.md", "class MirrorSink").splitlines() if line.strip()]
+    lines = [line for line in code_on("extending.md", "class MirrorSink").splitlines() if line.strip()]
     assert len(lines) < 60
