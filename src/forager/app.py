@@ -52,7 +52,6 @@ from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
 from forager.settings import Settings
 from forager.sinks.webhook import signing
-from forager.sinks.webhook.pipeline import NAME as DELIVERIES
 from forager.waiting import Waits
 from forager.wiring import (
     build_pipelines,
@@ -233,7 +232,7 @@ class App:
         if self.worker.in_flight:
             return None
         left: Sequence[JobReport] | None = ()
-        if await self.ledger.has_open_work(but=DELIVERIES):
+        if await self.ledger.has_open_work(but=self.internal):
             left = await self.waits.stuck(self.internal)
         return left if left is not None and await self.has_delivered() else None
 
@@ -247,7 +246,7 @@ class App:
             return False
         for delivery in self.deliveries.values():
             await delivery.deliver_new()  # now, not at the next look
-        return not await self.ledger.has_ready_work(DELIVERIES)
+        return not await self.ledger.has_ready_work(self.internal)
 
     # ── inside ──
 

@@ -101,15 +101,15 @@ async def test_changes_can_be_read_by_kind_and_up_to_a_number(rig: Rig, worker: 
 
 async def test_ready_work_is_what_runs_or_could_run_now(rig: Rig, worker: Worker) -> None:
     job = (await append(rig, "a")).job
-    assert await rig.ledger.has_ready_work("rig")
-    assert not await rig.ledger.has_ready_work("other")
+    assert await rig.ledger.has_ready_work(["rig"])
+    assert not await rig.ledger.has_ready_work(["other"])
     (lease,) = await worker.lease()
-    assert await rig.ledger.has_ready_work("rig")
+    assert await rig.ledger.has_ready_work(["rig"])
     await worker.settle(lease, TaskState.WAITING, wait=60.0)
-    assert not await rig.ledger.has_ready_work("rig")
+    assert not await rig.ledger.has_ready_work(["rig"])
     assert await rig.ledger.has_open_work()
-    assert not await rig.ledger.has_open_work(but="rig")
+    assert not await rig.ledger.has_open_work(but=["rig"])
     await append(rig, "b")
-    assert await rig.ledger.has_ready_work("rig")
+    assert await rig.ledger.has_ready_work(["rig"])
     await rig.ledger.pause(job)
-    assert not await rig.ledger.has_ready_work("rig")
+    assert not await rig.ledger.has_ready_work(["rig"])

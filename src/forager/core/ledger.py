@@ -311,12 +311,12 @@ class Ledger(Protocol):
         """What the session holds. After a turn whose answer was lost, it may be more than the session knows of."""
         ...
 
-    async def has_open_work(self, but: str | None = None) -> bool:
-        """Whether any job, of another pipeline than this, is neither ended nor paused."""
+    async def has_open_work(self, but: Collection[str] = ()) -> bool:
+        """Whether any job, but those of these pipelines, is neither ended nor paused."""
         ...
 
-    async def has_ready_work(self, pipeline: str) -> bool:
-        """Whether anything of it is running or could be: not paused, and not waiting for a later moment."""
+    async def has_ready_work(self, pipelines: Collection[str]) -> bool:
+        """Whether any task of these pipelines is running or could be: not paused, and not due at a later moment."""
         ...
 
     async def work_arrived(self, timeout: float) -> None:

@@ -41,16 +41,17 @@ class SharedVerbs:
     async def last_change(self) -> int:
         return int((await self.database.fetch("SELECT change FROM tail"))[0]["change"])
 
-    async def has_open_work(self, but: str | None = None) -> bool:
+    async def has_open_work(self, but: Collection[str] = ()) -> bool:
+        names, values = _named(but)
+        without = f" AND pipeline NOT IN ({names})" if names else ""
         rows = await self.database.fetch(
-            "SELECT 1 AS one FROM jobs WHERE finished_at IS NULL AND state <> 'paused' AND pipeline <> :but LIMIT 1",
-            {"but": but or ""},
+            f"SELECT 1 AS one FROM jobs WHERE finished_at IS NULL AND state <> 'paused'{without} LIMIT 1", values
         )
         return bool(rows)
 
-    async def has_ready_work(self, pipeline: str) -> bool:
-        rows = await self.database.fetch(_READY, {"pipeline": pipeline})
-        return bool(rows)
+    async def has_ready_work(self, pipelines: Collection[str]) -> bool:
+        names, values = _named(pipelines)
+        return bool(names and await self.database.fetch(_READY.format(names=names), values))
 
     async def wake_lanes(self) -> None:
         await self.database.write(
@@ -120,9 +121,15 @@ class SharedVerbs:
             raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
 
 
+def _named(names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """Names as the inside of an IN, and their values."""
+    values = {f"name{number}": name for number, name in enumerate(sorted(names))}
+    return ", ".join(f":{key}" for key in values), values
+
+
 # Ready, running, or a suspect of a crash.
 _READY = """
-SELECT 1 AS one FROM jobs j WHERE j.finished_at IS NULL AND j.state <> 'paused' AND j.pipeline = :pipeline
+SELECT 1 AS one FROM jobs j WHERE j.finished_at IS NULL AND j.state <> 'paused' AND j.pipeline IN ({names})
 AND EXISTS (SELECT 1 FROM tasks_now t WHERE t.job_id = j.id AND t.state IN (0, 3, 8)) LIMIT 1
 """
 

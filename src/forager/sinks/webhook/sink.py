@@ -15,9 +15,8 @@ import orjson
 
 from forager.core.ledger import Change
 from forager.core.states import TERMINAL_JOBS
+from forager.sinks.webhook.task import DEFAULT_RECEIVER
 
-DEFAULT_RECEIVER = "default"
-"""Stands for the URL in the settings, which may hold a token and is therefore not written down."""
 MOST_RESULTS = 100
 """Of a job with more tasks only the summary is told."""
 ENDS = frozenset({"ended", "created"})
