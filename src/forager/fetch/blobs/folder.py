@@ -49,12 +49,12 @@ class BlobFolder:
 
     def keep(self, response: Response) -> str:
         """Store an answer, unless it is here already."""
-        digest = digest_of(response)
-        if not self._is_here(digest):
+        digest, now = digest_of(response), self.now()
+        if not self._is_here(digest, now):
             if len(self._unindexed) >= MOST_UNINDEXED:
                 self.flush()
             place = self.append(self._packer.pack(digest, response))
-            self._unindexed[digest] = Entry(digest, place, len(response.body), self.now())
+            self._unindexed[digest] = Entry(digest, place, len(response.body), now)
             if len(self._unindexed) % INDEXED_TOGETHER == 0:
                 self.flush_if_possible()
         return blob_url(digest)
@@ -81,9 +81,8 @@ class BlobFolder:
             self.segments.begin()
         return self.segments.append(frame)
 
-    def _is_here(self, digest: bytes) -> bool:
+    def _is_here(self, digest: bytes, now: int) -> bool:
         """Whether a page is stored, and noted as used now."""
-        now = self.now()
         if (waiting := self._unindexed.get(digest)) is not None:
             self._unindexed[digest] = waiting._replace(used_at=now)
             return True

@@ -10,13 +10,13 @@ import errno
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from forager.core.blobs import BlobStat, Collected, References, is_blob
 from forager.core.clock import Clock
-from forager.core.errors import BlobMissing, StoreFull, StoreUnavailable
+from forager.core.errors import BlobMissing, StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Response
 from forager.fetch.blobs.collection import Collection
 from forager.fetch.blobs.folder import BlobFolder
@@ -111,16 +111,16 @@ class LocalBlobs:
                 waiting = self._opened is not None and self._opened.has_unindexed
                 item = self._work.get(timeout=INDEX_AFTER if waiting else None)
             except queue.Empty:
-                self._store().flush_if_possible()
+                with contextlib.suppress(OSError, sqlite3.Error):  # tried again with the next page
+                    self._store().flush()
                 continue
             done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
             while item is not None:
                 work, future = item
                 try:
-                    with _translated(self._folder):
-                        done.append((future, work(), None))
+                    done.append((future, work(), None))
                 except BaseException as error:  # noqa: BLE001 - it belongs to the caller that waits
-                    done.append((future, None, error))
+                    done.append((future, None, _translated(error, self._folder)))
                 if len(done) >= TOGETHER or self._work.empty():
                     _hand_back(done)
                     break
@@ -148,15 +148,16 @@ class LocalBlobs:
         return self._opened
 
 
-@contextlib.contextmanager
-def _translated(folder: Path) -> Iterator[None]:
-    """Errors of the disk as errors of the store: a task that meets one waits, and burns no attempt."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
-            raise StoreFull(f"The disk with the stored pages ({folder}) is full. Free some space.") from error
-        raise StoreUnavailable(f"The folder of stored pages ({folder}) cannot be used: {error}.") from error
+def _translated(error: BaseException, folder: Path) -> BaseException:
+    """An error of the disk as an error of the store: a task that meets one waits, and burns no attempt."""
+    if not isinstance(error, OSError | sqlite3.Error):
+        return error
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+        told: StoreError = StoreFull(f"The disk with the stored pages ({folder}) is full. Free some space.")
+    else:
+        told = StoreUnavailable(f"The folder of stored pages ({folder}) cannot be used: {error}.")
+    told.__cause__ = error
+    return told
 
 
 def _part(mark: Callable[[Sequence[str]], None], blobs: Sequence[str]) -> Callable[[], None]:
