@@ -31,8 +31,8 @@ from hypothesis.stateful import (
 )
 
 from forager.core.errors import Conflict
-from forager.core.ledger import GivenLane, Lease, Settlement
-from forager.core.outcome import Skip
+from forager.core.ledger import Extras, GivenLane, Lease, Settlement
+from forager.core.outcome import Gone, Reject, Skip
 from forager.core.record import CLEAR
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -87,6 +87,14 @@ records = st.lists(
     | st.builds(Seen, uid=names)
     | items,
     max_size=2,
+)
+
+
+extras = st.none() | st.builds(
+    Extras,
+    updates=st.lists(items, max_size=1),
+    gone=st.lists(st.builds(Gone, items, st.sampled_from(("not_found", "sold"))), max_size=1),
+    rejected=st.lists(st.builds(Reject, st.just(Item), st.just("no price"), st.none()), max_size=1),
 )
 
 
@@ -221,14 +229,14 @@ class LedgerMachine(RuleBasedStateMachine):
             self.live.pop(settlement.lease.task_id, None) if settlement.lease not in stale else None
         self.lost += [(worker, s.lease) for s in group if s.lease not in stale]
         self._hold(worker, turn.leases)
-        accepted = [s for s in group if s.lease not in stale]
-        self.items.settle([r for s in accepted for r in s.records if isinstance(r, Item)])
+        self.items.settle([s for s in group if s.lease not in stale])
 
     def _end(self, data: st.DataObject, lease: Lease) -> Settlement:
         state = data.draw(st.sampled_from(ENDS))
         more: dict[str, Any] = {"cost": data.draw(st.integers(0, lease.price))}
         if state is TaskState.COMPLETED:
             more["records"] = data.draw(records)
+            more["extras"] = data.draw(extras)
             children = data.draw(st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 9), dues), max_size=2))
             more["tasks"] = [
                 Plan(

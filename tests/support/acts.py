@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request
-from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
+from forager.core.outcome import MAX_CHILDREN, Done, Drop, Gone, Halt, Outcome, Reject, Snooze
 from forager.core.pipeline import Lane, Pipeline, Retry, step
 from forager.core.record import Record
 from forager.core.task import Plan, Task
@@ -158,6 +158,12 @@ _ENDS: dict[str, Callable[[Act], Any]] = {
     "limited": lambda _: _raise(RateLimited("too many", retry_after=0.01)),
     "bug": lambda _: _raise(ZeroDivisionError("division by zero")),
     "nothing": lambda _: None,
+    "vanish": lambda act: Done(
+        records=(Deed(name=act.name, worth=1),),
+        gone=(Gone(Deed(name=act.name, worth=2), "sold", {"status": 410}),),
+        rejected=(Reject(Deed, "no worth", {"name": act.name}),),
+        cost=1,
+    ),
     "unstorable": lambda act: Done(records=(Deed(name=act.name, worth=2**80),), cost=1),
     "segfault": _segfault,
     "hog": _hog,

@@ -105,7 +105,7 @@ def audit(
 
     `may_rest`: lanes have rules by which one with ready work may sleep until a moment; never for ever.
     """
-    checks = (_counters, _ends, _claims, _followers, _spending, _changes)
+    checks = (_counters, _ends, _claims, _followers, _spending, _changes, _rejected)
     with tables.snapshot():
         broken = [line for check in checks for line in check(tables)]
         soon = round(time.time() * 1000) if now is None else now
@@ -205,6 +205,14 @@ def _spending(t: Tables) -> Iterator[str]:
     ):
         if row["spent"] != row["cost"]:
             yield f"lane {row['id']}: spent {row['spent']}, its tasks cost {row['cost']}"
+
+
+def _rejected(t: Tables) -> Iterator[str]:
+    for row in t.read(
+        "SELECT j.id, j.rejected, (SELECT count(*) FROM rejected r WHERE r.job_id = j.id) AS n FROM jobs j"
+    ):
+        if row["rejected"] != row["n"]:
+            yield f"job {row['id']}: {row['rejected']} rejected, counted {row['n']}"
 
 
 def _changes(t: Tables) -> Iterator[str]:

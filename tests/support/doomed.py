@@ -20,13 +20,14 @@ import orjson
 
 from forager.core.clock import SystemClock
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import Lease, Ledger, NewJob, Settlement, Want
+from forager.core.ledger import Extras, Lease, Ledger, NewJob, Settlement, Want
+from forager.core.outcome import Gone, Reject
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
-from forager.ledger.sqlite import SqliteLedger, records, settle
+from forager.ledger.sqlite import SqliteLedger, settle
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
-from tests.support.rig import RECORDS, Call, Seen, Thing, calls, catalog, chain, create_store
+from tests.support.rig import RECORDS, Call, Item, Seen, Thing, calls, catalog, chain, create_store
 
 POINTS = ("job-written", "chunk-written", "settled", "leased", "before-commit", "after-commit")
 BROKEN = "broken"
@@ -142,9 +143,11 @@ async def work(place: Place, faults: Faults, said: Acknowledged, life: int) -> N
 
 
 def _done(lease: Lease) -> Settlement:
-    found = [Seen(uid=f"{lease.job_id}-{lease.key}"), Thing(uid=lease.key, size=lease.job_id)]
+    name = f"{lease.job_id}-{lease.key}"
+    found = [Seen(uid=name), Thing(uid=lease.key, size=lease.job_id), Item(uid=name)]
     children = [Plan(Call(name="child", where="site"), after="t0")] if lease.key == "t0" else []
-    return Settlement(lease, TaskState.COMPLETED, cost=1, records=found, tasks=children)
+    extras = Extras(gone=[Gone(Item(uid=name), "sold")], rejected=[Reject(Item, "no price", {}, key=name)])
+    return Settlement(lease, TaskState.COMPLETED, cost=1, records=found, tasks=children, extras=extras)
 
 
 async def mend(place: Place) -> None:
@@ -191,6 +194,11 @@ def look(place: Place, said: Acknowledged, findings: Findings) -> None:
     findings.doubled += [uid for uid, times in seen.items() if times != 1]
     if len(seen) != len(completed):
         findings.broken.append(f"{len(completed)} tasks completed, {len(seen)} records found")
+    gone = tables.read("SELECT key FROM changes WHERE kind = 'item' AND op = 'gone' AND version = 2")
+    rejected = tables.read("SELECT key FROM rejected")
+    for rows in (gone, rejected):
+        if sorted(row["key"] for row in rows) != sorted(seen):
+            findings.broken.append(f"{len(completed)} tasks completed, {len(gone)} gone, {len(rejected)} rejected")
     tables.close()
 
 
@@ -214,29 +222,29 @@ def run(place: Place, folder: Path, point: str, times: int, seed: int) -> Findin
 
 def break_the_embedded() -> None:
     """The negative control: task states are committed first, records and counters in a second transaction."""
-    whole = records.store_records
+    whole = vars(settle)["store_in_order"]
 
-    def store_records(db: Any, *rest: Any) -> Any:
+    def store_in_order(db: Any, *rest: Any) -> Any:
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
         db.execute("SAVEPOINT command")
         return whole(db, *rest)
 
-    vars(settle)["store_records"] = store_records
+    vars(settle)["store_in_order"] = store_in_order
 
 
 def break_the_served() -> None:
     """The same on PostgreSQL."""
     from forager.ledger.postgres import settle as served
 
-    whole = vars(served)["store_records"]
+    whole = vars(served)["store_in_order"]
 
-    async def store_records(db: Any, *rest: Any) -> Any:
+    async def store_in_order(db: Any, *rest: Any) -> Any:
         await db.execute("COMMIT")
         await db.execute("BEGIN")
         return await whole(db, *rest)
 
-    vars(served)["store_records"] = store_records
+    vars(served)["store_in_order"] = store_in_order
 
 
 def main(folder: Path, times: int, seed: int, points: list[str]) -> dict[str, Findings]:

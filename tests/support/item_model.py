@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from forager.core.ledger import Extras, Settlement
 from forager.core.record import CLEAR
 from tests.support.auditor import Row
 from tests.support.rig import Item
@@ -18,36 +19,64 @@ class Known:
 
     item: Item
     version: int = 1
+    """As it was stored last …"""
+    events: int = 1
+    """… and how many changes have been told of it since: at least one new version if any, at most one for each."""
     seen: int = 1
+    gone: str | None = None
 
 
 class ItemModel:
     def __init__(self) -> None:
         self.items: dict[str, Known] = {}
 
-    def settle(self, found: Iterable[Item]) -> None:
-        """What one group of settlements found, in order: however often a thing is in it, that is one change."""
-        changed: set[str] = set()
-        for item in found:
-            known = self.items.get(item.uid)
-            if known is None:
-                self.items[item.uid] = Known(_merged(None, item))
-                changed.add(item.uid)
-                continue
-            before, known.item = known.item, _merged(known.item, item)
-            known.seen += 1
-            if _loud(before) != _loud(known.item) and item.uid not in changed:
-                known.version += 1
-                changed.add(item.uid)
+    def settle(self, accepted: Iterable[Settlement]) -> None:
+        """What a group of settlements tells of items, in order."""
+        for settlement in accepted:
+            extras = settlement.extras or Extras()
+            for item in settlement.records:
+                if isinstance(item, Item):
+                    self._see(item)
+            for item in extras.updates:
+                if isinstance(item, Item) and (known := self.items.get(item.uid)) is not None:
+                    self._merge(known, item)
+            for gone in extras.gone:
+                if isinstance(gone.record, Item) and (known := self.items.get(gone.record.uid)) is not None:
+                    self._merge(known, gone.record)
+                    if known.gone is None:
+                        known.gone = gone.reason
+                        known.events += 1
 
     def differences(self, rows: dict[str, Row]) -> list[str]:
-        expected = {uid: _row(known) for uid, known in self.items.items()}
-        stored = {uid: {name: row[name] for name in expected.get(uid, row)} for uid, row in rows.items()}
-        return [
-            f"{uid}: expected {expected.get(uid)}, stored {stored.get(uid)}"
-            for uid in expected.keys() | stored.keys()
-            if expected.get(uid) != stored.get(uid)
-        ]
+        """What the tables say otherwise. Takes note of the versions that are stored now."""
+        found = []
+        for uid in self.items.keys() | rows.keys():
+            known, row = self.items.get(uid), rows.get(uid, {})
+            expected = {} if known is None else _row(known)
+            stored = {name: row.get(name) for name in expected}
+            if known is None or stored != expected:
+                found.append(f"{uid}: expected {expected}, stored {stored or row}")
+            elif not min(known.events, 1) <= row["version"] - known.version <= known.events:
+                found.append(f"{uid}: version {row['version']} after {known.version} and {known.events} changes")
+            else:
+                known.version, known.events = row["version"], 0
+        return found
+
+    def _see(self, item: Item) -> None:
+        known = self.items.get(item.uid)
+        if known is None:
+            self.items[item.uid] = Known(_merged(None, item), version=0)
+            return
+        self._merge(known, item)
+        known.seen += 1
+        if known.gone is not None:
+            known.gone = None
+            known.events += 1
+
+    @staticmethod
+    def _merge(known: Known, item: Item) -> None:
+        before, known.item = known.item, _merged(known.item, item)
+        known.events += _loud(before) != _loud(known.item)
 
 
 def _merged(before: Item | None, told: Item) -> Item:
@@ -71,6 +100,6 @@ def _row(known: Known) -> Row:
         "etag": item.etag,
         "every": item.every,
         "content": item.content,
-        "version": known.version,
         "times_seen": known.seen,
+        "gone_reason": known.gone,
     }

@@ -30,6 +30,7 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *("demo", "up", "worker", "sandbox", "export", "doctor", "places plan", "places run"),
         *("scrape page", "scrape batch"),
         *(f"jobs {verb}" for verb in ("list", "show", "tasks", "logs", "watch", "pause", "resume", "cancel", "retry")),
+        "jobs rejected",
         *(f"dead {verb}" for verb in ("list", "show", "retry", "discard")),
         *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),
         *(f"proxies {verb}" for verb in ("add", "list", "check", "set", "remove")),

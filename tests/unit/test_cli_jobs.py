@@ -1,5 +1,6 @@
 """What the commands say about jobs that failed, wait or were stopped, where no Forager is running."""
 
+import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -129,3 +130,20 @@ def test_dead_letters_are_listed_with_time_job_url_and_reason_and_retried_by_fil
     assert again.data == {"requeued": 2, "letters": 2}
     assert forager("dead", "retry").code == 2
     assert json.loads(forager("dead", "list", "--json").out) == []
+
+
+def test_rejected_rows_are_written_as_a_file_with_their_number(forager: Forager, tmp_path: Path) -> None:
+    job = queued(forager)
+    with contextlib.closing(sqlite3.connect(tmp_path / ".forager" / "ledger.db")) as db, db:
+        db.execute("UPDATE jobs SET rejected = 1")
+        db.execute(
+            "INSERT INTO rejected (job_id, task_id, kind, key, reason, payload, at)"
+            " VALUES (1, 1, 'place', 'a', 'rating: at most 5', '{\"rating\": 7}', 0)"
+        )
+
+    assert f"1 row: forager jobs rejected {job}" in " ".join(forager("jobs", "show", job).out.split())
+    row = json.loads(forager("jobs", "rejected", job).out)
+    assert (row["reason"], row["payload"]) == ("rating: at most 5", {"rating": 7})
+    written = forager("jobs", "rejected", job, "-f", "csv", "-o", "rows.csv", "--json").data
+    assert written["rows"] == 1
+    assert "rating: at most 5" in (tmp_path / "rows.csv").read_text()

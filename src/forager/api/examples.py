@@ -27,6 +27,7 @@ JOB = {
     "reserved": 162,
     "records": 387,
     "discoveries": 350,
+    "rejected": 0,
     "waiting": None,
 }
 JOB_CHANGE = {
@@ -38,6 +39,15 @@ JOB_CHANGE = {
     "job": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "at": "2026-03-14T12:00:30Z",
     "body": {"state": "paused", "reason": "credits are being topped up"},
+}
+REJECTED = {
+    "id": 7,
+    "task": "00000000-0001-8000-8000-00000000002a",
+    "kind": "listing",
+    "key": "ap-4711",
+    "reason": "rent: must not be negative",
+    "payload": {"id": "ap-4711", "rent": -1},
+    "at": "2026-03-14T12:00:09Z",
 }
 TASK = {
     "id": "00000000-0001-8000-8000-00000000002a",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import DEAD_DETAIL, JOB, JOB_CHANGE, TASK
+from forager.api.examples import DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.examples import example_of
@@ -23,6 +23,7 @@ from forager.kit.http.params import (
     WhyQuery,
     checked_key,
 )
+from forager.kit.reports import RejectedReport
 from forager.ledger.reports import ChangeReport, JobReport, TaskDetail, TaskReport, Why
 
 
@@ -132,6 +133,17 @@ def _add_reading(router: APIRouter, app: App) -> None:
         found = await app.reports.tasks(
             job_id, state=asked.state, why=Why(asked.reason, asked.error_type), cursor=asked.cursor, limit=asked.limit
         )
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/jobs/{job_id}/rejected",
+        summary="List a job's rejected rows",
+        response_model=Page[RejectedReport],
+        responses={200: example([REJECTED], next_cursor=None), **failures(404)},
+    )
+    async def list_rejected(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
+        """Rows that failed validation, as they came, with what is wrong with each. They changed no record."""
+        found = await app.reports.rejected(job_id, cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
     @router.get(

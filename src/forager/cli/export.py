@@ -59,17 +59,24 @@ def export(
 async def _write_all(
     at: "Reached", kind: str, form: Format, job: str | None, filters: Mapping[str, str], output: Path | None
 ) -> tuple[str, int]:
-    """By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short."""
-    from forager.api.tabular import csv_lines, json_lines
-
     known = await _known(at, kind)
     query: dict[str, Any] = {**filters, "job": await full_job(at.api, job) if job else None}
+    return known, await write_rows(at, f"/records/{part(known)}", form, query, output)
+
+
+async def write_rows(at: "Reached", path: str, form: Format, query: Mapping[str, Any], output: Path | None) -> int:
+    """Write every row of a list, to a file or to standard output; returns how many.
+
+    By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short.
+    """
+    from forager.api.tabular import csv_lines, json_lines
+
     rows = 0
     with _opened(output) as file:
-        async for page in at.api.pages(f"/records/{part(known)}", **query):
+        async for page in at.api.pages(path, **query):
             file.write(csv_lines(page, header=rows == 0) if form is Format.CSV else json_lines(page))
             rows += len(page)
-    return known, rows
+    return rows
 
 
 async def _known(at: "Reached", kind: str) -> str:

@@ -58,6 +58,7 @@ def shown(job: Mapping[str, Any]) -> Table:
             ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else "0"),
             ("retries", render.count(job["retries"])),
             ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new"),
+            ("rejected", _rejected(job)),
             ("spent", _spent(job)),
             ("estimate", None if expected is None else render.some(expected, "credit")),
             ("schedule", job["schedule"]),
@@ -105,3 +106,8 @@ def _spent(job: Mapping[str, Any]) -> str:
     if job["max_cost"] is not None:
         text += f" of at most {render.count(job['max_cost'])}"
     return text + assumed(job)
+
+
+def _rejected(job: Mapping[str, Any]) -> str | None:
+    rows = job["rejected"]
+    return f"{render.some(rows, 'row')}: forager jobs rejected {job['id']}" if rows else None

@@ -1,10 +1,12 @@
 """`forager jobs …`: see how jobs go, and stop, resume or repeat them. Tables are in `job_tables.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from forager.cli.export import Format, write_rows
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.ids import JobId, full_job
 from forager.kit.cli.invocation import Json, Reached
@@ -145,6 +147,33 @@ def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
     message = again if answered["requeued"] else "Nothing is queued again: this job has no failed tasks."
     render.out().print(message, markup=False, soft_wrap=True)
+
+
+@app.command()
+def rejected(
+    context: typer.Context,
+    job: JobId,
+    form: Annotated[Format, typer.Option("--format", "-f", help="JSON lines or CSV.")] = Format.JSONL,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="A file; without it, standard output.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write its rows that failed validation, with what is wrong with each.
+
+    With --output and --json the number of rows is printed as JSON.
+    """
+    from forager.kit.cli import render
+
+    rows = with_api(
+        context, _of_job(job, lambda at, whole: write_rows(at, f"/jobs/{whole}/rejected", form, {}, output))
+    )
+    if output is None:
+        return
+    if as_json:
+        render.show_json({"job": job, "rows": rows, "output": str(output)})
+    else:
+        render.notes().print(f"{render.some(rows, 'row')} in {output}", markup=False, soft_wrap=True)
 
 
 def _act(context: typer.Context, job: str, verb: str, message: str, *, as_json: bool) -> None:

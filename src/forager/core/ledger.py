@@ -12,7 +12,7 @@ from uuid import UUID
 
 from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
-from forager.core.outcome import Skip
+from forager.core.outcome import Gone, Reject, Skip
 from forager.core.pipeline import JobLimits
 from forager.core.record import Record
 from forager.core.states import TaskState
@@ -124,6 +124,15 @@ class Lease:
 
 
 @dataclass(slots=True, eq=False)
+class Extras:
+    """The rarer parts of an effect (see `Done`), in one slot: a settlement without them pays for none."""
+
+    updates: Sequence[Record] = ()
+    gone: Sequence[Gone] = ()
+    rejected: Sequence[Reject] = ()
+
+
+@dataclass(slots=True, eq=False)
 class Settlement:
     """How an attempt ended. READY and WAITING put the task back into the queue; HELD is never written this way."""
 
@@ -153,6 +162,7 @@ class Settlement:
     counts for nothing (hours, a cap, a pause)."""
     give_up_at: int | None = None
     """Instead of that: if the wait would end after this moment, the task has failed."""
+    extras: Extras | None = None
 
 
 @dataclass(frozen=True, slots=True)

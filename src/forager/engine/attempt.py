@@ -18,7 +18,7 @@ from forager.core.errors import (
     Unconfigured,
     Undecodable,
 )
-from forager.core.ledger import Lease, Settlement
+from forager.core.ledger import Extras, Lease, Settlement
 from forager.core.outcome import MAX_CHILDREN, Done, Drop, Halt, Outcome, Snooze
 from forager.core.pipeline import Retry, Step
 from forager.core.reasons import ErrorType, Reason
@@ -155,6 +155,7 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
                 records=outcome.records,
                 tasks=outcome.tasks,
                 skip=outcome.skip,
+                extras=_extras(outcome),
             )
         case Snooze():
             return Settlement(
@@ -173,6 +174,12 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
             return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
         case _:
             raise TypeError(f"it returned {outcome!r}, which is no outcome")
+
+
+def _extras(done: Done) -> Extras | None:
+    if done.updates or done.gone or done.rejected:
+        return Extras(done.updates, done.gone, done.rejected)
+    return None
 
 
 def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callable[[], float]) -> Settlement:

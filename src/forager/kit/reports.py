@@ -45,6 +45,7 @@ class JobReport(Report):
     reserved: int = Field(description="Units that may be spent by what is in flight.")
     records: int = Field(description="Records of this job's own (places: sightings).")
     discoveries: int = Field(description="Records that nobody had seen before.")
+    rejected: int = Field(description="Rows that failed validation: `/jobs/{job_id}/rejected`.")
     waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null: some do, or may.")
 
 
@@ -72,6 +73,18 @@ class TaskReport(Report):
     )
     facts: dict[str, Any] = Field(description="What the last call told: status, duration, number of results.")
     ended_at: datetime | None
+
+
+class RejectedReport(Report):
+    """A row that failed validation. Not to be trusted: its payload is what a stranger's server sent."""
+
+    id: int
+    task: UUID = Field(description="The task that brought it.")
+    kind: str = Field(description="The kind of record that it should have been.")
+    key: str | None = Field(description="Its natural key, if that could be read.")
+    reason: str = Field(description="What is wrong with it.")
+    payload: Any = Field(description="The row as it came; of a very long one, the beginning as text.")
+    at: datetime
 
 
 class EvidenceReport(Report):

@@ -9,7 +9,7 @@ from forager.core.errors import Conflict
 from forager.core.outcome import MAX_CHILDREN
 from forager.core.task import Plan
 from tests.contract.engine.conftest import OpenRig
-from tests.support.acts import Act, acts, many
+from tests.support.acts import Act, Deed, acts, many
 from tests.support.engine import until
 
 
@@ -47,6 +47,15 @@ async def test_a_halt_pauses_the_job_and_leaves_other_jobs_alone(open_rig: OpenR
     assert row["queued"] == 51
     assert rig.tasks(halted)["a"]["attempt"] == 0
     assert rig.job(other)["state"] == "completed"
+
+
+async def test_what_a_step_observes_to_be_gone_or_invalid_reaches_the_ledger(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts())
+    job = await rig.submit([Plan(Act(name="a", how="vanish"))])
+    await rig.run()
+    (row,) = rig.tables.read(f"SELECT * FROM {Deed.table}")
+    assert (row["worth"], row["gone_reason"], row["version"]) == (2, "sold", 2)
+    assert rig.job(job)["rejected"] == 1
 
 
 async def test_children_are_done_too_and_a_follower_waits_for_its_sibling(open_rig: OpenRig) -> None:

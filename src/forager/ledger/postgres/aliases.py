@@ -4,7 +4,7 @@ Renaming looks at what stands, not at what is news: a row that another session w
 moment is found when the thing is seen again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
@@ -50,6 +50,14 @@ async def _names(db: Db, catalog: Catalog, identity: str, own: Sequence[Found], 
             rename = _rename_per_job if table.per_job else _rename_world
             mine.renamed |= await rename(db, table, strong, {a: job for a, (_, job) in shown.items()}, changes)
     return mine
+
+
+async def stronger_names(db: Db, table: RecordTable, keys: Iterable[str]) -> dict[str, str]:
+    """The stronger name of each of these keys that is a weaker one."""
+    identity = table.record.identity
+    if identity is None:
+        return {}
+    return pairs(await db.fetch(_KNOWN, identity, as_json([clean(key) for key in keys])))
 
 
 async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:

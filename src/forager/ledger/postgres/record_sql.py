@@ -19,7 +19,11 @@ class Statements:
     lock: str
     update: str
     note: str
-    """Writes quiet columns only; empty if there are none."""
+    """Writes quiet columns of a row that was seen; empty if there are none."""
+    note_unseen: str
+    """The same for a row that was not seen."""
+    restate: str
+    """Writes a new version of a row that was not seen; it may be gone from then on."""
     seen: str
     insert_per_job: str
 
@@ -32,7 +36,9 @@ def statements_for(table: RecordTable) -> Statements:
         insert=_insert(table, types),
         lock=_lock(table),
         update=_update(table, types),
-        note=_note(table, types) if table.quiet else "",
+        note=_note(table, types, seen=True) if table.quiet else "",
+        note_unseen=_note(table, types, seen=False) if table.quiet else "",
+        restate=_restate(table, types) if not table.per_job else "",
         seen=_seen(table),
         insert_per_job=_insert_per_job(table, types) if table.per_job else "",
     )
@@ -64,14 +70,30 @@ def _update(table: RecordTable, types: tuple[str, ...]) -> str:
     FROM {_rows(table, types, "to_version", "seen")} WHERE r.{_key(table)} = x.{_key(table)}"""
 
 
-def _note(table: RecordTable, types: tuple[str, ...]) -> str:
+def _note(table: RecordTable, types: tuple[str, ...], *, seen: bool) -> str:
     quiet = [(table.fields[index], types[index]) for index in table.quiet]
     n = len(quiet)
     sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in quiet)
-    columns = [*((c, t == JSON) for c, t in quiet), ("key", False), ("seen", False)]
+    columns = [*((c, t == JSON) for c, t in quiet), ("key", False), *([("seen", False)] if seen else [])]
+    when = f", last_seen_at = ${n + 3}, times_seen = r.times_seen + x.seen::bigint" if seen else ""
     return f"""
-    UPDATE {table.name} r SET {sets}, last_seen_at = ${n + 3}, times_seen = r.times_seen + x.seen::bigint
+    UPDATE {table.name} r SET {sets}{when}
     FROM {rows_from(columns)} AS x({", ".join(f'"{name}"' for name, _ in columns)}) WHERE r.{_key(table)} = x.key"""
+
+
+def _restate(table: RecordTable, types: tuple[str, ...]) -> str:
+    """A row whose reason is NULL is as gone as it was."""
+    n = len(types)
+    sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in zip(table.fields, types, strict=True))
+    columns = [*((c, t == JSON) for c, t in zip(table.fields, types, strict=True))]
+    columns += [("to_version", False), ("to_reason", False), ("to_evidence", True)]
+    return f"""
+    UPDATE {table.name} r SET {sets}, version = x.to_version::int, changed_at = ${n + 4},
+      gone_at = CASE WHEN x.to_reason IS NULL THEN r.gone_at ELSE ${n + 4} END,
+      gone_reason = coalesce(x.to_reason, r.gone_reason),
+      gone_evidence = coalesce({document("x.to_evidence")}, r.gone_evidence)
+    FROM {rows_from(columns)} AS x({", ".join(f'"{name}"' for name, _ in columns)})
+    WHERE r.{_key(table)} = x.{_key(table)}"""
 
 
 def _seen(table: RecordTable) -> str:

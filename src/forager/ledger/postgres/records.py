@@ -75,7 +75,7 @@ async def _insert_new(
 ) -> set[str]:
     """Insert what is not there; waits for whoever inserts the same key at this moment."""
     keys = sorted(rows)
-    columns = _columns(table, [rows[key] for key in keys])
+    columns = columns_of(table, [rows[key] for key in keys])
     return set(await db.fetchval(statements_for(table).insert, *columns, _times_seen(keys, again), now) or ())
 
 
@@ -101,11 +101,11 @@ async def _merge_into(
         else:
             kept.append((key, len(old[key])))
     if moved:
-        columns = _columns(table, [values for values, _, _ in moved])
+        columns = columns_of(table, [values for values, _, _ in moved])
         await db.execute(sql.update, *columns, as_json([m[1] for m in moved]), as_json([m[2] for m in moved]), now)
     if noted:
         await db.execute(
-            sql.note, *_quiet_columns(table, [values for values, _ in noted]), as_json([n[1] for n in noted]), now
+            sql.note, *quiet_columns(table, [values for values, _ in noted]), as_json([n[1] for n in noted]), now
         )
     if kept:
         await db.execute(sql.seen, [key for key, _ in kept], [times for _, times in kept], now)
@@ -144,7 +144,7 @@ async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list
     return [NewChange(kind, name[1], "new", 1, name[0]) for name in first if name in new]
 
 
-def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
+def columns_of(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
     """Rows as parameters. NUL, which PostgreSQL's text cannot hold, is replaced in the rows themselves; it is rare, so
     that a whole column is looked at in one go."""
     types = statements_for(table).types
@@ -156,7 +156,7 @@ def _columns(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
     return columns
 
 
-def _quiet_columns(table: RecordTable, rows: list[Values]) -> list[str | None]:
+def quiet_columns(table: RecordTable, rows: list[Values]) -> list[str | None]:
     """The quiet columns of rows that are clean already, then their keys."""
     columns = list(zip(*rows, strict=True))
     types = statements_for(table).types

@@ -21,6 +21,7 @@ from forager.ledger.postgres.followers import release_followers, skip_followers,
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.records import store_records
 from forager.ledger.postgres.tasks import insert_tasks
+from forager.ledger.postgres.unseen import keep_rejected, store_in_order
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import COUNTER_OF, Deltas
 from forager.ledger.shared.evidence import body_of, screenshot_of
@@ -86,6 +87,11 @@ async def settle(
     await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
     await _spend(db, live, effect)
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
+    rare = [s for s in live if s.extras is not None]
+    if rare:
+        await keep_rejected(db, rare, effect.deltas, effect.now)
+        effect.changes.extend(await store_in_order(db, catalog, live, effect.deltas, effect.now))
+        return
     found = [(s.lease.job_id, s.records) for s in live if s.records]
     if found:
         effect.changes.extend(await store_records(db, catalog, found, effect.deltas, effect.now))

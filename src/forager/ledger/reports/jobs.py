@@ -16,7 +16,7 @@ from forager.ledger.reports.rows import evidence_report, job_report, task_fields
 _JOB = """
 SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, created_at, started_at,
        finished_at, batch_size, concurrency, max_cost, total, queued, running, completed, failed, skipped, cancelled,
-       retries, spent, guessed, reserved, records, discoveries, id FROM jobs
+       retries, spent, guessed, reserved, records, discoveries, rejected, id FROM jobs
 """
 _FEW = tuple(f"j{number}" for number in range(100))
 # As JSON text, which both databases give alike.

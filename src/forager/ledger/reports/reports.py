@@ -7,7 +7,7 @@ from uuid import UUID
 
 from forager.core.database import Database
 from forager.kit.queries import MOST, Page
-from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
+from forager.kit.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import jobs, lanes, records, waiting
 from forager.ledger.reports.jobs import ANY, Why, param_of_jobs
@@ -20,6 +20,7 @@ from forager.ledger.reports.models import (
     SessionReport,
     Spending,
 )
+from forager.ledger.reports.rejected import list_rejected
 
 PAGE = 100
 
@@ -78,6 +79,10 @@ class Reports:
         limit: int = PAGE,
     ) -> Page[DeadLetter]:
         return await jobs.list_dead(self._db, job=job, pipeline=pipeline, why=why, cursor=cursor, limit=limit)
+
+    async def rejected(self, job: UUID, *, cursor: str | None = None, limit: int = PAGE) -> Page[RejectedReport]:
+        """Rows that failed validation, in the order of their coming."""
+        return await list_rejected(self._db, job, cursor=cursor, limit=limit)
 
     async def screenshot(self, task: UUID) -> bytes:
         return await jobs.screenshot(self._db, task)

@@ -101,6 +101,7 @@ jobs = Table(
     Column("reserved", BigInteger, nullable=False, server_default="0"),
     Column("records", BigInteger, nullable=False, server_default="0", comment="rows of job scope"),
     Column("discoveries", BigInteger, nullable=False, server_default="0", comment="rows of world scope that were new"),
+    Column("rejected", BigInteger, nullable=False, server_default="0", comment="rows that failed validation"),
     Index(
         "ix_jobs_open", "state", sqlite_where=text("finished_at IS NULL"), postgresql_where=text("finished_at IS NULL")
     ),
@@ -189,6 +190,21 @@ evidence = Table(
     Column("kept_until", BigInteger, nullable=False),
     Column("screenshot", LargeBinary, comment="a PNG"),
     Index("ix_evidence_kept_until", "kept_until"),
+)
+
+# Rows that failed validation, as they came. They are read by job.
+rejected = Table(
+    "rejected",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("job_id", BigInteger, nullable=False),
+    Column("task_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False, comment="of the record that it should have been"),
+    Column("key", Text),
+    Column("reason", Text, nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index("ix_rejected_job", "job_id", "id"),
 )
 
 changes = Table(

@@ -19,6 +19,7 @@ COUNTED = (
     "reserved",
     "records",
     "discoveries",
+    "rejected",
 )
 COUNTER_OF = {
     TaskState.COMPLETED: "completed",

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
@@ -42,11 +42,7 @@ def _names(
     if not shown and identity not in memory.aliased:
         return NO_NAMES
     keys = {clean(r.key()) for kind in found for _, r in kind}
-    rows = db.execute(
-        "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
-        (orjson.dumps([*keys, *shown]).decode(), identity),
-    )
-    known = dict(rows.fetchall())
+    known = _known(db, identity, [*keys, *shown])
     says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
     mine = Names.said(says)
     for alias, (_, job) in shown.items():
@@ -57,6 +53,22 @@ def _names(
             if _rename(db, memory, identity, alias, key, job, changes):
                 mine.renamed.add(key)
     return mine
+
+
+def stronger_names(db: sqlite3.Connection, memory: Memory, table: RecordTable, keys: Iterable[str]) -> dict[str, str]:
+    """The stronger name of each of these keys that is a weaker one."""
+    identity = table.record.identity
+    if identity is None or identity not in memory.aliased:
+        return {}
+    return _known(db, identity, [clean(key) for key in keys])
+
+
+def _known(db: sqlite3.Connection, identity: str, names: Sequence[str]) -> dict[str, str]:
+    rows = db.execute(
+        "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
+        (orjson.dumps(names).decode(), identity),
+    )
+    return dict(rows.fetchall())
 
 
 def _shows(kind: Sequence[Found]) -> bool:

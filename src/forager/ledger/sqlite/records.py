@@ -19,6 +19,7 @@ from forager.ledger.shared.alias_names import NO_NAMES
 from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.text import NUL, clean
+from forager.ledger.shared.unseen import StoredRow
 from forager.ledger.sqlite.aliases import Found, learn_aliases
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.writer_state import Memory
@@ -126,15 +127,15 @@ def _see_again(
         changes.append(NewChange(table.record.kind, key, "changed", version + 1, job, table.body(values)))
     seen = f"last_seen_at = ?, times_seen = times_seen + ? WHERE {table.record.key_field} = ?"
     back = "version = ?, changed_at = ?, gone_at = NULL, gone_reason = NULL, gone_evidence = NULL"
-    db.executemany(f"UPDATE {table.name} SET {_sets(table.fields)}, {back}, {seen}", changed)
+    db.executemany(f"UPDATE {table.name} SET {sets(table.fields)}, {back}, {seen}", changed)
     if noted:
-        quiet = _sets(table.fields[index] for index in table.quiet)
+        quiet = sets(table.fields[index] for index in table.quiet)
         db.executemany(f"UPDATE {table.name} SET {quiet}, {seen}", noted)
     db.executemany(f"UPDATE {table.name} SET {seen}", same)
     return changes
 
 
-def _sets(columns: Iterable[str]) -> str:
+def sets(columns: Iterable[str]) -> str:
     return ", ".join(f"{column} = ?" for column in columns)
 
 
@@ -173,17 +174,15 @@ def _store_per_job(
     return [NewChange(table.record.kind, key, "new", 1, job) for job, key in new]
 
 
-def rows_by_key(
-    db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]
-) -> dict[str, tuple[int, int | None, Values]]:
-    """(version, gone_at, own columns) of the rows of world scope that stand under these keys."""
+def rows_by_key(db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]) -> dict[str, StoredRow]:
+    """The rows of world scope that stand under these keys."""
     columns = ", ".join(f"r.{c}" for c in table.fields)
     rows = db.execute(
         f"SELECT r.version, r.gone_at, {columns} FROM json_each(?) g"
         f" JOIN {table.name} r ON r.{table.record.key_field} = g.value",
         (orjson.dumps(list(keys)).decode(),),
     )
-    return {row[2 + table.key_index]: (row[0], row[1], list(row[2:])) for row in rows}
+    return {row[2 + table.key_index]: StoredRow(row[0], row[1], list(row[2:])) for row in rows}
 
 
 def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ...]], names: list[Any]) -> set[Any]:

@@ -13,6 +13,7 @@ import orjson
 
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.shared.changelog import NewChange
 from forager.ledger.shared.counting import COUNTER_OF, Deltas
 from forager.ledger.shared.evidence import body_of, screenshot_of
 from forager.ledger.shared.patience import in_vain, wait_or_give_up
@@ -22,6 +23,7 @@ from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
+from forager.ledger.sqlite.unseen import keep_rejected, store_in_order
 from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until, wake
 
 _Why = tuple[str | None, str | None, str | None]
@@ -92,11 +94,19 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
     _keep_evidence(db, live, now + memory.catalog.evidence_ms)
-    found = [(s.lease.job_id, record) for s in live for record in s.records]
-    changes = store_records(db, memory, found, deltas, now) if found else []
+    changes = _store(db, memory, live, deltas, now)
     write_deltas(db, deltas)
     write_changes(db, changes, now)
     finish_jobs(db, memory.flows, deltas.jobs(), now)
+
+
+def _store(db: sqlite3.Connection, memory: Memory, live: list[Settlement], deltas: Deltas, now: int) -> list[NewChange]:
+    rare = [s for s in live if s.extras is not None]
+    if rare:
+        keep_rejected(db, rare, deltas, now)
+        return store_in_order(db, memory, live, deltas, now)
+    found = [(s.lease.job_id, record) for s in live for record in s.records]
+    return store_records(db, memory, found, deltas, now) if found else []
 
 
 def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: int) -> None:
