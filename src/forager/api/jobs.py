@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
+from forager.api.job_examples import job_examples
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.examples import example_of
@@ -28,12 +29,9 @@ from forager.ledger.reports import ChangeReport, JobReport, TaskDetail, TaskRepo
 
 
 class NewJobBody(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}}]},
-    )
+    model_config = ConfigDict(extra="forbid")
 
-    pipeline: str = Field(max_length=100, description="Which pipeline runs.", examples=["places"])
+    pipeline: str = Field(max_length=100, description="Which pipeline runs.")
     params: dict[str, Any] = Field(default_factory=dict, description="Its job's parameters.")
 
 
@@ -158,6 +156,8 @@ def _add_reading(router: APIRouter, app: App) -> None:
 
 
 def _add_doing(router: APIRouter, app: App) -> None:
+    examples = job_examples(app)
+
     @router.post(
         "/jobs",
         status_code=202,
@@ -165,7 +165,11 @@ def _add_doing(router: APIRouter, app: App) -> None:
         response_model=Envelope[JobCreated],
         responses={202: _CREATED, **failures(404, 409, body=True)},
     )
-    async def create_job(request: Request, body: NewJobBody, idempotency_key: IdempotencyKey = None) -> Response:
+    async def create_job(
+        request: Request,
+        body: Annotated[NewJobBody, Body(openapi_examples=examples)],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
         """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
         made = await app.submit(body.pipeline, body.params, key=checked_key(idempotency_key))
         state = "queued" if made.total else "completed"
@@ -178,7 +182,7 @@ def _add_doing(router: APIRouter, app: App) -> None:
         response_model=Envelope[dict[str, Any]],
         responses={200: example(_first_plan(app)), **failures(404, body=True)},
     )
-    async def plan_job(request: Request, body: NewJobBody) -> Response:
+    async def plan_job(request: Request, body: Annotated[NewJobBody, Body(openapi_examples=examples)]) -> Response:
         """Calls nothing and spends nothing. A pipeline that cannot be priced beforehand answers 422."""
         return answer(request, await app.estimate(body.pipeline, body.params))
 

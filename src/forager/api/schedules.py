@@ -4,13 +4,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Body, Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.examples import JOB, SCHEDULE
+from forager.api.job_examples import job_examples
 from forager.app import App
 from forager.core.ledger import Schedule
 from forager.core.names import NAME, bad_name, checked_name, is_name
@@ -37,12 +38,6 @@ class ScheduleBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         allow_inf_nan=False,
-        json_schema_extra={
-            "examples": [
-                {"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}, "cron": "0 6 * * 1"},
-                {"pipeline": "places", "params": {"keyword": "bars", "zips": ["85001"]}, "every": 86400},
-            ]
-        },
     )
 
     pipeline: str = Field(max_length=100)
@@ -96,7 +91,11 @@ def _add_keeping(router: APIRouter, app: App) -> None:
         return answer(request, _report(await app.schedule(name)))
 
     @router.put("/{name}", summary="Create or replace a schedule", **_ONE)
-    async def put_schedule(request: Request, name: ScheduleName, body: ScheduleBody) -> Response:
+    async def put_schedule(
+        request: Request,
+        name: ScheduleName,
+        body: Annotated[ScheduleBody, Body(openapi_examples=job_examples(app, cron="0 6 * * 1"))],
+    ) -> Response:
         """Its job is checked now, so that a schedule cannot fail on its first night by a typing error."""
         await app.put_schedule(
             Schedule(name, body.pipeline, body.params, cron=body.cron, every=body.every, paused=body.paused)

@@ -10,32 +10,23 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from forager import __version__
 from forager.core.errors import ForagerError, Rejected, StoreUnavailable
+from forager.kit.cli.finding import Finding
 from forager.kit.cli.render import near
 
 if TYPE_CHECKING:
     from forager.settings import Settings
 
-State = Literal["ok", "note", "problem"]
 OLDEST_SQLITE = (3, 38, 0)
 """The first with the operators that the views use."""
 LITTLE_ROOM = 1 << 30
 NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
 MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    check: str
-    state: State
-    message: str
-    remedy: str = ""
 
 
 def examine(load: "Callable[[], Settings]") -> list[Finding]:
@@ -47,7 +38,7 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
         wrong = "; ".join(f"{each.field}: {each.message}" for each in error.fields) or error.message
         return [*found, Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml.")]
     found.append(Finding("settings", "ok", "read, nothing is wrong with them"))
-    for check in (_folder, _disk, _keys, _owner, _store, _port, _upstream, _zips, _chromium):
+    for check in (_folder, _disk, _keys, _owner, _store, _port, _features, _chromium):
         found.extend(check(settings))
     return found
 
@@ -191,30 +182,13 @@ def _port(settings: "Settings") -> Iterator[Finding]:
         yield Finding("port", "note", f"{at} cannot be used ({error.strerror})", remedy)
 
 
-def _upstream(settings: "Settings") -> Iterator[Finding]:
-    from forager.pipelines.places.settings import PlacesSettings
+def _features(settings: "Settings") -> Iterator[Finding]:
+    """What each pipeline checks itself."""
+    from forager.features import all_features
 
-    places = settings.of(PlacesSettings)
-    if places.serper_api_key is None:
-        remedy = "Set SERPER_API_KEY to run places jobs; `forager demo` and `forager places plan` need none."
-        yield Finding("serper", "note", "no key is set", remedy)
-    else:
-        yield Finding("serper", "ok", f"a key is set; {places.serper_rate}/s at {places.serper_base_url}")
-
-
-def _zips(settings: "Settings") -> Iterator[Finding]:
-    from forager.pipelines.places.settings import PlacesSettings
-    from forager.pipelines.places.zips import ZipTable
-
-    zip_table = settings.of(PlacesSettings).zip_table
-    if zip_table is None:
-        return
-
-    try:
-        table = ZipTable.from_csv(zip_table)
-        yield Finding("zip table", "ok", f"{zip_table}, {len(table.states)} states")
-    except (ForagerError, OSError, ValueError) as error:
-        yield Finding("zip table", "problem", str(error), "Correct the file, or unset FORAGER_ZIP_TABLE.")
+    for feature in all_features():
+        if feature.checks is not None:
+            yield from feature.checks.load()(settings)
 
 
 def _chromium(settings: "Settings") -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from forager.kit.cli.errors import ProblemFound
 from forager.kit.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
-    from forager.cli.checks import Finding
+    from forager.kit.cli.finding import Finding
 
 MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 

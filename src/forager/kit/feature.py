@@ -52,5 +52,7 @@ class Feature:
     """`commands`: a `typer.Typer`, added to the command line under `name`."""
     words: Ref | None = None
     """How `forager jobs` names what a job of this pipeline asks for, brings and costs."""
+    checks: Ref | None = None
+    """`checks(settings) -> Iterable[Finding]`: what `forager doctor` reports about it."""
     demo: Ref | None = None
     """`demo(invocation, *, crash, as_json) -> None`: a run without a key or a network, as `forager demo NAME`."""

@@ -11,6 +11,7 @@ feature = Feature(
     references=Ref("forager.pipelines.places.wiring:references"),
     estimate=Ref("forager.pipelines.places.price:price"),
     routes=Ref("forager.pipelines.places.api:routes"),
+    checks=Ref("forager.pipelines.places.checks:checks"),
     commands=Ref("forager.pipelines.places.cli:commands"),
     words=Ref("forager.pipelines.places.cli_words:words"),
     demo=Ref("forager.cli.demos.places:demo"),
