@@ -3,6 +3,7 @@
 `python -m scripts.cli_doc` writes it; a test compares.
 """
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,18 @@ send commands to a Forager on another machine.
 Results go to standard output; progress, remarks and errors to standard error. With `--json` a command prints what the
 API says and nothing else, and an error is one JSON line: `{"error": {"code", "exit_code", "message", "fields"}}`.
 
-`up` and `worker` stop on Ctrl-C or SIGTERM: what is in flight may end for `FORAGER_SHUTDOWN_SECONDS`, the rest goes
-back to the queue. A second signal gives everything back at once. Either way nothing is lost.
+`up` and `worker` stop on Ctrl-C or SIGTERM: in-flight tasks get `FORAGER_SHUTDOWN_SECONDS` to finish, the rest goes
+back to the queue. A second signal puts everything back at once. Either way nothing is lost.
 """
 
 
 def render() -> str:
     root = get_command(app)
-    parts = [HEAD, _exit_codes(), "## Options of every command\n\nThey come before the command.\n\n" + _options(root)]
+    parts = [
+        HEAD,
+        _exit_codes(),
+        "## Options of every command\n\n`--home` and `--debug` may stand anywhere.\n\n" + _options(root),
+    ]
     parts += [_section(path, command) for path, command in commands(root)]
     return "\n".join(parts)
 
@@ -60,7 +65,7 @@ def _exit_codes() -> str:
 def _section(path: str, command: Any) -> str:
     words = " ".join(f"[{_name(p)}]" if not p.required else _name(p) for p in parameters(command) if _is_argument(p))
     usage = " ".join(part for part in ("forager", path, words, "[options]") if part)
-    text = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
+    text = "\n\n".join(textwrap.fill(each, 120) for each in (command.help or "").strip().split("\n\n"))
     return f"## `forager {path}`\n\n{text}\n\n```\n{usage}\n```\n\n{_options(command)}"
 
 

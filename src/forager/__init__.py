@@ -1,3 +1,3 @@
-"""Forager gathers data from the web and keeps it true."""
+"""Forager collects web data reliably: crash-safe, rate-limited, priced up front."""
 
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from forager.cli.main import run
 from forager.cli.root import app
 from forager.features import FEATURES
 from forager.kit.cli.exit_codes import ExitCode
@@ -54,6 +55,19 @@ def test_every_command_and_option_has_a_sentence_and_json(path: str, command: An
     assert command.help, path
     assert mute == []
     assert "as_json" in [each.name for each in command.params]
+
+
+@pytest.mark.parametrize("words", [("--help",), ("places", "run", "--help"), ("scrape", "--help")], ids=" ".join)
+def test_help_shows_no_type_beside_a_switch_and_wraps_paragraphs(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(words)
+
+    shown = capsys.readouterr().out
+    assert "<bool>" not in shown
+    assert "list[" not in shown
+    sentence = "Otherwise this command does the work itself and ends with the job; Ctrl-C"
+    assert words[:2] != ("places", "run") or sentence in " ".join(shown.split())
 
 
 def test_every_exit_code_is_on_the_page_with_its_meaning() -> None:

@@ -14,7 +14,7 @@ def test_a_site_that_nobody_visited_shows_its_rules_and_whose_they_are(forager: 
     ran = forager("lanes", "show", "www.linkedin.com")
     assert ran.code == 0
     assert "linkedin.com (site)" in ran.out
-    assert "the policy file, about linkedin.com" in ran.out
+    assert "policy file, linkedin.com" in ran.out
     assert "06-22 UTC" in ran.out
     shown = forager("lanes", "show", "https://www.linkedin.com/in/somebody", "--json").data
     assert shown["name"] == "linkedin.com"
@@ -63,7 +63,7 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("set", "shop.example"), "Say at least one rule"),
+        (("set", "shop.example"), "Give at least one rule"),
         (("set", "shop.example", "--hours", "night"), "START-END"),
         (("set", "shop.example", "--tokens", "0"), "tokens_per_interval"),
         (("set", "shop.example", "--hours", "5-5"), "start 0 and end 24"),

@@ -1,5 +1,6 @@
 """What people get wrong at the command line: each mistake is named with its remedy, and none looks like our fault."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -44,6 +45,38 @@ def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]
     ran = forager(*arguments)
 
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["places", "plan", "-k", "bars", "-s", "RI", "--pages", "99"], "  --pages: must be at most 10\n"),
+        (["places", "plan", "-k", "bars", "-z", "02903", "-z", "x"], "  --zip: a ZIP is five digits"),
+        (["scrape", "https://example.com/", "--as", "poem"], "  --as: unknown target type 'poem'"),
+        (["scrape", "example.com", "--as", "job_posting"], "  URL: not a valid http(s) URL"),
+    ],
+)
+def test_an_error_names_the_option_and_not_the_field_of_the_api(
+    forager: Forager, arguments: list[str], told: str
+) -> None:
+    ran = forager(*arguments)
+
+    assert ran.code == 2
+    assert told in ran.err
+    assert not any(word in ran.err for word in ("Value error", "Input should", "Tuple", "permitted"))
+    fields = json.loads(forager(*arguments, "--json").err)["error"]["fields"]
+    assert not fields[0]["field"].startswith("-"), "programs read the names of the API"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--home", "there", "jobs", "list"], ["jobs", "--home=there", "list"], ["jobs", "list", "--home", "there"]],
+    ids=" ".join,
+)
+def test_the_data_folder_may_be_named_anywhere(forager: Forager, tmp_path: Path, arguments: list[str]) -> None:
+    assert forager(*arguments).code == 0
+    assert (tmp_path / "there" / "ledger.db").exists()
+    assert not (tmp_path / ".forager").exists()
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def test_a_page_that_cannot_be_had_is_exit_code_1_with_the_reason(forager: Forag
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("https://example.com/", "--as", "poem"), "poem is none"),
+        (("https://example.com/", "--as", "poem"), "unknown target type 'poem'"),
         (("https://example.com/", "--as", "job_posting", "--fields", "smell"), "has no smell"),
-        (("example.com", "--as", "job_posting"), "target_url"),
+        (("example.com", "--as", "job_posting"), "URL: not a valid http(s) URL"),
         (("https://example.com/", "--as", "job_posting", "--http", "--browser"), "one of --browser and --http"),
         (("batch", "missing.jsonl"), "missing.jsonl cannot be read"),
     ],
@@ -127,11 +127,11 @@ def test_what_is_wrong_in_a_file_is_told_by_its_lines(forager: Forager, site: Sa
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
     ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
     assert ran.code == 2
-    assert "line 3, target_url: it is no URL of a page" in ran.err
+    assert "line 3, target_url: not a valid http(s) URL" in ran.err
     assert "line 4: a target of a batch has no callback_url of its own" in ran.err
     (tmp_path / "pages.jsonl").write_text(lines[4])
     ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting")
-    assert "line 1, target_type: poem is none" in ran.err
+    assert "line 1, target_type: unknown target type 'poem'" in ran.err
     assert site.log == []
 
 
@@ -143,7 +143,7 @@ def test_a_long_file_is_looked_through_before_its_first_page_is_asked_for(
     (tmp_path / "pages.jsonl").write_text("\n".join([*good, *wrong]))
     ran = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http")
     assert ran.code == 2
-    assert "line 121, target_url: it is no URL of a page" in ran.err
+    assert "line 121, target_url: not a valid http(s) URL" in ran.err
     assert "line 122: a target of a batch has no callback_url of its own" in ran.err
     assert site.log == []
 

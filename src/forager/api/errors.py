@@ -20,6 +20,7 @@ from forager.core.errors import (
     StoreError,
     StoreFull,
 )
+from forager.core.invalid import named
 from forager.kit.http.envelope import MOST_FIELDS, refusal, request_id
 
 log = structlog.get_logger("forager.api")
@@ -90,7 +91,7 @@ def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
             continue
         if len(place) > 1 and place[0] in SOURCES:
             place = place[1:]
-        found.append(FieldError(".".join(place), str(wrong["msg"]).removeprefix("Value error, ")))
+        found.append(named(place, wrong))
     return found
 
 

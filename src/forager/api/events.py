@@ -68,7 +68,7 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> AP
         the job has ended, `end` is the last frame and the stream closes; asking again from there is answered with 204.
         """
         if kind is not None and kind not in kinds:
-            problem = FieldError("kind", f"{kind!r} is none; use one of {', '.join(kinds)}")
+            problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(kinds)}")
             raise Rejected(f"kind: {problem.message}", fields=[problem])
         if is_foreign(request):
             return refusal(request.scope, 403, "foreign_origin", "Streams are for pages of this server only.")

@@ -118,7 +118,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
 
 
 def nothing_to_fetch_with(pool: PoolStats | None, *, proxies: int, usable: int) -> str | None:
-    """Why a page could not be had now. No proxies at all is a valid set-up, and so is an installation without browsers
+    """Why a page cannot be fetched now. No proxies at all is a valid set-up, and so is an installation without browsers
     (no pool); a browser that could be started is one."""
     if pool is not None and pool.available + pool.launchable <= 0:
         return "all browsers are in use" if pool.in_use else "there is no browser to start; `forager doctor` says more"

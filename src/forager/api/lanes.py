@@ -128,7 +128,7 @@ def _add_rules(router: APIRouter, app: App) -> None:
         """The policy file, the pipelines and the settings speak again."""
         name = checked_name(lane)
         if not await app.domains.clear(name):
-            raise NotFound(f"Nobody has said anything about {name!r}. `forager lanes list --overrides` shows who has.")
+            raise NotFound(f"No operator rules are set for {name!r}. Set one with `forager lanes set {name} …`.")
         await app.rules.refresh()
         return answer(request, {"cleared": name})
 

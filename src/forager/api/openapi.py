@@ -12,7 +12,7 @@ from forager.core.pipeline import Pipeline
 from forager.kit.feature import Feature
 
 TITLE = "Forager"
-ABOUT = """Gathers data from the web and keeps it true.
+ABOUT = """Collects web data reliably: crash-safe, rate-limited, priced up front.
 
 Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, `/readiness` and `/metrics` needs the
 service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""

@@ -9,6 +9,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from forager.cli.help_text import tidy, tidy_types
 from forager.features import all_features
 from forager.kit.cli.words import GENERAL, Words
 from forager.kit.feature import Feature, Ref
@@ -28,7 +29,7 @@ class FeatureCommand(TyperGroup):
         """Return the feature's own command or group."""
         command = get_command(self._commands.load())
         command.name = self.name
-        return command
+        return tidy(command)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.loaded().make_context(info_name, args, parent=parent, **extra)
@@ -43,6 +44,11 @@ class RootGroup(TyperGroup):
         features = {each.name: FeatureCommand(each, each.commands) for each in all_features() if each.commands}
         first = {name: ours.pop(name) for name in FIRST}
         self.commands = {**first, **features, **ours}
+        tidy(self)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        tidy_types(self)  # the options for shell completion have been added since
+        super().format_help(ctx, formatter)
 
 
 def words_of(pipeline: str) -> Words:

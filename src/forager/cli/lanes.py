@@ -1,4 +1,4 @@
-"""`forager lanes …`: what rates and limits belong to, how each stands, and what an operator says about it."""
+"""`forager lanes …`: rates and limits per site or API, the state of each, and the rules that operators set."""
 
 from typing import Annotated, Any
 
@@ -11,11 +11,11 @@ app = typer.Typer(help="Rates and limits per site or API: look, pause, and set y
 
 Name = Annotated[str, typer.Argument(metavar="LANE", help="A domain such as example.com, or an API such as serper.")]
 _BY = {
-    "operator": "an operator, about {}",
-    "file": "the policy file, about {}",
-    "pipeline": "the pipeline's {}",
-    "default": "the policy file's default",
-    "settings": "the settings",
+    "operator": "operator rule for {}",
+    "file": "policy file, {}",
+    "pipeline": "pipeline default for {}",
+    "default": "policy file, default",
+    "settings": "settings",
 }
 _UNITS = {"_ms": "ms", "_seconds": "s"}
 
@@ -23,8 +23,8 @@ _UNITS = {"_ms": "ms", "_seconds": "s"}
 @app.command("list")
 def list_lanes(
     context: typer.Context,
-    overrides: Annotated[bool, typer.Option("--overrides", help="Only what operators said, and about whom.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, by name.")] = 100,
+    overrides: Annotated[bool, typer.Option("--overrides", help="List the rules that operators have set.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of lanes, by name.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List the lanes that jobs have used, or with --overrides the rules that operators set."""
@@ -42,19 +42,19 @@ def list_lanes(
 
 @app.command()
 def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Show which rules hold for a lane, whose they are, and how it stands. No job need have been there yet."""
+    """Show the rules in force for a lane, their source, and its state. Works before the first job, too."""
     _shown(with_api(context, lambda at: at.api.get(path_of(lane))), as_json=as_json)
 
 
 @app.command()
 def pause(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Ask nothing new of a site or API until it is resumed. What is in flight ends; its tasks stay queued."""
+    """Send nothing new to a site or API until it is resumed. In-flight requests finish; its tasks stay queued."""
     _act(context, lane, "pause", "Paused", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Go on asking a site or API that was paused."""
+    """Resume a site or API that was paused."""
     _act(context, lane, "resume", "Resumed", as_json=as_json)
 
 
@@ -62,27 +62,28 @@ def resume(context: typer.Context, lane: Name, as_json: Json = False) -> None:
 def set_rules(
     context: typer.Context,
     lane: Name,
-    tokens: Annotated[float | None, typer.Option(help="Most requests in any interval.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="Maximum requests in any interval.")] = None,
     interval: Annotated[float | None, typer.Option(help="Length of the interval, in seconds.")] = None,
-    min_delay: Annotated[int | None, typer.Option(help="Least pause between two requests, in ms.")] = None,
-    max_delay: Annotated[int | None, typer.Option(help="Longest random pause, in ms.")] = None,
+    min_delay: Annotated[int | None, typer.Option(help="Minimum pause between two requests, in ms.")] = None,
+    max_delay: Annotated[int | None, typer.Option(help="Maximum random pause between two requests, in ms.")] = None,
     hours: Annotated[str | None, typer.Option(metavar="START-END", help="UTC hours, such as 22-6; 0-24: all.")] = None,
     robots: Annotated[bool | None, typer.Option("--robots/--no-robots", help="Whether robots.txt is obeyed.")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Most requests in flight.")] = None,
-    crawl_delay: Annotated[float | None, typer.Option(help="Least time between two requests, in seconds.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Maximum requests in flight.")] = None,
+    crawl_delay: Annotated[float | None, typer.Option(help="Minimum time between two requests, in seconds.")] = None,
     proxies: Annotated[bool | None, typer.Option("--proxies/--no-proxies", help="Whether proxies are used.")] = None,
-    proxy_cooldown: Annotated[float | None, typer.Option(help="Rest of a proxy between two requests, in s.")] = None,
+    proxy_cooldown: Annotated[float | None, typer.Option(help="Pause of a proxy after a request, in seconds.")] = None,
     block: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="What browsers do not load: image,font,media,stylesheet or none."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="Take one rule back, such as min_delay_ms. Repeat it.")
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Remove one rule, such as min_delay_ms; repeat it."),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Take all your rules for it back first.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all your rules for it first.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Set your own rules for a site or API. They stand above the policy file and robots' crawl-delay, from now on."""
+    """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once."""
     said: dict[str, Any] = {
         "tokens_per_interval": tokens,
         "interval_seconds": interval,
@@ -99,7 +100,7 @@ def set_rules(
     changes = {key: value for key, value in said.items() if value is not None}
     taken_back = {key.replace("-", "_"): None for key in unset or ()}
     if not clear and not changes and not taken_back:
-        raise typer.BadParameter("Say at least one rule, such as --tokens 1, or --clear")
+        raise typer.BadParameter("Give at least one rule, such as --tokens 1, or --clear")
     path = f"{path_of(lane)}/rules"
     if clear:
         found = with_api(context, lambda at: at.api.put(path, changes))
@@ -115,7 +116,7 @@ def path_of(lane: str) -> str:
 
     name = host_of(lane) if "://" in lane else lane
     if not name or "/" in name:
-        raise typer.BadParameter(f"{lane!r} is no host name; write one such as example.com", param_hint="LANE")
+        raise typer.BadParameter(f"invalid host name {lane!r}; write one such as example.com", param_hint="LANE")
     return f"/lanes/{part(name)}"
 
 
@@ -123,7 +124,7 @@ def read_hours(text: str) -> dict[str, int]:
     """`22-6` as start and end."""
     start, dash, end = text.replace(":00", "").partition("-")
     if not dash or not start.strip().isdigit() or not end.strip().isdigit():
-        raise typer.BadParameter(f"{text!r} are no hours; write START-END in UTC, such as 22-6", param_hint="--hours")
+        raise typer.BadParameter(f"invalid hours {text!r}; write START-END in UTC, such as 22-6", param_hint="--hours")
     return {"start": int(start), "end": int(end)}
 
 
@@ -189,7 +190,7 @@ def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
         ("cap", "reached" if lane["capped"] else None),
     ]
     render.out().print(render.facts(figures))
-    rows = render.table("rule", "value", "who says so", fold=("who says so",))
+    rows = render.table("rule", "value", "source", fold=("source",))
     for key, rule in lane["rules"].items():
         rows.add_row(key, amount(key, rule["value"]), render.plain(_BY[rule["by"]].format(rule["where"])))
     render.out().print(rows)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 import typer
 
@@ -18,10 +19,11 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command line to its exit code."""
-    given = Invocation(Application(), tuple(arguments))
+    """Run one command line. Returns its exit code."""
+    ordered = options_first(arguments)
+    given = Invocation(Application(), tuple(ordered))
     try:
-        ended = app(args=list(arguments), prog_name="forager", standalone_mode=False, obj=given)
+        ended = app(args=ordered, prog_name="forager", standalone_mode=False, obj=given)
         sys.stdout.flush()
     except typer.TyperException as error:
         if not (message := error.format_message()):
@@ -32,9 +34,26 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`); without this Python complains once more when it ends.
+        # The reader of our output has enough (`| head`); without this Python complains once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception as error:  # noqa: BLE001 - the last stop: a person gets a sentence, not a traceback
-        return report(error, as_json=given.as_json, debug=given.debug)
+        return report(error, as_json=given.as_json, debug=given.debug, flags=given.flags)
     return int(ended) if isinstance(ended, int) else ExitCode.OK
+
+
+def options_first(arguments: Sequence[str]) -> list[str]:
+    """Move `--home` and `--debug`, which may stand anywhere, to where the parser expects them: before the command."""
+    first: list[str] = []
+    rest: list[str] = []
+    given = iter(arguments)
+    for word in given:
+        if word == "--":
+            return [*first, *rest, word, *given]
+        if word == "--debug" or word.startswith("--home="):
+            first.append(word)
+        elif word == "--home":
+            first += [word, *islice(given, 1)]
+        else:
+            rest.append(word)
+    return [*first, *rest]

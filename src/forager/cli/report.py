@@ -5,13 +5,15 @@ With `--json` the same as one JSON line, so that a program need not read sentenc
 
 import sys
 import traceback
+from collections.abc import Mapping
 
 from forager.core.errors import ForagerError, StoreUnavailable
 from forager.kit.cli.exit_codes import ExitCode, exit_code_for
 from forager.kit.cli.render import sentence
 
 
-def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
+def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[str, str] | None = None) -> ExitCode:
+    """Write an error to standard error. `flags` has the options of the command by the fields that they fill."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     code = exit_code_for(error)
@@ -26,10 +28,16 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
     for found_field in fields:
         # A single field error is often the whole message already.
         if found_field["message"] not in message:
-            # What is wrong with the whole has no name on a command line.
-            name = "" if found_field["field"] == "body" else f"{found_field['field']}: "
-            sys.stderr.write(f"  {name}{found_field['message']}\n")
+            sys.stderr.write(f"  {_where(found_field['field'], flags or {})}{found_field['message']}\n")
     return code
+
+
+def _where(field: str, flags: Mapping[str, str]) -> str:
+    """The option that fills this field; what is wrong with the whole has no name on a command line."""
+    name, dot, inside = field.partition(".")
+    if field == "body":
+        return ""
+    return f"{flags.get(name, name)}{dot}{inside}: "
 
 
 def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:

@@ -144,13 +144,12 @@ def hinted(wrong: FieldError, given: list[str]) -> FieldError:
 
     name, _, inside = wrong.field.partition(".")
     text = next((text.partition("=")[2] for text in reversed(given) if text.partition("=")[0].strip() == name), "")
-    needs_text = "valid string" in wrong.message
-    needs_list = "valid tuple" in wrong.message or (needs_text and inside.isdigit())
+    needs_text = wrong.message == "must be text"
+    needs_list = wrong.message == "must be a list" or (needs_text and inside.isdigit())
     if not text or "{" in text or not (needs_list or (needs_text and not inside)):
         return wrong
     meant = [part.strip("\"'") for part in re.split(r"[\s,]+", text.strip("[]() "))] if needs_list else text
-    said = wrong.message.replace("tuple", "list")
-    return FieldError(wrong.field, f"{said}; write -p {name}={shlex.quote(orjson.dumps(meant).decode())}")
+    return FieldError(wrong.field, f"{wrong.message}; write -p {name}={shlex.quote(orjson.dumps(meant).decode())}")
 
 
 def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bool) -> None:

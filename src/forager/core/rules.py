@@ -56,7 +56,7 @@ class Rules(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     tokens_per_interval: StrictFloat | None = Field(
-        None, gt=0, le=MOST_TOKENS, description="Most requests in any window of that length.", examples=[2]
+        None, gt=0, le=MOST_TOKENS, description="Maximum requests in any window of that length.", examples=[2]
     )
     interval_seconds: StrictFloat | None = Field(
         None, gt=0, le=DAY_SECONDS, description="Length of the window.", examples=[10]
@@ -76,7 +76,7 @@ class Rules(BaseModel):
     )
     respect_robots_txt: StrictBool | None = Field(None, description="Whether robots.txt is obeyed.", examples=[True])
     max_concurrent_requests: StrictInt | None = Field(
-        None, ge=1, le=MOST_TOKENS, description="Most requests in flight.", examples=[5]
+        None, ge=1, le=MOST_TOKENS, description="Maximum requests in flight.", examples=[5]
     )
     crawl_delay_seconds: StrictFloat | None = Field(
         None, ge=0, le=DAY_SECONDS, description="At least so long from one request to the next.", examples=[1]

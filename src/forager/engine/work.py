@@ -346,7 +346,7 @@ class Worker:
         room = {lane.id: lane.room(self._capacity) for lane in self._lanes}
         leases = await self._ledger.lease_suspects(session, room)
         if leases:
-            log.info("running suspects of a crash", together=len(leases))
+            log.info("retrying tasks that were in flight at the crash", together=len(leases))
             self._start_all(leases)
             return
         self._suspects.found_none(self._clock.monotonic())

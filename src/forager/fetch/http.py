@@ -207,7 +207,7 @@ async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:
     """The decoded body. Both what arrives and what it unpacks to stay under the cap."""
     try:
         if answer.status == 101:
-            raise Transient("it changed to another protocol, which nobody asked for.", maybe_done=True)
+            raise Transient("the server switched to another protocol without being asked.", maybe_done=True)
         encoding = answer.headers.get("Content-Encoding")
         return await (_unpacked(answer, encoding, cap) if encoding else _plain(answer, cap))
     except BaseException:

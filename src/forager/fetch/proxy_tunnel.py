@@ -77,7 +77,7 @@ async def tunnel(proxy: ProxyEndpoint, address: str, port: int, way: Way, patien
         async with asyncio.timeout(patience):
             await ask(proxy, address, port, talk)
         if talk.rest:
-            raise failed(proxy, "sent data that nobody asked for")
+            raise failed(proxy, "sent data before it was asked for")
     except TimeoutError:
         transport.abort()
         # It let us in and then waited, as one does for a site that is silent. A proxy that hangs for all is for the

@@ -29,7 +29,7 @@ from forager.fetch.robots_rules import Rules, decoded
 
 AGENT = "Forager"
 RETRY = 600.0
-"""Seconds until a file that could not be had is tried again."""
+"""Seconds until a file that could not be fetched is tried again."""
 FRESH = 12 * 3600.0
 """Half of `VALID`: when a site goes down, the copy at hand is good for another half day at least."""
 VALID = 24 * 3600.0

@@ -29,9 +29,9 @@ class JobReport(Report):
     created_at: datetime
     started_at: datetime | None = Field(description="When its first task was leased.")
     finished_at: datetime | None
-    batch_size: int | None = Field(description="Most tasks that one lease takes for it.")
-    concurrency: int | None = Field(description="Most of its tasks in flight.")
-    max_cost: int | None = Field(description="Most units it may spend.")
+    batch_size: int | None = Field(description="Maximum tasks that a worker takes at once.")
+    concurrency: int | None = Field(description="Maximum tasks in flight.")
+    max_cost: int | None = Field(description="Maximum units that it may spend.")
     total: int = Field(description="Tasks.")
     queued: int
     running: int
@@ -44,7 +44,7 @@ class JobReport(Report):
     guessed: int = Field(description="How much of `spent` is assumed, because no answer told it.")
     reserved: int = Field(description="Units that may be spent by what is in flight.")
     records: int = Field(description="Records of this job's own (places: sightings).")
-    discoveries: int = Field(description="Records that nobody had seen before.")
+    discoveries: int = Field(description="Records that are new in the store.")
     rejected: int = Field(description="Rows that failed validation: `/jobs/{job_id}/rejected`.")
     waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null: some do, or may.")
 
@@ -92,7 +92,7 @@ class EvidenceReport(Report):
 
     content_type: str
     size: int = Field(description="Bytes kept; of a very long answer, the beginning.")
-    text: str = Field(description="As UTF-8; what is none is replaced.")
+    text: str = Field(description="As UTF-8; invalid bytes are replaced.")
     has_screenshot: bool = Field(description="GET /api/v1/dead/{task_id}/screenshot gives it.")
     kept_until: datetime
 

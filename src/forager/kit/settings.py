@@ -15,7 +15,7 @@ Part = TypeVar("Part", bound="FeatureSettings")
 def setting(
     default: Any, about: str, *, group: str, seed: str | None = None, hidden: bool = False, **limits: Any
 ) -> Any:
-    """Declare one setting: `rate: int = setting(10, "Most queries per second.", group="Mine", ge=1)`.
+    """Declare one setting: `rate: int = setting(10, "Maximum queries per second.", group="Mine", ge=1)`.
 
     `group` is the heading under which docs/settings.md lists it, `seed` a second name under which it is read, `hidden`
     marks text that may contain a password, and `limits` are pydantic's `ge`, `gt` and `le`.

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host, domains_of, one_spelling
+from forager.core.invalid import plain_message
 from forager.core.rules import FIELDS, AllowedHours, Rules
 
 DEFAULT = "default"
@@ -149,7 +150,7 @@ def _domain(written: str, line: int, wrong: list[_Wrong]) -> str | None:
     try:
         return checked_host(written)
     except ValueError as error:
-        wrong.append(_Wrong(line, _at(written), f"{written[:80]!r} is no host name: {error}"))
+        wrong.append(_Wrong(line, _at(written), f"{written[:80]!r} is not a host name: {error}"))
         return None
 
 
@@ -167,10 +168,10 @@ def _rules(domain: str, line: int, node: yaml.Node, wrong: list[_Wrong]) -> Rule
     try:
         return Rules.model_validate(raw)
     except ValidationError as error:
-        for found in error.errors(include_url=False, include_context=False):
+        for found in error.errors(include_url=False):
             place = tuple(str(part) for part in found["loc"])
             at = next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), line)
-            wrong.append(_Wrong(at, ".".join((_at(domain), *place)), _message(place, found["type"], found["msg"])))
+            wrong.append(_Wrong(at, ".".join((_at(domain), *place)), _message(place, found)))
         return Rules()
 
 
@@ -221,22 +222,16 @@ def _is_plain(node: yaml.Node | None) -> TypeGuard[yaml.ScalarNode]:
 # ── what to say ──
 
 
-def _message(place: tuple[str, ...], kind: str, said: str) -> str:
+def _message(place: tuple[str, ...], finding: Mapping[str, Any]) -> str:
     known = tuple(AllowedHours.model_fields) if place[0] == "allowed_hours" and len(place) > 1 else FIELDS
-    if kind == "extra_forbidden":
+    if finding["type"] == "extra_forbidden":
         if place[-1] == "<<":
             return "merging with << is not read; write the rules out, or name them once with & and use them with *"
         close = get_close_matches(place[-1], known, 1)
-        return (
-            f"it is not known; did you mean {close[0]}?" if close else f"it is not known; there are {', '.join(known)}"
-        )
+        return f"unknown rule; did you mean {close[0]}?" if close else f"unknown rule; choose from {', '.join(known)}"
     example = Rules.model_fields[place[0]].examples
-    reason = (
-        said.removeprefix("Value error, ")
-        .replace("Input should", "it should")
-        .replace("Field required", "it is missing")
-    )
-    reason = reason.replace("dictionary or instance of AllowedHours", "pair of start and end")
+    whole = place == ("allowed_hours",) and finding["type"] in ("model_type", "model_attributes_type")
+    reason = "must be a pair of start and end" if whole else plain_message(finding)
     return f"{reason}; such as {place[0]}: {_shown(example)}" if example else reason
 
 

@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         "python -m forager.sandbox", description="A simulated Serper places API.", epilog=_OTHERS
     )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
-    parser.add_argument("--seed", type=int, help="another seed is another world")
+    parser.add_argument("--seed", type=int, help="seed for the generated data")
     parser.add_argument("--key", help="the key that is accepted (default: sandbox-key)")
     parser.add_argument("--latency-ms", type=float, help="time to an answer; with --latency-sigma its median")
     parser.add_argument("--latency-sigma", type=float, help="spread of a log-normal latency; 0 is a fixed one")

@@ -84,7 +84,7 @@ def _parser(name: str, program: Program) -> argparse.ArgumentParser:
         "--port", type=int, default=0, help=f"first port, then one more per host ({hosts}); 0: any free"
     )
     parser.add_argument("--size", type=int, help=f"size of the world: {program.sized}")
-    parser.add_argument("--seed", type=int, help="another seed is another world")
+    parser.add_argument("--seed", type=int, help="seed for the generated data")
     parser.add_argument("--latency-ms", type=float, help="time to an answer; with --latency-sigma its median")
     parser.add_argument("--latency-sigma", type=float, help="spread of a log-normal latency; 0 is a fixed one")
     parser.add_argument("--fault", action="append", default=[], metavar="NAME=SHARE", help="such as http500=0.01")

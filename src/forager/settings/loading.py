@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from forager.core.errors import FieldError, Rejected
+from forager.core.invalid import plain_message
 from forager.settings.sources import Given, Name, assembled, gather
 from forager.settings.tree import LATER, Settings
 
@@ -78,7 +79,7 @@ def _as_text(default: object) -> str | None:
 def _wrong_value(error: ErrorDetails, given: Mapping[str, Given], known: Sequence[Declared]) -> FieldError:
     field = str(error["loc"][0])
     source = given.get(field) or given[".".join(str(part) for part in error["loc"][:2])]
-    reason = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    reason = plain_message(error)
     text = str(source.value)
     # An @ in what should be a URL may have a password before it.
     shown = "the value" if source.name.hidden or "@" in text else repr(text[:60])

@@ -104,13 +104,13 @@ class Settings(BaseSettings):
         gt=0,
         le=87_600,
     )
-    capacity: int = _engine(1_000, "Most HTTP requests in flight in one process.", ge=1, le=100_000)
+    capacity: int = _engine(1_000, "Maximum HTTP requests in flight in one process.", ge=1, le=100_000)
     egress_allow: Texts = _engine((), "Private networks that may be reached: CIDR or host:port, separated by commas.")
     user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.")
 
     rate_limit_tokens: float = _polite(
         2.0,
-        "Most requests per interval and site, where no policy says otherwise.",
+        "Maximum requests per interval and site, unless a policy sets another limit.",
         seed="SCRAPER_RATE_LIMIT_TOKENS",
         gt=0,
         le=100_000,
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
         5, "Browsers that are started without waiting.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0, le=1_000
     )
     browser_pool_max: int = _browser(
-        20, "Most browsers at once: more are started while tasks wait.", seed="SCRAPER_BROWSER_POOL_MAX", ge=1, le=1_000
+        20, "Maximum browsers; more are started while tasks wait.", seed="SCRAPER_BROWSER_POOL_MAX", ge=1, le=1_000
     )
     browser_page_limit: int = _browser(
         100, "Pages after which a browser is replaced.", seed="SCRAPER_BROWSER_PAGE_LIMIT", ge=1, le=1_000_000

@@ -52,7 +52,9 @@ def build(service: SinkService) -> "JsonlSink | None":
         return None
     known = {"job", *(record.kind for pipeline in service.pipelines.values() for record in pipeline.records)}
     if unknown := sorted(set(settings.jsonl_sink_kinds) - known):
-        problem = FieldError("FORAGER_JSONL_SINK_KINDS", f"{unknown[0]!r} is none of {', '.join(sorted(known))}")
+        problem = FieldError(
+            "FORAGER_JSONL_SINK_KINDS", f"unknown kind {unknown[0]!r}; choose from {', '.join(sorted(known))}"
+        )
         raise Rejected(f"{problem.field}: {problem.message}.", fields=[problem])
     return JsonlSink(settings.jsonl_sink, kinds=frozenset(settings.jsonl_sink_kinds) or None)
 

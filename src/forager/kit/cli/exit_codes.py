@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 69, "the store or the API cannot be used: it does not answer, is full, or has another schema"
     INTERNAL = 70, "a fault in Forager itself; `--debug` shows where"
     KEY_REFUSED = 77, "the API does not accept the service key"
-    INTERRUPTED = 130, "Ctrl-C; nothing is lost, and the message says how to go on"
+    INTERRUPTED = 130, "Ctrl-C; nothing is lost, and the message says how to resume"
 
 
 # The first class that fits decides: put the special before the general.

@@ -6,7 +6,7 @@ The kit does not import the application. `Invocation` is given a `Host`, which r
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -63,6 +63,8 @@ class Invocation:
     home: Path | None = None
     debug: bool = False
     as_json: bool = False
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """The options of the command that runs, by the field of the API that each fills: an error names the option."""
 
     def settings(self, overrides: Mapping[str, object] | None = None) -> Any:
         """Return the settings of this run: overrides and `--home` come before environment and files."""

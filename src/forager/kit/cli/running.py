@@ -15,6 +15,7 @@ NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --
 def with_api(context: typer.Context, work: Callable[[Reached], Awaitable[T]]) -> T:
     """Do `work` on the API of this store: of the Forager that runs, or of one opened for this command."""
     current = invocation(context)
+    current.flags = flags_of(context)
     settings = current.settings()
 
     async def inside() -> T:
@@ -22,6 +23,15 @@ def with_api(context: typer.Context, work: Callable[[Reached], Awaitable[T]]) ->
             return await work(reached)
 
     return run_loop(inside())
+
+
+def flags_of(context: typer.Context) -> dict[str, str]:
+    """The options and arguments of a command by the name of their parameter, which is that of the API's field."""
+    return {
+        str(each.name): str(each.metavar) if each.param_type_name == "argument" else max(each.opts, key=len)
+        for each in context.command.params
+        if each.name and (each.param_type_name == "option" or each.metavar)
+    }
 
 
 def post(context: typer.Context, path: str) -> tuple[Any, str]:

@@ -55,7 +55,7 @@ class AboutFailure(About):
         None
     )
     reason: Annotated[
-        str | None, Field(description="Of a page that could not be had: why, in one word.", examples=["robots"])
+        str | None, Field(description="Why a page could not be fetched, in one word.", examples=["robots"])
     ] = None
     task_id: Annotated[UUID | None, Field(description="The task that this is about; it can be asked for later.")] = None
 
@@ -87,7 +87,7 @@ class Failure(BaseModel):
                     "meta": {
                         "request_id": "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11",
                         "code": "invalid",
-                        "fields": [{"field": "keyword", "message": "Field required"}],
+                        "fields": [{"field": "keyword", "message": "is required"}],
                     },
                 }
             ]

@@ -17,7 +17,7 @@ REASONS = {
     422: "The request is not valid; `meta.fields` says where.",
     429: "Too many jobs wait. Try again after `Retry-After` seconds.",
     500: "A defect of Forager; the log has the details.",
-    502: "The page could not be had; `meta.reason` says why, where it is known.",
+    502: "The page could not be fetched; `meta.reason` gives the reason if it is known.",
     503: "No room or no answer: of the store, a queue, a browser. Try again after `Retry-After` seconds.",
     504: "It took too long.",
 }

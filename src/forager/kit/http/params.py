@@ -25,7 +25,7 @@ class PageQuery(BaseModel):
     cursor: str | None = Field(
         default=None, max_length=2_000, pattern="^[A-Za-z0-9_-]+$", description="`meta.next_cursor` of the page before."
     )
-    limit: int = Field(default=100, ge=1, le=MOST, description="Most items of this page.")
+    limit: int = Field(default=100, ge=1, le=MOST, description="Maximum items per page.")
 
 
 class WhyQuery(PageQuery):

@@ -227,5 +227,5 @@ def _with_task_state(state: str) -> str:
 
 
 def _unknown_state(state: str, known: set[str]) -> Rejected:
-    problem = FieldError("state", f"{state!r} is none; use one of {', '.join(sorted(known))}")
+    problem = FieldError("state", f"unknown state {state!r}; choose from {', '.join(sorted(known))}")
     return Rejected(f"state: {problem.message}", fields=[problem])

@@ -92,7 +92,7 @@ async def export(
 def table_of(catalog: Catalog, kind: str) -> RecordTable:
     table = catalog.records.get(kind)
     if table is None:
-        problem = FieldError("kind", f"{kind!r} is none; use one of {', '.join(sorted(catalog.records))}")
+        problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(sorted(catalog.records))}")
         raise Rejected(f"kind: {problem.message}", fields=[problem])
     return table
 

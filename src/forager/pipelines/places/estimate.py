@@ -114,7 +114,7 @@ class PlacesPlan(BaseModel):
     )
 
     zips: int = Field(description="ZIPs that are asked.")
-    pages: int = Field(description="Most pages per ZIP.")
+    pages: int = Field(description="Maximum pages per ZIP.")
     queries: int = Field(description="Tasks of the job: ZIPs times pages.")
     worst_credits: int = Field(description="Credits if every page comes back full, never above max_credits.")
     expected_credits: int = Field(description="Credits as recorded density lets expect, never above max_credits.")

@@ -94,14 +94,14 @@ ZipCode = Annotated[
 """One. A list of them is checked as a whole, so that a message names several."""
 ZipText = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[0-9]{5}$", "examples": ["85001"]})]
 PageCount = Annotated[
-    int, Field(strict=True, ge=1, le=10, description="Most pages of 10 results per ZIP.", examples=[3])
+    int, Field(strict=True, ge=1, le=10, description="Maximum pages of 10 results per ZIP.", examples=[3])
 ]
 BatchSize = Annotated[
-    int, Field(strict=True, ge=1, le=10_000, description="Most queries that one lease takes for this job.")
+    int, Field(strict=True, ge=1, le=10_000, description="Maximum queries that a worker takes at once.")
 ]
 Concurrency = Annotated[
     int,
-    Field(strict=True, ge=1, le=1_000, description="Most requests of this job in flight; default: as the lane allows."),
+    Field(strict=True, ge=1, le=1_000, description="Maximum requests in flight; default: the lane's limit."),
 ]
 Credits = Annotated[
     int,

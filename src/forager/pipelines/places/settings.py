@@ -20,27 +20,27 @@ class PlacesSettings(FeatureSettings):
         "https://google.serper.dev", "Where the Serper API is; the sandbox takes its place in a demo."
     )
     serper_rate: int = _serper(
-        300, "Most queries started in any one second, by your package: 50, 100, 200 or 300.", ge=1, le=100_000
+        300, "Maximum queries started in any one second, by your package: 50, 100, 200 or 300.", ge=1, le=100_000
     )
-    serper_burst: int = _serper(10, "Most of them at the same moment.", ge=1, le=100_000)
-    serper_concurrency: int = _serper(1_000, "Most Serper queries in flight.", ge=1, le=100_000)
+    serper_burst: int = _serper(10, "Maximum of them at the same moment.", ge=1, le=100_000)
+    serper_concurrency: int = _serper(1_000, "Maximum Serper queries in flight.", ge=1, le=100_000)
     serper_timeout_seconds: float = _serper(
         30.0, "How long to wait for an answer.", seed="SERPER_TIMEOUT_SECONDS", gt=0, le=600
     )
     serper_max_credits_day: int | None = _serper(
-        None, "Most credits spent in a UTC day, over all jobs; without it, no cap.", ge=0
+        None, "Maximum credits spent in a UTC day, over all jobs; without it, no cap.", ge=0
     )
     serper_max_credits_month: int | None = _serper(
-        None, "Most credits spent in a UTC month, over all jobs; without it, no cap.", ge=0
+        None, "Maximum credits spent in a UTC month, over all jobs; without it, no cap.", ge=0
     )
     serper_price_per_1000: Decimal | None = _serper(
         None, "Price of 1,000 credits in USD; without it, that of the package of the rate.", ge=0, le=1_000_000
     )
 
     default_batch_size: int = _places(
-        100, "Most queries that one lease takes for a job.", seed="DEFAULT_BATCH_SIZE", ge=1, le=10_000
+        100, "Maximum queries that a worker takes at once for a job.", seed="DEFAULT_BATCH_SIZE", ge=1, le=10_000
     )
-    default_pages: int = _places(3, "Most pages of 10 results per ZIP.", seed="DEFAULT_PAGES", ge=1, le=10)
+    default_pages: int = _places(3, "Maximum pages of 10 results per ZIP.", seed="DEFAULT_PAGES", ge=1, le=10)
     max_retries_per_query: int = _places(
         3, "Retries of a query after 5xx, time-out or connection error.", seed="MAX_RETRIES_PER_QUERY", ge=0, le=100
     )

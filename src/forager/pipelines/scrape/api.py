@@ -52,7 +52,7 @@ STATUS_OF_REASON = {
     NO_HEALTHY_PROXIES: 503,
     TIMED_OUT: 504,
 }
-"""How a page that could not be had is answered at once; any other reason is a 502."""
+"""HTTP status for a page that could not be fetched; any other reason is a 502."""
 
 
 class SyncScrapeRequest(ScrapeRequest):

@@ -31,24 +31,22 @@ commands = typer.Typer(
     cls=PageByDefault,
 )
 
-As = Annotated[
-    str, typer.Option("--as", help="What kind of page it is: job_posting, company_website, linkedin_profile …")
-]
-Workspace = Annotated[str, typer.Option(help="For whom: its credentials are used where a page needs some.")]
-Browser = Annotated[bool, typer.Option("--browser", help="With a browser, at once.")]
-Http = Annotated[bool, typer.Option("--http", help="By plain HTTP only.")]
-Auto = Annotated[bool, typer.Option("--auto", help="A browser only where the page needs one (the default).")]
+As = Annotated[str, typer.Option("--as", help="Page type: job_posting, company_website, linkedin_profile …")]
+Workspace = Annotated[str, typer.Option("--workspace", help="Workspace whose logins are used where a page needs one.")]
+Browser = Annotated[bool, typer.Option("--browser", help="Render the page in a browser.")]
+Http = Annotated[bool, typer.Option("--http", help="Use plain HTTP only.")]
+Auto = Annotated[bool, typer.Option("--auto", help="Use a browser only if the page needs one (default).")]
 
 
 @commands.command(PAGE)
 def page(
     context: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
-    kind: As,
-    fields: Annotated[
-        list[str] | None, typer.Option("--fields", "-f", help="Only these, separated by commas; repeat it.")
+    target_url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
+    target_type: As,
+    requested_fields: Annotated[
+        list[str] | None, typer.Option("--fields", "-f", help="Only these fields, separated by commas; repeat it.")
     ] = None,
-    workspace: Workspace = "default",
+    workspace_id: Workspace = "default",
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
@@ -59,12 +57,12 @@ def page(
     `page` may be left out: `forager scrape URL` is the same command.
     """
     target: dict[str, Any] = {
-        "target_type": kind,
-        "target_url": url,
-        "workspace_id": workspace,
+        "target_type": target_type,
+        "target_url": target_url,
+        "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
     }
-    if names := [name.strip() for text in fields or () for name in text.split(",") if name.strip()]:
+    if names := [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]:
         target["requested_fields"] = names
 
     async def work(at: Reached) -> cli_run.Asked:
@@ -76,7 +74,7 @@ def page(
     elif asked.task["status"] == "completed":
         render.out().print(render.facts(cli_run.figures(asked.task["result"])))
     if asked.task["status"] != "completed":
-        raise JobNotDone(f"{url} could not be read: {asked.task['error'] or asked.task['status']}")
+        raise JobNotDone(f"{target_url} could not be fetched: {asked.task['error'] or asked.task['status']}")
 
 
 @commands.command()
@@ -86,8 +84,8 @@ def batch(
         Path,
         typer.Argument(metavar="FILE", help="JSON lines or CSV, one page per line."),
     ],
-    kind: Annotated[str | None, typer.Option("--as", help="Page type for lines that do not specify one.")] = None,
-    workspace: Workspace = "default",
+    target_type: Annotated[str | None, typer.Option("--as", help="Page type of lines that name none.")] = None,
+    workspace_id: Workspace = "default",
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
@@ -98,7 +96,11 @@ def batch(
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
     requested_fields, workspace_id, render. A line that is only a URL is one, too.
     """
-    said = {"target_type": kind, "workspace_id": workspace, "render": _render(browser=browser, http=http, auto=auto)}
+    said = {
+        "target_type": target_type,
+        "workspace_id": workspace_id,
+        "render": _render(browser=browser, http=http, auto=auto),
+    }
     lines = cli_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
 
     async def work(at: Reached) -> list[dict[str, Any]]:
@@ -110,7 +112,7 @@ def batch(
     else:
         render.out().print(cli_run.listed(pages))
     if failed := sum(each["status"] != "completed" for each in pages):
-        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be read; see why above.")
+        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be fetched; see why above.")
 
 
 def _render(*, browser: bool, http: bool, auto: bool) -> str:

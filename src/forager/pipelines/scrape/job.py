@@ -37,7 +37,7 @@ def _web_url(text: str) -> str:
             raise ValueError("it should begin with https:// or http:// and name a host, as https://example.com/jobs/1")
         checked_host(host)
     except ValueError as error:
-        raise ValueError(f"it is no URL of a page: {error}") from None
+        raise ValueError(f"not a valid http(s) URL: {error}") from None
     if "@" in parts.netloc:
         raise ValueError("it should have no user name and no password before the host")
     if not text.isprintable() or " " in text:
@@ -105,7 +105,9 @@ class ScrapeRequest(Target):
         }
     )
 
-    callback_url: WebUrl | None = Field(default=None, description="Told when it has ended, instead of the default.")
+    callback_url: WebUrl | None = Field(
+        default=None, description="Notified when the page is done, instead of the default receiver."
+    )
 
     def job(self) -> dict[str, Any]:
         """As a job of one."""
@@ -127,7 +129,7 @@ class BatchTarget(Target):
 def _some(targets: tuple[BatchTarget, ...]) -> tuple[BatchTarget, ...]:
     """Asked when each of them is good: one that is not must not be told that there is none."""
     if not targets:
-        raise ValueError("it should have at least one target")
+        raise ValueError("give at least one target")
     return targets
 
 
@@ -163,7 +165,7 @@ class ScrapeJob(BaseModel):
         max_length=MOST_TARGETS, json_schema_extra={"minItems": 1}, description="1 to 100 pages."
     )
     callback_url: WebUrl | None = Field(
-        default=None, description="Told when the job has ended, instead of the default."
+        default=None, description="Notified when the job ends, instead of the default receiver."
     )
     single: StrictBool = Field(default=False, description="One page that somebody waits for: it comes before batches.")
 
@@ -188,7 +190,7 @@ def check(job: ScrapeJob, extractors: Mapping[str, Extractor]) -> None:
 def _wrong(target: Target, extractors: Mapping[str, Extractor]) -> Iterator[tuple[str, str]]:
     extractor = extractors.get(target.target_type)
     if extractor is None:
-        yield "target_type", f"{target.target_type} is none; use one of {', '.join(sorted(extractors))}"
+        yield "target_type", f"unknown target type {target.target_type!r}; choose from {', '.join(sorted(extractors))}"
         return
     unknown = [name for name in target.requested_fields or () if name not in extractor.fields]
     if unknown:

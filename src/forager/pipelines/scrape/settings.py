@@ -10,7 +10,7 @@ _scrape = partial(setting, group="Scrape")
 class ScrapeSettings(FeatureSettings):
     max_queue_depth: int = _scrape(
         500,
-        "Most pages that wait; a job that does not fit is refused.",
+        "Maximum pages that wait; a job that would exceed it is refused.",
         seed="SCRAPER_MAX_QUEUE_DEPTH",
         ge=0,
         le=100_000,

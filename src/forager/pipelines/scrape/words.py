@@ -1,4 +1,4 @@
-"""The words in which the scrape service says why a page could not be had: the reasons of its tasks. Pure."""
+"""The words in which the scrape service says why a page could not be fetched: the reasons of its tasks. Pure."""
 
 from typing import Final
 
