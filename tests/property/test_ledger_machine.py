@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 )
 
 from forager.core.errors import Conflict
-from forager.core.ledger import Extras, GivenLane, Lease, Settlement
+from forager.core.ledger import Extras, GivenLane, Lease, NewJob, Settlement, Submitted
 from forager.core.outcome import Gone, Reject, Skip
 from forager.core.record import CLEAR
 from forager.core.states import TaskState
@@ -44,6 +44,7 @@ from tests.support.rig import (
     Item,
     Rig,
     Seen,
+    SoleCall,
     Thing,
     Worker,
     catalog,
@@ -57,6 +58,10 @@ T = TypeVar("T")
 
 LANES = ("api", "site")
 ENDS = (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.READY, TaskState.WAITING)
+ENDED = (4, 5, 6, 7)
+STANDING = """
+SELECT t.id, t.kind, t.key, t.state FROM {} t JOIN idempotency i ON i.job_id = t.job_id WHERE i.key = '{}'
+"""
 FULL_SIZE = 1_000
 """A profile with more examples than this (`fuzz`) is followed; otherwise the run has the size of CI."""
 
@@ -146,6 +151,30 @@ class LedgerMachine(RuleBasedStateMachine):
         number = self.rig.job(self.jobs[-1])["id"]
         for plan, (*_, moment) in zip(work, shape, strict=True):
             self.not_before[number, plan.task.kind, plan.task.key()] = begun + (moment or 0)
+
+    @rule(shape=plans, again=st.booleans(), key=st.sampled_from((" x", " y")))
+    def append(self, shape: list[tuple[str, int, bool, bool, int | None]], again: bool, key: str) -> None:
+        """To a standing job; some of its tasks are of the kind of which one is open for each key."""
+        work: list[Plan] = []
+        for i, (_, rank, sole, follows, moment) in enumerate(shape):
+            kind = SoleCall if sole else Call
+            before = [p.task.key() for p in work if p.task.kind == kind.kind]
+            after = before[-1] if follows and before else None
+            work.append(Plan(kind(name=f"x{i}", where=LANES[i % 2]), rank, after, self._due(moment)))
+        new = NewJob("rig", {"name": key}, idempotency_key=key, standing=True)
+        had = {
+            (row["kind"], row["key"]): row for row in self.rig.tables.read(STANDING.format(self.rig.tables.tasks, key))
+        }
+        with suppress(Conflict):
+            added = self.run_(self._append(new, work, again))
+            names = {(plan.task.kind, plan.task.key()) for plan in work}
+            reopened = {had[name]["id"] for name in names & had.keys() if again and had[name]["state"] in ENDED}
+            assert added.total == len(names - had.keys()) + len(reopened)
+            self.completed = {number: row for number, row in self.completed.items() if number not in reopened}
+            self.jobs = list(dict.fromkeys([*self.jobs, added.job]))
+
+    async def _append(self, job: NewJob, work: list[Plan], again: bool) -> Submitted:
+        return await self.rig.ledger.append(job, work, again=again)
 
     @precondition(lambda self: self.jobs)
     @rule(verb=st.sampled_from(("pause", "resume", "resume", "cancel", "retry", "retry")), which=st.integers(0, 50))

@@ -99,11 +99,17 @@ A_DAY = 24 * 3600 * 1000
 
 
 def audit(
-    tables: Tables, records: Sequence[type[Record]] = (), now: int | None = None, *, may_rest: bool = False
+    tables: Tables,
+    records: Sequence[type[Record]] = (),
+    now: int | None = None,
+    *,
+    may_rest: bool = False,
+    sole: Sequence[str] = (),
 ) -> list[str]:
     """Everything that must hold after every commit. `now` is the ledger's clock in milliseconds, if not the wall's.
 
-    `may_rest`: lanes have rules by which one with ready work may sleep until a moment; never for ever.
+    `may_rest`: lanes have rules by which one with ready work may sleep until a moment; never for ever. `sole`: kinds
+    of tasks of which one is open for each key.
     """
     checks = (_counters, _ends, _claims, _followers, _spending, _changes, _rejected)
     with tables.snapshot():
@@ -111,7 +117,17 @@ def audit(
         soon = round(time.time() * 1000) if now is None else now
         broken.extend(_lanes(tables, soon + (A_DAY if may_rest else 0)))
         broken.extend(line for record in records for line in _records(tables, record))
+        broken.extend(line for kind in sole for line in _sole(tables, kind))
     return broken
+
+
+def _sole(t: Tables, kind: str) -> Iterator[str]:
+    """Of such a kind one task is open for each key, over all jobs."""
+    for row in t.read(
+        f"""SELECT key, count(*) AS n FROM {t.tasks} t WHERE kind = '{kind}' AND state IN {OPEN}
+        GROUP BY key HAVING count(*) > 1"""
+    ):
+        yield f"{row['n']} tasks of kind {kind} are open for {row['key']}"
 
 
 def _counters(t: Tables) -> Iterator[str]:

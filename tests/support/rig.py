@@ -50,6 +50,12 @@ class DearCall(Call):
     kind: ClassVar[str] = "dear-call"
 
 
+class SoleCall(Call):
+    """One of them is open for each key, over all jobs."""
+
+    kind: ClassVar[str] = "sole-call"
+
+
 class Thing(Record):
     """Known by its `uid`; `weak` is another name that some answers show beside it."""
 
@@ -126,7 +132,11 @@ PIPELINE = Pipeline(
     name="rig",
     params=RigJob,
     plan=lambda job: (),
-    steps=(step(Call, _never_run, price=1), step(DearCall, _never_run, price=5)),
+    steps=(
+        step(Call, _never_run, price=1),
+        step(DearCall, _never_run, price=5),
+        step(SoleCall, _never_run, price=1, one_open=True),
+    ),
     records=(Thing, Seen, Item),
     lanes=(Lane("api"), Lane("site")),
 )
@@ -249,7 +259,7 @@ class Rig:
         if not self.audited:
             return
         now = None if self.clock is None else round(self.clock.now().timestamp() * 1000)
-        broken = audit(self.tables, RECORDS, now)
+        broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind])
         assert not broken, broken
 
     def job(self, job: UUID) -> Row:

@@ -259,11 +259,13 @@ class Ledger(Protocol):
         """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
         ...
 
-    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Add tasks to the standing job with this key, which is made if there is none; `total` counts the new ones.
+    async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
+        """Add tasks to the standing job with this key, which is made if there is none.
 
-        Tasks that it had before, in whatever state, stay as they are. A job that had ended goes on; a paused one stays
-        paused. Raises `Conflict` while it is being cancelled.
+        `total` counts the tasks that were queued. Those that the job had before stay as they are, in whatever state;
+        with `again`, those of them that have ended are queued once more, as the plan now says, and keep their past:
+        what they cost, what they found, their attempts. A job that had ended goes on; a paused one stays paused.
+        Raises `Conflict` while the job is being cancelled.
         """
         ...
 

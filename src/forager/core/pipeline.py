@@ -112,6 +112,9 @@ class Step:
     """What becomes of a task whose time is up: it is tried again, as after any failure that may pass, or has failed."""
     patience: float | None = None
     """Seconds that a task may wait in vain, for what burns no attempt: then it has failed. None: as the worker says."""
+    one_open: bool = False
+    """Of the tasks with one key, over all jobs, one is open at a time: another one that would be queued meanwhile is
+    skipped at once, with the reason `joined`, and names the first."""
 
 
 def step(
@@ -124,8 +127,10 @@ def step(
     when_open: WhenOpen = "snooze",
     when_late: WhenLate = "retry",
     patience: float | None = None,
+    one_open: bool = False,
 ) -> Step:
-    return Step(task, run, price, timeout, retry, when_open, when_late, patience)
+    """The step that performs one kind of task. The parameters are those of `Step`."""
+    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open)
 
 
 AGED_AFTER = 60.0

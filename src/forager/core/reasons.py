@@ -61,6 +61,7 @@ class Reason(StrEnum):
     AFTER_FAILED = "after_failed"
     BUDGET = "budget"
     CANCELLED = "cancelled"
+    JOINED = "joined"
 
 
 def require_words(reasons: frozenset[str]) -> None:

@@ -25,6 +25,8 @@ class Catalog:
         self.pipelines = {p.name: p for p in pipelines}
         self.tasks: dict[str, type[Task]] = {}
         self.prices: dict[str, int] = {}
+        self.one_open = frozenset(step.task.kind for p in pipelines for step in p.steps if step.one_open)
+        """Kinds of tasks of which one is open for each key, over all jobs."""
         for pipeline in pipelines:
             for step in pipeline.steps:
                 self.prices[step.task.kind] = step.price

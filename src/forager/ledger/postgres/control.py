@@ -1,6 +1,6 @@
 """What people do to jobs and dead letters: pause, resume, cancel and the drain it begins, retry, discard."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from forager.core.errors import Conflict, NotFound
@@ -10,9 +10,12 @@ from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.counters import lock_jobs, write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
+from forager.ledger.postgres.followers import skip_followers
+from forager.ledger.postgres.joining import Named, join_open
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.submit import write_secrets
+from forager.ledger.shared.changelog import then
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
 
@@ -109,19 +112,19 @@ async def drain_page(db: Db, job: int, after: tuple[str, str], limit: int) -> tu
     return len(ended), (rows[-1]["kind"], rows[-1]["key"]) if len(rows) == limit else None
 
 
-async def retry(db: Db, job: UUID, secrets: Mapping[str, str]) -> int:
+async def retry(db: Db, job: UUID, secrets: Mapping[str, str], one_open: Collection[str]) -> int:
     number, _, _ = await _job(db, job)
     failed = await db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND state = 5", number)
-    queued = await _queue_again(db, job, number, [row[0] for row in failed])
+    queued = await _queue_again(db, job, number, [row[0] for row in failed], one_open)
     if queued:
         await write_secrets(db, number, secrets)
     return queued
 
 
-async def retry_task(db: Db, task: UUID) -> int:
+async def retry_task(db: Db, task: UUID, one_open: Collection[str]) -> int:
     job, number = await _dead_letter(db, task)
     public_id = await db.fetchval("SELECT public_id FROM jobs WHERE id = $1", job)
-    return await _queue_again(db, UUID(public_id), job, [number])
+    return await _queue_again(db, UUID(public_id), job, [number], one_open)
 
 
 async def discard(db: Db, task: UUID) -> None:
@@ -129,7 +132,7 @@ async def discard(db: Db, task: UUID) -> None:
     await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", number)
 
 
-async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int]) -> int:
+async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int], one_open: Collection[str]) -> int:
     _, state, drain = await _job(db, public_id)
     if CANCELLED in (state, drain):
         raise was_cancelled(public_id)
@@ -139,6 +142,10 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int])
     followers = [row[0] for row in await db.fetch(_AGAIN, await _followers(db, job, mine), 6, 2)]
     lanes = await db.fetch("SELECT DISTINCT lane_id FROM tasks WHERE id = ANY($1::bigint[])", mine)
     now = await _now(db)
+    count = len(mine) + len(followers)
+    deltas = Deltas()
+    deltas.add(job, queued=count, failed=-len(mine), skipped=-len(followers))
+    count -= await _join(db, job, [*mine, *followers], one_open, deltas, now)
     await add_flows(db, [(row[0], job) for row in lanes])
     await wake(db, {row[0]: now for row in lanes})
     # All flows of the job, before its row, as a turn does: whoever took them the other way round would wait for ever.
@@ -154,12 +161,20 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int])
         raise was_cancelled(public_id)
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
-    count = len(mine) + len(followers)
-    deltas = Deltas()
-    deltas.add(job, queued=count, failed=-len(mine), skipped=-len(followers))
-    changes = await write_counters(db, deltas, now)
-    await write_changes(db, [*changes, await job_says(db, job, "retried")], now)
+    said = await job_says(db, job, "retried")
+    await write_changes(db, then(said, await write_counters(db, deltas, now)), now)
     return count
+
+
+async def _join(db: Db, job: int, tasks: Sequence[int], one_open: Collection[str], deltas: Deltas, now: int) -> int:
+    """Skip those whose key another task has meanwhile; returns how many."""
+    if not one_open:
+        return 0
+    rows = await db.fetch("SELECT id, job_id, kind, key FROM tasks WHERE id = ANY($1::bigint[])", list(tasks))
+    joined = await join_open(db, one_open, [Named(*row) for row in rows], now)
+    deltas.add(job, queued=-len(joined), skipped=len(joined))
+    await skip_followers(db, sorted(joined), AFTER_FAILED, deltas, now)
+    return len(joined)
 
 
 async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:

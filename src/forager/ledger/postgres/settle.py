@@ -5,7 +5,7 @@ not pass leaves no trace at all. Locks are taken in the order tasks → children
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,7 +79,7 @@ async def settle(
     await _settle_neighbours(db, live, followed, effect)
     new = [(s.lease.job_id, plan) for s in live for plan in children.get(s.lease.task_id, ())]
     if new:
-        await _add_children(db, new, lanes, drains, effect)
+        await _add_children(db, new, lanes, drains, effect, catalog.one_open)
     if effect.halted:
         await pause_flows(db, effect.halted, paused=True)
     await add_flows(db, effect.ready)
@@ -270,16 +270,19 @@ def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str,
 
 
 async def _add_children(
-    db: Db, new: Children, lanes: Mapping[str, int], drains: Mapping[int, str], effect: Effect
+    db: Db,
+    new: Children,
+    lanes: Mapping[str, int],
+    drains: Mapping[int, str],
+    effect: Effect,
+    one_open: Collection[str],
 ) -> None:
     once = {(job, plan.kind, plan.key): (job, plan) for job, plan in reversed(new)}
-    written = await insert_tasks(db, list(reversed(once.values())), lanes)
+    written = await insert_tasks(db, list(reversed(once.values())), lanes, one_open=one_open)
     effect.ready |= written.ready
     effect.sleep_until(written.due)
-    for job, count in written.count.items():
-        effect.deltas.add(job, total=count, queued=count)
-        if job in drains:
-            effect.draining.add(job)
+    written.count_in(effect.deltas)
+    effect.draining |= written.count.keys() & drains.keys()
     await skip_followers(db, sorted(written.dead_ends), AFTER_FAILED, effect.deltas, effect.now)
 
 

@@ -81,10 +81,10 @@ class PostgresLedger(SharedVerbs):
         """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
         return await self._submissions.write(job, plan)
 
-    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+    async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         encoded = await encode_all(plan, self._catalog)
-        numbers = await self._lanes.learn(each.lane for each in encoded)
-        return await self._connections.run(lambda db: append(db, job, encoded, numbers))
+        numbers, kinds = await self._lanes.learn(each.lane for each in encoded), self._catalog.one_open
+        return await self._connections.run(lambda db: append(db, job, encoded, numbers, kinds, again=again))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))
@@ -99,10 +99,11 @@ class PostgresLedger(SharedVerbs):
             await self._drain.page(SWEEP_PAGE)
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
-        return await self._connections.run(lambda db: control.retry(db, job, secrets or {}))
+        kinds = self._catalog.one_open
+        return await self._connections.run(lambda db: control.retry(db, job, secrets or {}, kinds))
 
     async def retry_task(self, task: UUID) -> int:
-        return await self._connections.run(lambda db: control.retry_task(db, task))
+        return await self._connections.run(lambda db: control.retry_task(db, task, self._catalog.one_open))
 
     async def discard(self, task: UUID) -> None:
         await self._connections.run(lambda db: control.discard(db, task))

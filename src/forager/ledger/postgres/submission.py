@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -89,7 +90,7 @@ class Submissions:
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
         await check_room(db, [(job, len(plans)) for job, plans in new])
-        submitted = await create_whole(db, new, self._lanes.known)
+        submitted = await create_whole(db, new, self._lanes.known, self._catalog.one_open)
         self._faults.at("job-written")
         return submitted
 
@@ -116,6 +117,8 @@ class Submissions:
             async for chunk in chunks:
                 lanes = await self._lanes.learn(plan.lane for plan in chunk)
                 known.clear()  # a predecessor in an earlier chunk is looked up in the table
-                total += await self._connections.run(lambda db, e=chunk, n=lanes: write_chunk(db, row, e, n, known))  # type: ignore[misc]
+                kinds = self._catalog.one_open
+                write = partial(write_chunk, job=row, plans=chunk, lanes=lanes, known=known, one_open=kinds)
+                total += await self._connections.run(write)
                 self._faults.at("chunk-written")
         return total

@@ -3,7 +3,7 @@
 Small ones that wait side by side are written together: most of what one costs is the statements, not the rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -11,13 +11,16 @@ import asyncpg
 
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
-from forager.core.states import JobState
+from forager.core.states import AFTER_FAILED, JobState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.counters import write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
+from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import wake
-from forager.ledger.postgres.tasks import TaskName, insert_tasks
-from forager.ledger.shared.changelog import job_change
+from forager.ledger.postgres.tasks import TaskName, Written, insert_tasks
+from forager.ledger.shared.changelog import NewChange, job_change, then
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
     JOB_VALUES,
     PLANNING_LEASE_MS,
@@ -46,7 +49,9 @@ class Repeated(Exception):
     """Somebody else was first with this Idempotency-Key."""
 
 
-async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int]) -> list[Submitted]:
+async def create_whole(
+    db: Db, new: Sequence[Whole], lanes: Mapping[str, int], one_open: Collection[str]
+) -> list[Submitted]:
     """New jobs with all their tasks: they can be leased as soon as this transaction is committed.
 
     With an Idempotency-Key, the key's row decides who is first: whoever comes second waits here for the first one's
@@ -56,14 +61,16 @@ async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int]) -
     now, rows = await _insert_jobs(db, [(job, len(plans)) for job, plans in new])
     numbers: dict[TaskName, int] = {}
     planned = [(row.number, plan) for row, (_, plans) in zip(rows, new, strict=True) for plan in plans]
-    written = await insert_tasks(db, planned, lanes, numbers)
+    written = await insert_tasks(db, planned, lanes, numbers, one_open=one_open)
     await add_flows(db, written.ready)
     await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     created = [
         job_change(row.number, row.public_id, "created", first_state(len(plans)), 1)
         for row, (_, plans) in zip(rows, new, strict=True)
     ]
-    await write_changes(db, created, now)
+    deltas = await _skip_joined(db, written, now)
+    ended = await write_counters(db, deltas, now)  # what has nothing left to do
+    await write_changes(db, [change for each in created for change in then(each, _of(each, ended))], now)
     first: dict[int, UUID] = {}
     for (job, _, _), number in numbers.items():
         first.setdefault(job, task_uuid(job, number))
@@ -71,6 +78,20 @@ async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int]) -
         Submitted(UUID(row.public_id), len(plans), created=True, first=first.get(row.number))
         for row, (_, plans) in zip(rows, new, strict=True)
     ]
+
+
+def _of(created: NewChange, ended: Sequence[NewChange]) -> list[NewChange]:
+    return [change for change in ended if change.key == created.key] if ended else []
+
+
+async def _skip_joined(db: Db, written: Written, now: int) -> Deltas:
+    """Count the tasks that were skipped as they were written, and skip what comes after them."""
+    deltas = Deltas()
+    for job, count in written.joined.items():
+        deltas.add(job, queued=-count, skipped=count)
+    if written.joined:
+        await skip_followers(db, sorted(written.dead_ends), AFTER_FAILED, deltas, now)
+    return deltas
 
 
 async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
@@ -146,18 +167,26 @@ async def write_secrets(db: Db, job: int, secrets: Mapping[str, str]) -> None:
 
 
 async def write_chunk(
-    db: Db, job: JobRow, plans: Sequence[Encoded], lanes: Mapping[str, int], known: dict[TaskName, int]
+    db: Db,
+    job: JobRow,
+    plans: Sequence[Encoded],
+    lanes: Mapping[str, int],
+    known: dict[TaskName, int],
+    one_open: Collection[str],
 ) -> int:
     await still_planning(db, job.number)
     own = [(job.number, plan) for plan in plans]
     try:
         async with db.transaction():
-            written = await insert_tasks(db, own, lanes, known)
+            written = await insert_tasks(db, own, lanes, known, one_open=one_open)
     except asyncpg.UniqueViolationError:  # a plan of an earlier chunk comes again: the slower way leaves it out
         known.clear()
-        written = await insert_tasks(db, own, lanes)
+        written = await insert_tasks(db, own, lanes, one_open=one_open)
     await add_flows(db, written.ready)  # paused, while the job is being planned
     await wake(db, written.due)
+    if written.joined:
+        now = await db.fetchval(f"SELECT {NOW}")
+        await write_counters(db, await _skip_joined(db, written, now), now)
     return written.count.get(job.number, 0)
 
 
@@ -180,7 +209,7 @@ async def give_up_planning(db: Db, job: int) -> None:
 async def end_planning(db: Db, job: JobRow, total: int) -> None:
     """The job is whole: let it be leased."""
     now = await db.fetchval(
-        "UPDATE jobs SET state = 'queued', total = $2, queued = $2, planning_until = NULL"
+        "UPDATE jobs SET state = 'queued', total = $2, queued = $2 - skipped, planning_until = NULL"
         f" WHERE id = $1 AND planning_until >= {NOW} RETURNING {NOW}",
         job.number,
         total,
@@ -188,7 +217,10 @@ async def end_planning(db: Db, job: JobRow, total: int) -> None:
     if now is None:
         raise stood_still()
     await wake(db, dict.fromkeys(await pause_flows(db, [job.number], paused=False), now))
-    await write_changes(db, [job_change(job.number, job.public_id, "created", JobState.QUEUED, 1)], now)
+    deltas = Deltas()
+    deltas.add(job.number)  # it ends here if all of its tasks were skipped at once
+    created = job_change(job.number, job.public_id, "created", JobState.QUEUED, 1)
+    await write_changes(db, then(created, await write_counters(db, deltas, now)), now)
 
 
 async def remove_unfinished(db: Db) -> bool | None:

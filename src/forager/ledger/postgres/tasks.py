@@ -1,7 +1,7 @@
 """Writing tasks: into `tasks`, which is identity and history, and into `queue`, which is open work only."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from forager.core.states import TaskState
 from forager.ledger.postgres.arrays import unless_all
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.flows import Flow
+from forager.ledger.postgres.joining import Named, join_open
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.plan_encoding import Encoded
 
 TaskName = tuple[int, str, str]
@@ -29,6 +31,13 @@ class Written:
     """By lane: when the first of those is due that wait for their moment."""
     dead_ends: set[int]
     """Tasks that have ended badly already, although some new ones come after them: nobody will release those."""
+    joined: dict[int, int]
+    """By job: how many of them were skipped, because another task is open for their key."""
+
+    def count_in(self, deltas: Deltas) -> None:
+        for job, count in self.count.items():
+            joined = self.joined.get(job, 0)
+            deltas.add(job, total=count, queued=count - joined, skipped=joined)
 
 
 class _New(NamedTuple):
@@ -50,27 +59,42 @@ class _New(NamedTuple):
 
 
 async def insert_tasks(
-    db: Db, plans: Sequence[tuple[int, Encoded]], lanes: Mapping[str, int], known: dict[TaskName, int] | None = None
+    db: Db,
+    plans: Sequence[tuple[int, Encoded]],
+    lanes: Mapping[str, int],
+    known: dict[TaskName, int] | None = None,
+    *,
+    one_open: Collection[str] = (),
 ) -> Written:
-    """Write the tasks that their jobs do not have yet.
+    """Write the tasks that their jobs do not have yet. `one_open`: kinds of which one task is open for each key.
 
     `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
     be found under the numbers that `known` gives, or in the table. It is extended.
     """
     fresh = plans if known is not None else await _not_there(db, plans)
     if not fresh:
-        return Written(set(), {}, {}, set())
+        return Written(set(), {}, {}, set(), {})
     numbers = await _numbers(db, len(fresh))
     given = {} if known is None else known
     given.update({(job, p.kind, p.key): n for n, (job, p) in zip(numbers, fresh, strict=True)})
-    before = await _predecessors(db, fresh, given)
+    before = await predecessors(db, fresh, given)
     new = _columns_of(numbers, fresh, lanes, _held(numbers, fresh, given, before))
     due = await _hold_until_due(db, new) if any(new.due) else {}
     await (_copy if known is not None and len(fresh) > WORTH_A_COPY else _insert)(db, new)
     flows = set(zip(new.lane_id, new.job_id, new.state, strict=True))
     ready = {(lane, job) for lane, job, state in flows if state == TaskState.READY}
     dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
-    return Written(ready, Counter(new.job_id), due, dead_ends)
+    joined = await _join(db, new, one_open) if one_open else {}
+    return Written(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
+
+
+async def _join(db: Db, new: _New, one_open: Collection[str]) -> dict[int, int]:
+    """Skip those whose key has an open task already. Returns their jobs, by task."""
+    names = [Named(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
+    if not any(name.kind in one_open for name in names):
+        return {}
+    skipped = await join_open(db, one_open, names, await db.fetchval(f"SELECT {NOW}"))
+    return {name.task: name.job for name in names if name.task in skipped}
 
 
 def _held(
@@ -147,7 +171,7 @@ async def _not_there(db: Db, plans: Sequence[tuple[int, Encoded]]) -> list[tuple
     return [(job, p) for job, p in plans if (job, p.kind, p.key) not in there]
 
 
-async def _predecessors(
+async def predecessors(
     db: Db, fresh: Sequence[tuple[int, Encoded]], given: Mapping[TaskName, int]
 ) -> dict[TaskName, tuple[int, int]]:
     """Tasks written earlier that new ones come after: number and state. They are locked, so that none of them can end

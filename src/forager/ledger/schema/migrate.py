@@ -14,7 +14,8 @@ from forager.core.errors import Rejected, StoreOutdated
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
-from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata, queue_metadata
+from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
+from forager.ledger.schema.queue_tables import queue_metadata
 from forager.ledger.schema.record_ddl import add_record_tables
 from forager.ledger.schema.revisions import SCRIPTS, heads, home, known, locations
 from forager.ledger.sqlite.lock import StoreLock

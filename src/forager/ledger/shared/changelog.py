@@ -1,5 +1,6 @@
 """A row of the change log before it has its number: each ledger numbers it in its own way."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import orjson
@@ -33,3 +34,8 @@ def row_renamed(
         NewChange(record.kind, weaker, "gone", version + 1, job, moved_to),
         NewChange(record.kind, stronger, "new", version, job),
     )
+
+
+def then(said: NewChange, ended: Iterable[NewChange]) -> list[NewChange]:
+    """A change of a job, and its end if it ends in the same transaction: the end was numbered without the other."""
+    return [said, *(end._replace(version=end.version + (end.key == said.key)) for end in ended)]

@@ -9,7 +9,8 @@ from forager.core.states import TERMINAL_JOBS
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import being_cancelled
 from forager.ledger.shared.plan_encoding import Encoded, Whole
-from forager.ledger.sqlite.counters import say, write_deltas
+from forager.ledger.sqlite.again import place, reopen
+from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.submit import create_whole
 from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.writer_state import Memory
@@ -19,7 +20,9 @@ SELECT j.id, j.public_id, j.state, j.drain, j.turn FROM idempotency i JOIN jobs 
 """
 
 
-def append(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Encoded]) -> Submitted:
+def append(
+    db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[Encoded], *, again: bool = False
+) -> Submitted:
     row = db.execute(_STANDING, (job.idempotency_key,)).fetchone()
     if row is None:
         (submitted,) = create_whole(db, memory, [Whole(job, plans)])
@@ -27,16 +30,21 @@ def append(db: sqlite3.Connection, memory: Memory, job: NewJob, plans: Sequence[
     number, public_id, state, drain, turn = row
     if drain is not None:
         raise being_cancelled(public_id)
-    written, _ = insert_tasks(db, memory, number, turn, plans)
-    if written:
-        _go_on(db, number, state, written, memory.now_ms())
-    return Submitted(UUID(public_id), written, created=False)
-
-
-def _go_on(db: sqlite3.Connection, job: int, state: str, written: int, now: int) -> None:
     deltas = Deltas()
-    deltas.add(job, total=written, queued=written)
+    reopened = reopen(db, memory, number, plans, deltas) if again else {}
+    written = insert_tasks(db, memory, number, turn, plans, deltas)
+    if reopened:
+        place(db, memory, number, turn, reopened, deltas)
+    count = written + len(reopened)
+    if count:
+        _go_on(db, memory, number, state, deltas)
+    return Submitted(UUID(public_id), count, created=False)
+
+
+def _go_on(db: sqlite3.Connection, memory: Memory, job: int, state: str, deltas: Deltas) -> None:
+    now = memory.now_ms()
     write_deltas(db, deltas)
     if state in TERMINAL_JOBS:
         db.execute("UPDATE jobs SET state = 'running', finished_at = NULL WHERE id = ?", (job,))
         say(db, job, "extended", now)
+    finish_jobs(db, memory.flows, [job], now)  # if all of them were skipped at once

@@ -12,6 +12,7 @@ from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
+from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.settle import pause_job
 from forager.ledger.sqlite.submit import write_secrets
 from forager.ledger.sqlite.writer_state import Memory, offer, wake
@@ -171,6 +172,7 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     count = len(failed) + len(followers)
     deltas = Deltas()
     deltas.add(job, queued=count, failed=-len(failed), skipped=-len(followers))
+    count -= join_open(db, memory, job, [*failed, *followers], deltas)
     write_deltas(db, deltas)
     (turn,) = db.execute(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
@@ -183,6 +185,7 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     if drain is not None:
         memory.flows.drain(job)
     say(db, job, "retried", now)
+    finish_jobs(db, memory.flows, [job], now)  # if all of them were skipped at once
     return count
 
 

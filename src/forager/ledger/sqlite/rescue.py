@@ -14,7 +14,8 @@ from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskStat
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
-from forager.ledger.sqlite.settle import add_spending, skip_followers
+from forager.ledger.sqlite.followers import skip_followers
+from forager.ledger.sqlite.settle import add_spending
 from forager.ledger.sqlite.writer_state import Memory, wake
 
 CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."

@@ -21,6 +21,7 @@ from forager.ledger.shared.plan_encoding import encode
 from forager.ledger.shared.text import clean
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
+from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.unseen import keep_rejected, store_in_order
@@ -49,10 +50,6 @@ WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?1)) RETURNING lane_
 _SKIP = """
 UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ?, due = NULL
 WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
-"""
-_SKIP_FOLLOWERS = """
-UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ? WHERE state = 2 AND "after" = ?
-RETURNING id, followed
 """
 
 
@@ -180,7 +177,7 @@ def _settle_neighbours(
                 if row[1]:
                     skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message)
         if s.tasks:
-            _add_children(db, memory, s, deltas, now)
+            _add_children(db, memory, s, deltas)
         if lease.task_id not in followed:
             continue
         if s.state is TaskState.COMPLETED:
@@ -191,13 +188,10 @@ def _settle_neighbours(
         _release_followers(db, memory, done)
 
 
-def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas: Deltas, now: int) -> None:
+def _add_children(db: sqlite3.Connection, memory: Memory, s: Settlement, deltas: Deltas) -> None:
     job = s.lease.job_id
     drain, turn = db.execute(_JOB, (job,)).fetchone()
-    written, dead_ends = insert_tasks(db, memory, job, turn, encode(s.tasks, memory.catalog))
-    deltas.add(job, total=written, queued=written)
-    for task in dead_ends:
-        skip_followers(db, task, job, AFTER_FAILED, deltas, now)
+    insert_tasks(db, memory, job, turn, encode(s.tasks, memory.catalog), deltas)
     if drain is not None:  # its job is being ended, and so are they
         memory.flows.drain(job)
 
@@ -211,20 +205,6 @@ def _release_followers(db: sqlite3.Connection, memory: Memory, done: list[int]) 
             continue
         _, turn = db.execute(_JOB, (job,)).fetchone()
         offer(db, memory, lane, job, turn)
-
-
-def skip_followers(
-    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, said: str | None = None
-) -> None:
-    """Skip the followers of a task that did not end well, and theirs: nothing would ever release them.
-
-    `said` is their error for people; without it, the reason.
-    """
-    ended = [task]
-    while ended:
-        rows = db.execute(_SKIP_FOLLOWERS, (said or reason, reason, now, ended.pop())).fetchall()
-        deltas.add(job, queued=-len(rows), skipped=len(rows))
-        ended.extend(number for number, followed in rows if followed)
 
 
 def pause_job(db: sqlite3.Connection, memory: Memory, job: int, reason: str | None) -> bool:

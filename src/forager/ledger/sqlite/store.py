@@ -34,6 +34,7 @@ from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
 from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
 from forager.ledger.shared.verbs import SharedVerbs
@@ -126,9 +127,9 @@ class SqliteLedger(SharedVerbs):
                 return submitted
             await self._clock.sleep(BEING_WRITTEN)  # the same job is being written now: its size will be known soon
 
-    async def append(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
+    async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         plans = await encode_all(plan, self._catalog)
-        return await self._run(lambda db: append(db, self._memory, job, plans))
+        return await self._run(lambda db: append(db, self._memory, job, plans, again=again))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._run(lambda db: control.pause(db, self._memory, job, reason))
@@ -361,7 +362,10 @@ class SqliteLedger(SharedVerbs):
 
     def _write_chunk(self, job: int, turn: int, chunk: list[Encoded], db: sqlite3.Connection) -> int:
         still_planning(db, self._memory, job)
-        written, _ = insert_tasks(db, self._memory, job, turn, chunk)
+        deltas = Deltas()
+        written = insert_tasks(db, self._memory, job, turn, chunk, deltas)
+        if skipped := deltas.of(job, "skipped"):  # the other counters are written when the job is whole
+            db.execute("UPDATE jobs SET skipped = skipped + ? WHERE id = ?", (skipped, job))
         self._faults.at("chunk-written")
         return written
 

@@ -12,6 +12,7 @@ from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import JobState
 from forager.ledger.shared.changelog import job_change
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
     CHUNK,
     JOB_VALUES,
@@ -29,7 +30,9 @@ from forager.ledger.shared.job_creation import (
 from forager.ledger.shared.plan_encoding import Whole
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.tasks import task_rows, write_rows
+from forager.ledger.sqlite.counters import finish_jobs, write_deltas
+from forager.ledger.sqlite.joining import join_open
+from forager.ledger.sqlite.tasks import TaskRows, task_rows, write_rows
 from forager.ledger.sqlite.writer_state import Memory, sleep_until, wake
 
 
@@ -94,10 +97,20 @@ def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -
             sleep_until(db, memory, lane, due)
     for lane in awake:
         wake(db, memory, lane, now)
+    if memory.catalog.one_open:
+        _join(db, memory, [(number, each) for number, each in zip(numbers, tasks, strict=True)])
     return [
         Submitted(public_id, total, created=True, first=task_uuid(number, each.first) if total else None)
         for public_id, (number, _, total), each in zip(public_ids, jobs, tasks, strict=True)
     ]
+
+
+def _join(db: sqlite3.Connection, memory: Memory, new: Sequence[tuple[int, TaskRows]]) -> None:
+    deltas = Deltas()
+    for job, tasks in new:
+        join_open(db, memory, job, range(tasks.first, tasks.first + len(tasks.rows)), deltas)
+    write_deltas(db, deltas)
+    finish_jobs(db, memory.flows, deltas.jobs(), memory.now_ms())
 
 
 def begin_planning(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, UUID]:
@@ -168,7 +181,7 @@ def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: UU
     now = memory.now_ms()
     _require_alive(
         db.execute(
-            "UPDATE jobs SET state = 'queued', total = ?1, queued = ?1, planning_until = NULL"
+            "UPDATE jobs SET state = 'queued', total = ?1, queued = ?1 - skipped, planning_until = NULL"
             " WHERE id = ?2 AND planning_until >= ?3",
             (total, job, now),
         )
@@ -176,6 +189,7 @@ def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: UU
     write_changes(db, [job_change(job, str(public_id), "created", JobState.QUEUED, 1)], now)
     for lane in memory.flows.unpark(job):
         wake(db, memory, lane, now)
+    finish_jobs(db, memory.flows, [job], now)  # if all of its tasks were skipped at once
 
 
 def _require_alive(updated: sqlite3.Cursor) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from forager.core.errors import Conflict
-from forager.core.states import TaskState
+from forager.core.states import AFTER_FAILED, TaskState
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import CHUNK
 from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
+from forager.ledger.sqlite.followers import skip_followers
+from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until
 
 
@@ -30,9 +33,12 @@ class TaskRows(NamedTuple):
 
 
 def insert_tasks(
-    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded]
-) -> tuple[int, set[int]]:
-    """Write those tasks that the job does not have yet; returns how many, and the dead ends among those before them."""
+    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded], deltas: Deltas
+) -> int:
+    """Write those tasks that the job does not have yet, and count them; returns how many.
+
+    Those that come after a task that has ended badly are skipped at once, and so are those whose key another task has.
+    """
     first, rows, ready, due, before, followed, dead_ends = task_rows(db, memory, job, plans)
     changed = db.total_changes
     write_rows(db, rows)
@@ -45,7 +51,11 @@ def insert_tasks(
         offer(db, memory, lane, job, turn)
     for lane, at in due.items():
         sleep_until(db, memory, lane, at)
-    return written, dead_ends
+    deltas.add(job, total=written, queued=written)
+    for task in dead_ends:
+        skip_followers(db, task, job, AFTER_FAILED, deltas, memory.now_ms())
+    join_open(db, memory, job, range(first, memory.next_task), deltas)
+    return written
 
 
 def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[Encoded]) -> TaskRows:
@@ -98,7 +108,7 @@ def _before(
         known[plan.kind, plan.key] = number
         if plan.after is not None:
             planned = known.get((plan.kind, plan.after))
-            earlier = _predecessor(db, job, plan.kind, plan.after, dead_ends) if planned is None else (planned, held)
+            earlier = predecessor(db, job, plan.kind, plan.after, dead_ends) if planned is None else (planned, held)
             before[number] = earlier
     return before
 
@@ -117,7 +127,7 @@ def _follow_the_first(
     for number, (after, _) in before.items():
         if number in there and after in plans and after not in there:
             plan = plans[number]
-            first, state = _predecessor(db, job, plan.kind, plans[after].key, dead_ends)
+            first, state = predecessor(db, job, plan.kind, plans[after].key, dead_ends)
             due = plan.due
             if due is not None and state == TaskState.READY:
                 state, due = waiting_until(due, memory.now_ms())
@@ -130,7 +140,7 @@ def _follow_the_first(
     return ready
 
 
-def _predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, int]:
+def predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, int]:
     """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
     row = db.execute(
         "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)

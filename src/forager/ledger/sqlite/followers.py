@@ -1,0 +1,24 @@
+"""Tasks that come after others: skipped, and theirs with them, when those do not end well."""
+
+import sqlite3
+
+from forager.ledger.shared.counting import Deltas
+
+_SKIP_FOLLOWERS = """
+UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ? WHERE state = 2 AND "after" = ?
+RETURNING id, followed
+"""
+
+
+def skip_followers(
+    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, said: str | None = None
+) -> None:
+    """Skip the followers of a task that did not end well, and theirs: nothing would ever release them.
+
+    `said` is their error for people; without it, the reason.
+    """
+    ended = [task]
+    while ended:
+        rows = db.execute(_SKIP_FOLLOWERS, (said or reason, reason, now, ended.pop())).fetchall()
+        deltas.add(job, queued=-len(rows), skipped=len(rows))
+        ended.extend(number for number, followed in rows if followed)
