@@ -83,10 +83,11 @@ def _is_host(host: str) -> bool:
 
 def _kept(query: str) -> str:
     """The query as it stands, without the parameters that track: order, blanks and repeats may mean something."""
-    parts = [part for part in query.split("&") if part and not is_tracking(_name_of(part))]
+    parts = [part for part in query.split("&") if part and not is_tracking(parameter_name(part))]
     return quote("&".join(parts), safe="%/?:@!$&'()*+,;=~-._[]{}|^`\\")
 
 
-def _name_of(part: str) -> str:
+def parameter_name(part: str) -> str:
+    """The decoded name of one `name=value` of a query."""
     pairs = parse_qsl(part.partition("=")[0] + "=x", max_num_fields=5)
     return pairs[0][0].strip() if pairs else ""

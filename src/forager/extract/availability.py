@@ -1,0 +1,74 @@
+"""Whether a product can be bought, from the many words that pages use for it. Pure.
+
+The five words of the result are `in_stock`, `out_of_stock`, `preorder`, `discontinued` and `unknown`.
+"""
+
+import re
+from typing import Literal
+
+Availability = Literal["in_stock", "out_of_stock", "preorder", "discontinued", "unknown"]
+
+_SCHEMA: dict[str, Availability] = {
+    "instock": "in_stock",
+    "instoreonly": "in_stock",
+    "onlineonly": "in_stock",
+    "limitedavailability": "in_stock",
+    "madetoorder": "in_stock",
+    "available": "in_stock",
+    "availablefororder": "in_stock",
+    "outofstock": "out_of_stock",
+    "soldout": "out_of_stock",
+    "oos": "out_of_stock",
+    "notavailable": "out_of_stock",
+    "unavailable": "out_of_stock",
+    "reserved": "out_of_stock",
+    "backorder": "preorder",
+    "preorder": "preorder",
+    "presale": "preorder",
+    "pending": "preorder",
+    "discontinued": "discontinued",
+}
+"""Values of schema.org and of OpenGraph, without their address, blanks and hyphens."""
+
+# In this order: "no longer available" before "not available", "not in stock" before "in stock".
+_PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = tuple(
+    (word, re.compile(pattern, re.IGNORECASE))
+    for word, pattern in (
+        (
+            "discontinued",
+            r"discontinued|no longer (?:available|sold|made)|end of life|nicht mehr (?:lieferbar|verfügbar)"
+            r"|article supprimé|descatalogado|снят с производства",
+        ),
+        (
+            "preorder",
+            r"pre-?\s?order|coming soon|back-?\s?order|will be released|available (?:from|on) \d|vorbestell"
+            r"|précommande|order ahead|erscheint am|предзаказ",
+        ),
+        (
+            "out_of_stock",
+            r"(?:out of|not in|no) stock|sold out|(?:currently|temporarily|not|un)[\s-]?(?:un)?available"
+            r"|0 in stock|stock: ?0\b|(?:ist )?ausverkauft|nicht (?:auf lager|vorrätig|lieferbar|verfügbar)"
+            r"|vergriffen|épuisé|rupture de stock|indisponible|agotado|no disponible|sin stock|esaurito"
+            r"|non disponibile|uitverkocht|niet (?:op voorraad|leverbaar)|нет в наличии|niedostępny|brak w magazynie"
+            r"|vyprodáno|není skladem|slut i lager|udsolgt|esgotado|indisponível",
+        ),
+        (
+            "in_stock",
+            r"in[\s-]?stock|(?:only )?\d+ (?:left|available|in stock)|ready to ship|ships (?:today|tomorrow|within|in)"
+            r"|\bavailable\b|auf lager|vorrätig|sofort lieferbar|lieferbar|verfügbar|en stock|disponible|disponibile"
+            r"|op voorraad|в наличии|есть на складе|dostępny|skladem|i lager|på lager|em estoque|disponível",
+        ),
+    )
+)
+
+
+def availability_of(text: str | None) -> Availability | None:
+    """What these words say; None if they say nothing that is known."""
+    if not text:
+        return None
+    word = re.sub(r"[\s_-]+", "", text.strip().rpartition("/")[2].rpartition("#")[2]).lower()
+    if word in _SCHEMA:
+        return _SCHEMA[word]
+    if len(text) > 200:
+        return None
+    return next((meaning for meaning, pattern in _PHRASES if pattern.search(text)), None)
