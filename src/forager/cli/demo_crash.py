@@ -41,7 +41,7 @@ def run_crash_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool)
     if not as_json:
         render.notes().print(demo.intro)
     with running_up(demo, home, upstream) as up:
-        job, stored, killed = run_loop(_run(demo, demo.crash, home, up, as_json=as_json))
+        job, stored, killed = run_loop(_run(demo, demo.crash, home, up, upstream, as_json=as_json))
     audit = demo.crash.audit(upstream, job, stored)
     if as_json:
         render.show_json({"job": job, "killed": killed, "audit": audit.figures(), "sentence": audit.sentence()})
@@ -110,13 +110,13 @@ def _as_variable(value: Any) -> str:
 
 
 async def _run(
-    demo: Demo, crash: CrashDemo, home: Path, up: "subprocess.Popen[bytes]", *, as_json: bool
+    demo: Demo, crash: CrashDemo, home: Path, up: "subprocess.Popen[bytes]", upstream: Upstream, *, as_json: bool
 ) -> tuple[Any, Any, dict[str, Any]]:
     await _until_up(home, up)
     console = None if as_json else render.notes()
     view = KillOnce(progress.choose_view(console or render.notes(), quiet=as_json, words=demo.words), home, console)
     api = over_http(lambda: _url(home), read_service_key(home) or "")
-    created = await api.post(demo.path, demo.job)
+    created = await api.post(demo.path, demo.job_for(upstream))
     job = await progress.follow(api, created["job_id"], view, every=LOOK_EVERY)
     stored = await crash.stored(api, created["job_id"])
     if view.killed is None:

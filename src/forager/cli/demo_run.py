@@ -10,6 +10,7 @@ from forager.cli.connect import in_process
 from forager.config import new_settings
 from forager.kit.cli import progress, render
 from forager.kit.cli.demo import Demo, Upstream
+from forager.kit.cli.invocation import Reached
 from forager.kit.cli.run_job import work_on
 from forager.kit.cli.running import run_loop
 
@@ -34,9 +35,17 @@ def run_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> No
 
 async def _run(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> tuple[Mapping[str, Any], Any]:
     settings = new_settings(home=home, **demo.settings(upstream))
+    if demo.again is not None:
+        async with in_process(settings) as at:
+            await _run_job(demo, at, upstream, as_json=as_json)
+        await demo.again(upstream)
     async with in_process(settings) as at:
-        assert at.engine is not None  # noqa: S101 - in_process opened it
-        created = await at.api.post(demo.path, demo.job)
-        view = progress.choose_view(render.notes(), quiet=as_json, words=demo.words)
-        job = await work_on(at.api, at.engine, created["job_id"], view, demo.words)
-        return job, await demo.found(at.api, created["job_id"])
+        job = await _run_job(demo, at, upstream, as_json=as_json)
+        return job, await demo.found(at.api, job["id"])
+
+
+async def _run_job(demo: Demo, at: Reached, upstream: Upstream, *, as_json: bool) -> Mapping[str, Any]:
+    assert at.engine is not None  # noqa: S101 - in_process opened it
+    created = await at.api.post(demo.path, demo.job_for(upstream))
+    view = progress.choose_view(render.notes(), quiet=as_json, words=demo.words)
+    return await work_on(at.api, at.engine, created["job_id"], view, demo.words)

@@ -21,8 +21,8 @@ FIRST = ("demo", "up", "worker")
 class FeatureCommand(TyperGroup):
     """Stands in the tree of commands for the commands of a feature until one of them is called."""
 
-    def __init__(self, feature: Feature, commands: Ref) -> None:
-        super().__init__(name=feature.name, help=feature.summary)
+    def __init__(self, name: str, summary: str, commands: Ref) -> None:
+        super().__init__(name=name, help=summary)
         self._commands = commands
 
     def loaded(self) -> Any:
@@ -41,14 +41,24 @@ class RootGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         ours = dict(self.commands)
-        features = {each.name: FeatureCommand(each, each.commands) for each in all_features() if each.commands}
         first = {name: ours.pop(name) for name in FIRST}
-        self.commands = {**first, **features, **ours}
+        self.commands = {**first, **_of_features(), **ours}
         tidy(self)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         tidy_types(self)  # the options for shell completion have been added since
         super().format_help(ctx, formatter)
+
+
+def _of_features() -> dict[str, FeatureCommand]:
+    """The group of every feature, each followed by its shortcuts."""
+    found: dict[str, FeatureCommand] = {}
+    for each in all_features():
+        if each.commands is not None:
+            found[each.name] = FeatureCommand(each.name, each.summary, each.commands)
+        for shortcut in each.shortcuts:
+            found[shortcut.name] = FeatureCommand(shortcut.name, shortcut.summary, shortcut.commands)
+    return found
 
 
 def words_of(pipeline: str) -> Words:

@@ -30,35 +30,32 @@ _SCHEMA: dict[str, Availability] = {
 }
 """Values of schema.org and of OpenGraph, without their address, blanks and hyphens."""
 
+_DISCONTINUED = (
+    r"discontinued|no longer (?:available|sold|made)|end of life|nicht mehr (?:lieferbar|verfügbar)"
+    r"|article supprimé|descatalogado|снят с производства"
+)
+_PREORDER = (
+    r"pre-?\s?order|coming soon|back-?\s?order|will be released|available (?:from|on) \d|vorbestell|précommande"
+    r"|order ahead|erscheint am|предзаказ"
+)
+_OUT = (
+    r"(?:out of|not in|no) stock|sold out|(?:currently|temporarily|not|un)[\s-]?(?:un)?available|\b0 in stock"
+    r"|stock: ?0\b|ausverkauft|nicht (?:auf lager|vorrätig|lieferbar|verfügbar)|vergriffen|épuisé|rupture de stock"
+    r"|indisponible|agotado|no disponible|sin stock|esaurito|non disponibile|uitverkocht"
+    r"|niet (?:op voorraad|leverbaar)|нет в наличии|niedostępny|brak w magazynie|vyprodáno|není skladem|slut i lager"
+    r"|udsolgt|esgotado|indisponível"
+)
+_IN = (
+    r"in[\s-]?stock|\d+ (?:left|available)|ready to ship|ships (?:today|tomorrow|within|in)|\bavailable\b"
+    r"|auf lager|vorrätig|lieferbar|verfügbar|en stock|disponible|disponibile|op voorraad|в наличии|есть на складе"
+    r"|dostępny|skladem|i lager|på lager|em estoque|disponível"
+)
 # In this order: "no longer available" before "not available", "not in stock" before "in stock".
-_PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = tuple(
-    (word, re.compile(pattern, re.IGNORECASE))
-    for word, pattern in (
-        (
-            "discontinued",
-            r"discontinued|no longer (?:available|sold|made)|end of life|nicht mehr (?:lieferbar|verfügbar)"
-            r"|article supprimé|descatalogado|снят с производства",
-        ),
-        (
-            "preorder",
-            r"pre-?\s?order|coming soon|back-?\s?order|will be released|available (?:from|on) \d|vorbestell"
-            r"|précommande|order ahead|erscheint am|предзаказ",
-        ),
-        (
-            "out_of_stock",
-            r"(?:out of|not in|no) stock|sold out|(?:currently|temporarily|not|un)[\s-]?(?:un)?available"
-            r"|0 in stock|stock: ?0\b|(?:ist )?ausverkauft|nicht (?:auf lager|vorrätig|lieferbar|verfügbar)"
-            r"|vergriffen|épuisé|rupture de stock|indisponible|agotado|no disponible|sin stock|esaurito"
-            r"|non disponibile|uitverkocht|niet (?:op voorraad|leverbaar)|нет в наличии|niedostępny|brak w magazynie"
-            r"|vyprodáno|není skladem|slut i lager|udsolgt|esgotado|indisponível",
-        ),
-        (
-            "in_stock",
-            r"in[\s-]?stock|(?:only )?\d+ (?:left|available|in stock)|ready to ship|ships (?:today|tomorrow|within|in)"
-            r"|\bavailable\b|auf lager|vorrätig|sofort lieferbar|lieferbar|verfügbar|en stock|disponible|disponibile"
-            r"|op voorraad|в наличии|есть на складе|dostępny|skladem|i lager|på lager|em estoque|disponível",
-        ),
-    )
+_PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = (
+    ("discontinued", re.compile(_DISCONTINUED, re.IGNORECASE)),
+    ("preorder", re.compile(_PREORDER, re.IGNORECASE)),
+    ("out_of_stock", re.compile(_OUT, re.IGNORECASE)),
+    ("in_stock", re.compile(_IN, re.IGNORECASE)),
 )
 
 
@@ -66,7 +63,7 @@ def availability_of(text: str | None) -> Availability | None:
     """What these words say; None if they say nothing that is known."""
     if not text:
         return None
-    word = re.sub(r"[\s_-]+", "", text.strip().rpartition("/")[2].rpartition("#")[2]).lower()
+    word = re.sub(r"[\s_-]+", "", text.strip().rpartition("/")[2].rpartition("#")[2].rpartition(":")[2]).lower()
     if word in _SCHEMA:
         return _SCHEMA[word]
     if len(text) > 200:

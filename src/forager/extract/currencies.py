@@ -23,7 +23,7 @@ _SYMBOLS: dict[str, str | None] = {
     "SFr.": "CHF", "Fr": None, "TL": "TRY", "TRL": "TRY", "YTL": "TRY", "Bs": None, "Bs.": None, "B/.": "PAB",
     "S/.": "PEN", "S/": "PEN", "Gs": "PYG", "R": "ZAR", "ман": "AZN", "ман.": "AZN",
     "som": None, "сом": "KGS", "сўм": "UZS", "тг": "KZT", "тг.": "KZT", "тенге": "KZT", "Br": None, "Nfk": "ERN",
-    "Rf": "MVR", "Rf.": "MVR", "MRf": "MVR", "Nu.": "BTN", "UM": "MRU", "Db": "STN", "Le": "SLE", 
+    "Rf": "MVR", "Rf.": "MVR", "MRf": "MVR", "Nu.": "BTN", "UM": "MRU", "Db": "STN", "Le": "SLE",
     "Ar": "MGA", "FBu": "BIF", "FCFA": None, "CFA": None, "F\xa0CFP": "XPF",
     "KSh": "KES", "KSh.": "KES", "TSh": "TZS", "USh": "UGX", "So.": None, "Sh.So.": "SOS", "Esc": "CVE", "DA": "DZD",
     "DH": None, "Dhs": "AED", "Dh": "AED", "AED": "AED", "SR": "SAR", "QR": "QAR", "BD": None, "KD": "KWD",

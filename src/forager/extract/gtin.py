@@ -2,9 +2,7 @@
 
 import re
 
-_LABEL = re.compile(
-    r"^[\s(]*(?:gtin|ean|upc|isbn|issn|jan)(?:[\s-]?(?:8|10|12|13|14)(?=\W))?[\s:.#-]*", re.IGNORECASE
-)
+_LABEL = re.compile(r"^[\s(]*(?:gtin|ean|upc|isbn|issn|jan)(?:[\s-]?(?:8|10|12|13|14)(?=\W))?[\s:.#-]*", re.IGNORECASE)
 _LENGTHS = {8: "gtin8", 12: "upc", 13: "gtin13", 14: "gtin14"}
 
 

@@ -24,6 +24,16 @@ class Ref:
         return getattr(import_module(module), name)
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """A command of a feature that stands directly under `forager`, such as `forager crawl`."""
+
+    name: str
+    summary: str
+    commands: Ref
+    """A `typer.Typer`, as `Feature.commands`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One pipeline and its edges. Every field but the first three may be left out."""
@@ -50,6 +60,8 @@ class Feature:
     """`routes(service, waiter) -> APIRouter`: routes and bodies of its own; `waiter` waits for the end of a task."""
     commands: Ref | None = None
     """`commands`: a `typer.Typer`, added to the command line under `name`."""
+    shortcuts: tuple[Shortcut, ...] = ()
+    """Commands beside these that are used so often that they have a name of their own."""
     words: Ref | None = None
     """How `forager jobs` names what a job of this pipeline asks for, brings and costs."""
     checks: Ref | None = None

@@ -72,14 +72,22 @@ class Demo:
     """`settings(upstream)`: settings, by name, that point Forager at the upstream."""
     path: str
     """Where the API takes the job."""
-    job: Mapping[str, Any]
+    job: Mapping[str, Any] | Callable[[Upstream], Mapping[str, Any]]
+    """The job's parameters; a function of the upstream where they name its address."""
     found: Callable[[Api, str], Awaitable[Any]]
     """`found(api, job_id)`: some of what the job found, to be shown."""
     show: Callable[[Job, Any], None]
     """`show(job, found)`: print the result."""
     next_steps: Callable[[Path], Sequence[tuple[str, str]]]
     """`next_steps(home)`: what to try next, and the command for it."""
+    again: Callable[[Upstream], Awaitable[None]] | None = None
+    """`again(upstream)`: change the simulated world after the first job. The job then runs a second time, and `found`
+    and `show` see the second one."""
     name: str = "found"
     """What `found` is called in JSON."""
     words: Words = GENERAL
     crash: CrashDemo | None = None
+
+    def job_for(self, upstream: Upstream) -> Mapping[str, Any]:
+        """The job's parameters for this upstream."""
+        return self.job(upstream) if callable(self.job) else self.job

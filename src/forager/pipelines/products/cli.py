@@ -1,0 +1,77 @@
+"""`forager products …`: what the catalogue holds."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import with_api
+
+commands = typer.Typer(help="Shops, crawled and kept current: products, prices, stock.", no_args_is_help=True)
+
+
+@commands.command("list")
+def list_products(
+    context: typer.Context,
+    domain: Annotated[str | None, typer.Option(help="Only products of this shop, such as shop.example.")] = None,
+    brand: Annotated[str | None, typer.Option(help="Only products of exactly this brand.")] = None,
+    category: Annotated[str | None, typer.Option(help="Only products of exactly this category.")] = None,
+    availability: Annotated[str | None, typer.Option(help="in_stock, out_of_stock, preorder or discontinued.")] = None,
+    min_price: Annotated[float | None, typer.Option(help="Lowest price.")] = None,
+    max_price: Annotated[float | None, typer.Option(help="Highest price.")] = None,
+    gone: Annotated[bool, typer.Option("--gone", help="Also products that are gone.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of products.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List products, newest first."""
+    query = {
+        "domain": domain,
+        "brand": brand,
+        "category": category,
+        "availability": availability,
+        "min_price": min_price,
+        "max_price": max_price,
+        "gone": gone,
+        "limit": limit,
+    }
+    found = with_api(context, lambda at: at.api.get("/products", **query))
+    if as_json:
+        render.show_json(found)
+        return
+    rows = render.table("id", "product", "price", "stock", "brand", "shop", right=("id", "price"))
+    for product in found:
+        rows.add_row(
+            str(product["id"]),
+            render.plain(product["product_name"]),
+            price_of(product),
+            (product["availability"] or "-").replace("_", " "),
+            render.plain(product["brand"]),
+            render.plain(product["domain_name"]),
+        )
+    render.out().print(rows)
+
+
+@commands.command()
+def history(
+    context: typer.Context,
+    product: Annotated[int, typer.Argument(help="Id of the product, as `forager products list` shows it.")],
+    as_json: Json = False,
+) -> None:
+    """Show how the price and stock of a product changed, newest first."""
+    points = with_api(context, lambda at: at.api.get(f"/products/{product}/history"))
+    if as_json:
+        render.show_json(points)
+        return
+    rows = render.table("since", "price", "stock", right=("price",))
+    for point in points:
+        stock = "gone" if point["gone"] else (point["availability"] or "-").replace("_", " ")
+        rows.add_row(render.moment(point["at"]), price_of(point), stock)
+    render.out().print(rows)
+
+
+def price_of(product: Any) -> str:
+    """`1,299.00 EUR`; a dash if there is no price."""
+    if product["price"] is None:
+        return "-"
+    return f"{float(product['price']):,.2f} {product['currency'] or ''}".rstrip()

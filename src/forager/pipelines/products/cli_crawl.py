@@ -1,0 +1,104 @@
+"""`forager crawl …`: one page, a list of pages, a sitemap, or a site whose links are followed."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forager.core.errors import NotFound, Rejected
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.run_job import run_job, see_through
+from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_words import words
+
+command = typer.Typer(help="Crawl a shop's pages; the same command tomorrow crawls again.")
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+JOBS = "/admin/crawl-jobs"
+
+
+@command.command()
+def crawl(
+    context: typer.Context,
+    url: Annotated[str | None, typer.Argument(help="A page, a site, or with --sitemap a sitemap or a site.")] = None,
+    sitemap: Annotated[bool, typer.Option("--sitemap", help="Crawl every page that the sitemap of URL lists.")] = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A file with one URL per line.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow category and pagination links of the site.")] = False,
+    depth: Annotated[int | None, typer.Option(help="How many links deep, with --follow (default 5).")] = None,
+    max_pages: Annotated[int | None, typer.Option(help="Never fetch more pages than this.")] = None,
+    auto: Annotated[bool, typer.Option("--auto", help="Use a browser for pages that need one.")] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Use a browser for every page.")] = False,
+    http: Annotated[bool, typer.Option("--http", help="Plain HTTP for every page (default).")] = False,
+    priority: Annotated[int | None, typer.Option(help="1 (highest) to 10 (lowest), default 5.")] = None,
+    recrawl: Annotated[str | None, typer.Option(help="Crawl again every 30m, 6h, 2d … (default: 1d).")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Do not crawl these pages again by itself.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Crawl pages and print the product of a single one, each value with its source and confidence.
+
+    Beside a running `forager up` the job is handed to it, and it recrawls the pages. Otherwise this command does the
+    work itself and ends with the job; run it again to crawl again.
+    """
+    if sum((http, auto, browser)) > 1:
+        raise Rejected("Choose one of --http, --auto and --browser.")
+    urls = [*([url] if url and not sitemap else ()), *(_urls_of(file) if file else ())]
+    if not urls and not (url and sitemap):
+        raise Rejected("Nothing to crawl. Give a URL, or --file with one URL per line.")
+    job: dict[str, Any] = {
+        "urls": urls or None,
+        "sitemap": url if sitemap else None,
+        "follow": follow or None,
+        "depth": depth,
+        "max_pages": max_pages,
+        "render": "browser" if browser else "auto" if auto else None,
+        "priority": priority,
+        "frequency": None if recrawl is None else seconds(recrawl),
+        "recrawl": False if once else None,
+    }
+    job = {name: value for name, value in job.items() if value is not None}
+    is_one_page = len(urls) == 1 and not sitemap and not follow
+
+    async def work(at: Reached) -> None:
+        if is_one_page and (at.engine is not None or watch):
+            await _one_page(at, job, urls[0])
+        else:
+            await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
+
+    with_api(context, work)
+
+
+async def _one_page(at: Reached, job: dict[str, Any], url: str) -> None:
+    made = await at.api.post(JOBS, job)
+    ended = await see_through(at, made["job_id"], words=words, quiet=True)
+    if not ended["completed"]:
+        tasks = await at.api.get(f"/jobs/{made['job_id']}/tasks", limit=1)
+        why = (tasks[0]["error"] if tasks else None) or f"its job is {ended['state']}"
+        raise Rejected(f"{url} was not crawled: {why}")
+    found = await at.api.get("/products", url=url, gone=True)
+    if not found:
+        raise NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
+    render.show_json(found[0])
+
+
+def seconds(text: str) -> int:
+    """`6h` as seconds. Raises `Rejected` for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)\s*", text)
+    if match is None:
+        raise Rejected(f"--recrawl {text!r} is no interval. Write 30m, 6h, 2d or 1w.")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def _urls_of(file: Path) -> list[str]:
+    """One URL per line; blank lines and lines that begin with # are left out."""
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="--file") from error
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -1,0 +1,33 @@
+"""How the command line names the parts of a crawl: pages and products."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from forager.kit.cli.render import count
+from forager.kit.cli.words import Figures, Job, Words, answered
+
+
+def request(params: Mapping[str, Any]) -> str:
+    """`shop.example/p/7`, `sitemap of shop.example`, `40 pages`."""
+    urls: Sequence[str] = params.get("urls") or ()
+    if params.get("sitemap"):
+        return f"sitemap {params['sitemap']}"
+    if len(urls) == 1:
+        return f"{urls[0]}{' and its links' if params.get('follow') else ''}"
+    return f"{len(urls):,} pages"
+
+
+def results(job: Job) -> Figures:
+    return [
+        ("pages", answered(job)),
+        ("new", f"{count(job['discoveries'])} pages and products that were not known before"),
+        ("skipped", count(job["skipped"]) if job["skipped"] else None),
+    ]
+
+
+def progress(job: Job) -> Iterable[str]:
+    if job["skipped"]:
+        yield f"{count(job['skipped'])} skipped"
+
+
+words = Words(task=("page", "pages"), request=request, results=results, progress=progress)

@@ -1,0 +1,21 @@
+"""The products pipeline with its edges, each named and imported only when it is needed."""
+
+from forager.kit.feature import Feature, Ref, Shortcut
+
+feature = Feature(
+    name="products",
+    summary="Shops, crawled and kept current: products, prices, stock.",
+    build=Ref("forager.pipelines.products.wiring:build"),
+    settings=Ref("forager.pipelines.products.settings:ProductsSettings"),
+    routes=Ref("forager.pipelines.products.api:routes"),
+    commands=Ref("forager.pipelines.products.cli:commands"),
+    shortcuts=(
+        Shortcut(
+            "crawl",
+            "Crawl a shop's pages; the same command tomorrow crawls again.",
+            Ref("forager.pipelines.products.cli_crawl:command"),
+        ),
+    ),
+    words=Ref("forager.pipelines.products.cli_words:words"),
+    demo=Ref("forager.cli.demos.products:demo"),
+)

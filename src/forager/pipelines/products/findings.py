@@ -1,0 +1,203 @@
+"""What a parser found on one page: values by field, each with where it was found and how sure that is. Pure.
+
+Every value is checked when it is added. A value that cannot be right (a negative price, a rating of 11) is not used; it
+is listed in `refused` with its reason.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal
+
+from forager.extract.availability import availability_of
+from forager.extract.currencies import iso_currency
+from forager.extract.gtin import gtin_of
+from forager.extract.text import one_line, paragraphs
+
+Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "heuristic"]
+ImageKind = Literal["primary", "gallery", "thumbnail"]
+CONFIDENCE: Mapping[Source, float] = {
+    "json-ld": 0.95,
+    "microdata": 0.9,
+    "opengraph": 0.8,
+    "meta": 0.7,
+    "selector": 0.7,
+    "heuristic": 0.4,
+}
+SUREST = 0.99
+HIGHEST_PRICE = Decimal("99999999.99")
+"""What DECIMAL(10, 2) can hold."""
+LONGEST = {"product_name": 512, "brand": 255, "category": 255, "sku": 100, "description": 20_000}
+FIELDS = (
+    "product_name",
+    "description",
+    "price",
+    "currency",
+    "availability",
+    "rating",
+    "review_count",
+    "brand",
+    "category",
+    "sku",
+    "gtin",
+)
+"""The attributes of a product that a page can show."""
+MOST_IMAGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a field."""
+
+    value: Any
+    source: Source
+    confidence: float
+
+    def evidence(self) -> dict[str, Any]:
+        return {"source": self.source, "confidence": round(self.confidence, 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    url: str
+    alt: str | None = None
+    kind: ImageKind = "gallery"
+
+
+@dataclass(slots=True)
+class Findings:
+    """Filled by a parser, best source first: the first value of a field holds, later ones that agree make it surer."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    images: list[Image] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What has no field of its own: `regular_price`, `offers`, `asin` …"""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Field and reason of every value that could not be right."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def get(self, name: str) -> Any:
+        """The value of a field; None if it was not found."""
+        found = self.values.get(name)
+        return None if found is None else found.value
+
+    def add(self, name: str, raw: Any, source: Source) -> bool:
+        """Add one value, as the page has it. Returns whether the field now has a value."""
+        if raw is None or raw == "":
+            return name in self.values
+        try:
+            value = _CHECKS[name](raw)
+        except ValueError as error:
+            self.refused.append((name, str(error)))
+            return name in self.values
+        if value is not None:
+            self._keep(name, value, source)
+        return name in self.values
+
+    def add_price(self, amount: Any, currency: str | None, source: Source) -> None:
+        """Add a price with its currency. The two are never taken from different offers."""
+        held = self.get("price")
+        before = len(self.refused)
+        if amount is None or not self.add("price", amount, source) or len(self.refused) > before:
+            return
+        if held is None or held == self.get("price"):
+            self.add("currency", currency, source)
+
+    def add_image(self, url: str | None, alt: str | None = None, kind: str = "gallery") -> None:
+        if url is None or not url.startswith(("http://", "https://")) or len(url) > 2_048:
+            return
+        if len(self.images) < MOST_IMAGES and all(each.url != url for each in self.images):
+            chosen: ImageKind = "primary" if not self.images else "thumbnail" if kind == "thumbnail" else "gallery"
+            self.images.append(Image(url, one_line(alt)[:512] if alt else None, chosen))
+
+    def evidence(self) -> dict[str, dict[str, Any]]:
+        """By field: source and confidence, as the API shows them."""
+        return {name: found.evidence() for name, found in self.values.items()}
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the page shows a product: a name, and something that only a product has."""
+        return "product_name" in self.values and any(
+            name in self.values for name in ("price", "availability", "sku", "gtin")
+        )
+
+    def _keep(self, name: str, value: Any, source: Source) -> None:
+        held = self.values.get(name)
+        if held is None:
+            self.values[name] = Value(value, source, CONFIDENCE[source])
+        elif held.source != source and _agree(held.value, value):
+            surer = 1 - (1 - held.confidence) * (1 - CONFIDENCE[source])
+            self.values[name] = Value(held.value, held.source, min(SUREST, surer))
+
+
+def _agree(one: Any, other: Any) -> bool:
+    return bool(one.casefold() == other.casefold() if isinstance(one, str) and isinstance(other, str) else one == other)
+
+
+def decimal_of(raw: Any) -> Decimal:
+    """A number of structured data. Raises `ValueError` if it is none."""
+    if isinstance(raw, bool):
+        raise ValueError(f"{raw!r} is no number")
+    try:
+        number = Decimal(str(raw).strip())
+    except InvalidOperation:
+        raise ValueError(f"{str(raw)[:40]!r} is no number") from None
+    if not number.is_finite():
+        raise ValueError(f"{raw!r} is no number")
+    return number
+
+
+def _price(raw: Any) -> Decimal:
+    price = decimal_of(raw)
+    if not 0 <= price <= HIGHEST_PRICE:
+        raise ValueError(f"a price of {price} is out of range")
+    return price.quantize(Decimal("0.01"))
+
+
+def _rating(raw: Any) -> Decimal:
+    rating = decimal_of(str(raw).replace(",", "."))
+    if not 0 <= rating <= 5:
+        raise ValueError(f"a rating of {rating} is not between 0 and 5")
+    return rating.quantize(Decimal("0.01"))
+
+
+def _count(raw: Any) -> int:
+    count = decimal_of(str(raw).replace(",", "").replace(" ", "").replace("\u00a0", ""))
+    if count != count.to_integral_value() or not 0 <= count <= 2_000_000_000:
+        raise ValueError(f"{count} is no number of reviews")
+    return int(count)
+
+
+def _currency(raw: Any) -> str:
+    code = iso_currency(str(raw))
+    if code is None:
+        raise ValueError(f"{str(raw)[:20]!r} is no currency of ISO 4217")
+    return code
+
+
+def _gtin(raw: Any) -> str:
+    gtin = gtin_of(raw)
+    if gtin is None:
+        raise ValueError(f"{str(raw)[:30]!r} has no valid check digit")
+    return gtin
+
+
+def _line(name: str, raw: Any) -> str | None:
+    return one_line(str(raw))[: LONGEST[name]].rstrip() or None
+
+
+_CHECKS = {
+    "product_name": lambda raw: _line("product_name", raw),
+    "description": lambda raw: paragraphs(str(raw))[: LONGEST["description"]] or None,
+    "price": _price,
+    "currency": _currency,
+    "availability": lambda raw: availability_of(str(raw)),
+    "rating": _rating,
+    "review_count": _count,
+    "brand": lambda raw: _line("brand", raw),
+    "category": lambda raw: _line("category", raw),
+    "sku": lambda raw: _line("sku", raw),
+    "gtin": _gtin,
+}

@@ -1,0 +1,87 @@
+"""What a person asks for: pages, a sitemap, or a site whose links are followed. Pure."""
+
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import model_validator as validator_of_model
+
+from forager.core.http import Render
+from forager.extract.canonical import canonical_url
+from forager.pipelines.products.recrawl import DAY
+
+MOST_URLS = 100_000
+LONGEST_URL = 2_048
+MOST_PAGES = 10_000_000
+MOST_DEPTH = 20
+
+PageUrl = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_URL),
+    AfterValidator(canonical_url),
+    WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
+]
+"""Stored in its one spelling: the same page under two addresses is one page."""
+
+
+class CrawlJob(BaseModel):
+    """Pages to crawl. Give `urls`, `sitemap`, or both."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"urls": ["https://shop.example/p/oak-table-7"], "priority": 1},
+                {"sitemap": "https://shop.example/", "frequency": 21_600},
+                {"urls": ["https://shop.example/c/tables"], "follow": True, "depth": 3, "max_pages": 500},
+            ]
+        },
+    )
+
+    urls: tuple[PageUrl, ...] = Field(default=(), max_length=MOST_URLS, description="Pages; each is crawled once.")
+    sitemap: PageUrl | None = Field(
+        default=None,
+        description="A sitemap or sitemap index (XML, gzip or text), or a site whose robots.txt names its sitemaps.",
+    )
+    follow: bool = Field(default=False, description="Follow the links of pages that are no products, on the same host.")
+    depth: int = Field(default=5, ge=0, le=MOST_DEPTH, description="How many links deep, with `follow`.")
+    max_pages: int | None = Field(
+        default=None, ge=1, le=MOST_PAGES, description="Never fetch more pages than this; the rest is skipped."
+    )
+    render: Render = Field(
+        default="http", description="http, browser, or auto: a browser only for pages that need one."
+    )
+    priority: int = Field(default=5, ge=1, le=10, description="1 is the highest, 10 the lowest.")
+    scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
+    recrawl: bool = Field(default=True, description="Crawl the pages again and again, as `frequency` says.")
+    frequency: int | None = Field(
+        default=None,
+        ge=60,
+        le=366 * DAY,
+        description="Seconds between two crawls of a page; without it the domain's own, or a day.",
+    )
+    max_retries: int = Field(default=3, ge=0, le=10, description="Retries of a page that cannot be fetched.")
+
+    @validator_of_model(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not self.urls and self.sitemap is None:
+            raise ValueError("give `urls` or `sitemap`")
+        return self
+
+    def asked(self) -> dict[str, Any]:
+        """What every task of this job says about its pages."""
+        return {
+            "priority": self.priority,
+            "frequency": self.frequency,
+            "recrawl": self.recrawl,
+            "max_retries": self.max_retries,
+            "render": self.render,
+            "depth": self.depth if self.follow else None,
+        }
+
+
+def is_site(url: str) -> bool:
+    """Whether a URL names a whole site, not a file of it."""
+    parts = urlsplit(url)
+    return parts.path in ("", "/") and not parts.query

@@ -1,0 +1,29 @@
+"""Soft 404s: pages that say with status 200 that there is no such product. Pure.
+
+They are recognised before anything is parsed, because such a page shows other products and their prices.
+"""
+
+import re
+
+from forager.extract.document import Document
+
+_GONE = re.compile(
+    r"\b(?:page|product|item|article|listing|offer)s?\b.{0,40}\b(?:not found|no longer (?:available|exists?|sold)"
+    r"|(?:does not|doesn.t) exist|(?:was|has been|is) (?:removed|deleted|gone|discontinued)|could ?n.t be found)"
+    r"|\b(?:404|not found)\b.{0,20}\b(?:error|page)|\berror 404\b|^404\b"
+    r"|(?:seite|artikel|produkt)\b.{0,40}\b(?:nicht gefunden|nicht mehr (?:verfügbar|vorhanden|lieferbar))"
+    r"|(?:page|produit|article)\b.{0,40}\b(?:introuvable|n.existe plus|n.est plus disponible)"
+    r"|(?:página|producto|artículo)\b.{0,40}\b(?:no encontrad[oa]|ya no (?:existe|está disponible))"
+    r"|(?:страница|товар)\b.{0,40}\bне найден",
+    re.IGNORECASE,
+)
+LONGEST = 160
+
+
+def says_missing(document: Document) -> bool:
+    """Whether the title or the headline of a page says that what was asked for is not there."""
+    headline = document.first_text("h1")
+    for words in (document.title, headline[0] if headline else None):
+        if words and len(words) <= LONGEST and _GONE.search(words):
+            return True
+    return False

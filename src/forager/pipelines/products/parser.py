@@ -1,0 +1,66 @@
+"""Site parsers: how the pages of a shop are read. Pure: a parser is a function of a page.
+
+A parser is one file in `parsers/` with a value `parser`, or an entry point of another package. It is chosen by the
+page's domain; `base` reads every shop that has none of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forager.core.hosts import domains_of, host_of
+from forager.extract.document import Document
+from forager.pipelines.products.findings import Findings
+
+ENTRY_POINTS = "forager.product_parsers"
+BASE = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """One way of reading product pages."""
+
+    name: str
+    version: int
+    """Raise it with every change of what is read: stored pages can then be compared and parsed again."""
+    read: Callable[[Document], Findings]
+    """Must not raise for any page; what it cannot find it leaves out."""
+    domains: tuple[str, ...] = ()
+    """The sites it is for: `example.com` also stands for `www.example.com`. A name that ends with `.*` stands for all
+    top-level domains: `amazon.*`."""
+    is_missing: Callable[[Document], bool] | None = None
+    """Whether the page says, with status 200, that there is no such product. None: the general rules decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """The parsers of an installation."""
+
+    known: Mapping[str, Parser]
+    """By name."""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """By domain: the name of the parser that an operator has chosen for it."""
+
+    @classmethod
+    def of(cls, parsers: Sequence[Parser], chosen: Mapping[str, str] | None = None) -> "Parsers":
+        """Raises `ValueError` if a chosen name is not among the parsers."""
+        known = {parser.name: parser for parser in parsers}
+        if unknown := sorted(set((chosen or {}).values()) - known.keys()):
+            raise ValueError(f"There is no product parser {unknown[0]!r}. There are: {', '.join(sorted(known))}.")
+        return cls(known, dict(chosen or {}))
+
+    def for_url(self, url: str) -> Parser:
+        """The parser of a page: the operator's choice, the nearest domain's own, or else `base`."""
+        for domain in domains_of(host_of(url)):
+            if domain in self.chosen:
+                return self.known[self.chosen[domain]]
+            for parser in self.known.values():
+                if any(_stands_for(pattern, domain) for pattern in parser.domains):
+                    return parser
+        return self.known[BASE]
+
+
+def _stands_for(pattern: str, domain: str) -> bool:
+    if pattern.endswith(".*"):
+        name, _, rest = domain.partition(".")
+        return name == pattern[:-2] and 0 < len(rest) <= 6
+    return pattern == domain

@@ -1,0 +1,54 @@
+"""An e-commerce crawler that keeps its catalogue current.
+
+The pipeline as a value. What comes from settings is an argument of `build`; nothing here reads a setting.
+"""
+
+from collections.abc import Iterator
+
+from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.task import Plan
+from forager.pipelines.products.job import CrawlJob, is_site
+from forager.pipelines.products.parser import Parsers
+from forager.pipelines.products.records import Page, Product
+from forager.pipelines.products.steps import REASONS, Crawler
+from forager.pipelines.products.tasks import Crawl, Sitemap
+
+NAME = "products"
+RETRY = Retry(3, first=5.0)
+"""After 5, 10 and 20 seconds."""
+EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
+"""A shop that nobody has said anything about: one page a second."""
+PAGE = 1
+"""What one page costs of a job's budget."""
+
+
+def plan(job: CrawlJob) -> Iterator[Plan]:
+    """One task per page, and one for the sitemap."""
+    asked = job.asked()
+    if job.sitemap is not None:
+        yield Plan(Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **asked), rank=0)
+    for url in dict.fromkeys(job.urls):
+        yield Plan(Crawl(url=url, **asked), rank=job.priority)
+
+
+def limits(job: CrawlJob) -> JobLimits:
+    """Jobs of a higher priority come first in a domain's lane."""
+    return JobLimits(max_cost=job.max_pages, turn=job.priority)
+
+
+def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane: Lane = EVERY_SHOP) -> Pipeline:
+    """The pipeline with these parsers, and this lane for shops without rules of their own."""
+    crawler = Crawler(parsers, timeout)
+    return Pipeline(
+        name=NAME,
+        params=CrawlJob,
+        plan=plan,
+        steps=(
+            step(Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry),
+            step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
+        ),
+        records=(Page, Product),
+        lanes=(lane,),
+        limits=limits,
+        reasons=REASONS,
+    )

@@ -1,0 +1,188 @@
+"""What products keeps: a page per URL, and the product that it shows.
+
+The tables are called `pages` and `items`; the views `crawl_tasks` and `products` show them in the seed's words.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Self
+
+import orjson
+from pydantic import ConfigDict
+
+from forager.core.record import Clear, Index, Record
+from forager.extract.availability import Availability
+from forager.pipelines.products.findings import FIELDS
+from forager.pipelines.products.recrawl import DAY, next_interval
+
+
+class Product(Record):
+    """A product as its page shows it. A field that a page does not show any more keeps its last value."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "url_hash": "5d1c1e0a9ad9a7c1f0f2b7b4b3c9e3a2f3c1d0a4b5e6f708192a3b4c5d6e7f80",
+                    "url": "https://shop.example/p/oak-table-7",
+                    "domain": "shop.example",
+                    "product_name": "Oak Table Classic 7",
+                    "price": "1299.00",
+                    "currency": "EUR",
+                    "availability": "in_stock",
+                    "brand": "Harbour Works",
+                    "category": "Tables",
+                    "sku": "SKU-9A0000007",
+                }
+            ]
+        }
+    )
+
+    kind: ClassVar[str] = "product"
+    table: ClassVar[str] = "items"
+    key_field: ClassVar[str] = "url_hash"
+    # Each serves one filter of the product list, newest first. They are few: every one is paid for by each new product.
+    indexes: ClassVar[tuple[Index, ...]] = (
+        Index(("domain", "id")),
+        Index(("brand", "id")),
+        Index(("category", "id")),
+        Index(("price", "id")),
+    )
+    quiet: ClassVar[frozenset[str]] = frozenset(
+        ("page_hash", "evidence", "shown", "unseen", "fetched_at", "parser", "parser_version")
+    )
+
+    url_hash: str
+    url: str
+    domain: str
+    product_name: str | None = None
+    description: str | None = None
+    price: Decimal | None = None
+    currency: str | None = None
+    availability: Availability | None = None
+    rating: Decimal | None = None
+    review_count: int | None = None
+    brand: str | None = None
+    category: str | None = None
+    sku: str | None = None
+    gtin: str | None = None
+    images: list[dict[str, Any]] | None = None
+    metadata: dict[str, Any] | None = None
+    content_hash: str | None = None
+    """Derived: over everything above but the key, as it is known after this crawl."""
+
+    page_hash: str | None = None
+    """The page that showed it, by the hash of the URL that was asked for."""
+    evidence: dict[str, Any] | None = None
+    """By field: where its value was found, and how sure that is."""
+    shown: list[str] | None = None
+    """The fields that the last crawl showed."""
+    unseen: dict[str, str] | None = None
+    """Derived. By field: since when it was not shown any more, though its last value is kept."""
+    fetched_at: datetime | None = None
+    parser: str | None = None
+    parser_version: int | None = None
+
+    def derive(self, before: Self | None) -> Mapping[str, Any]:
+        return {"content_hash": content_hash(self), "unseen": self._unseen(before) or None}
+
+    def _unseen(self, before: Self | None) -> dict[str, str]:
+        if before is None or self.shown is None or self.fetched_at is None:
+            return dict(self.unseen or {})
+        known = [name for name in FIELDS if getattr(self, name) is not None and name not in self.shown]
+        since = before.unseen or {}
+        return {name: since.get(name, self.fetched_at.isoformat()) for name in known}
+
+
+def content_hash(product: Product) -> str:
+    """SHA-256 over what a customer sees: all attributes, the image URLs and the offers, but no time."""
+    shown = {name: getattr(product, name) for name in FIELDS}
+    images = [image.get("url") for image in product.images or ()]
+    whole = orjson.dumps(
+        {**shown, "images": images, "metadata": product.metadata}, default=str, option=orjson.OPT_SORT_KEYS
+    )
+    return hashlib.sha256(whole).hexdigest()
+
+
+class Page(Record):
+    """One URL that is crawled: what came of the last visit, and when the next one is due. Known by its hash."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "url_hash": "5d1c1e0a9ad9a7c1f0f2b7b4b3c9e3a2f3c1d0a4b5e6f708192a3b4c5d6e7f80",
+                    "url": "https://shop.example/p/oak-table-7",
+                    "domain": "shop.example",
+                }
+            ]
+        }
+    )
+
+    kind: ClassVar[str] = "page"
+    table: ClassVar[str] = "pages"
+    key_field: ClassVar[str] = "url_hash"
+    indexes: ClassVar[tuple[Index, ...]] = (
+        Index(("next_crawl_at", "id"), where="next_crawl_at IS NOT NULL"),
+        Index(("domain", "id")),
+    )
+
+    url_hash: str
+    url: str
+    domain: str
+
+    # ── what was asked for ──
+    priority: int | None = None
+    frequency: int | None = None
+    """Seconds between two crawls, if this was said for the page itself."""
+    usual_frequency: int | None = None
+    """The same for the domain; the page's own beats it."""
+    recrawl: bool | None = None
+    """False: never again by itself."""
+    max_retries: int | None = None
+    render: str | None = None
+    # ── the last visit ──
+    outcome: str | None = None
+    http_status: int | None = None
+    crawled_at: datetime | None = None
+    fetched_at: datetime | None = None
+    """When the page was last fetched whole, not confirmed by a 304."""
+    html: str | Clear | None = None
+    etag: str | Clear | None = None
+    last_modified: str | Clear | None = None
+    confirmed: int | None = None
+    """304s in a row."""
+    misses: int | None = None
+    """Visits in a row that found a page which says that there is no such product."""
+    product_hash: str | None = None
+    """The product that the page shows: another URL's, if it redirects."""
+    offer: str | None = None
+    """Price, currency and availability as the page showed them: whether they changed decides the next interval."""
+    # ── the next one ──
+    crawl_interval: int | None = None
+    """Derived. Seconds until the next crawl, adapted to how often the page changes."""
+    next_crawl_at: datetime | Clear | None = None
+    """Derived from the two above."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset(
+        "priority frequency usual_frequency recrawl max_retries render outcome http_status crawled_at fetched_at html"
+        " etag last_modified confirmed misses product_hash offer crawl_interval next_crawl_at".split()
+    )
+
+    def derive(self, before: Self | None) -> Mapping[str, Any]:
+        """Adapt the interval once per visit; another frequency starts anew."""
+        if self.recrawl is False or self.crawled_at is None:
+            return {"crawl_interval": None, "next_crawl_at": None}
+        frequency = self.wanted_frequency()
+        held = before.crawl_interval if before is not None and before.wanted_frequency() == frequency else None
+        interval = held or frequency
+        if before is not None and held is not None and before.crawled_at != self.crawled_at:
+            changed = before.offer is not None and before.offer != self.offer
+            interval = next_interval(frequency, held, changed=changed)
+        return {"crawl_interval": interval, "next_crawl_at": self.crawled_at + timedelta(seconds=interval)}
+
+    def wanted_frequency(self) -> int:
+        """Seconds between two crawls as they were asked for."""
+        return self.frequency or self.usual_frequency or DAY

@@ -1,0 +1,204 @@
+"""The queries of the products pipeline: lists with filters, one product, the history of its price and stock."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.errors import NotFound
+from forager.core.hosts import one_spelling
+from forager.extract.availability import Availability
+from forager.extract.canonical import canonical_url, url_hash
+from forager.kit.queries import Database, Page, Row, Walk, at, loads, walk
+from forager.kit.reports import Report
+
+CENT = Decimal("0.01")
+SCALE = 10_000
+"""Money and ratings are stored as integers, so many to one."""
+
+
+class ProductReport(Report):
+    """A product as its page last showed it."""
+
+    id: int
+    domain_name: str
+    url: str
+    url_hash: str = Field(description="SHA-256 of the canonical URL: the key of the record.")
+    product_name: str | None
+    description: str | None
+    price: Decimal | None
+    currency: str | None = Field(description="ISO 4217; null if neither the page nor the domain says it.")
+    availability: Availability | None
+    rating: Decimal | None = Field(description="0 to 5.")
+    review_count: int | None
+    brand: str | None
+    category: str | None
+    sku: str | None
+    gtin: str | None
+    images: list[dict[str, Any]]
+    metadata: dict[str, Any] = Field(description="Offers and variants, the regular price, and what has no field.")
+    evidence: dict[str, Any] = Field(description="By field: where its value was found, and how sure that is.")
+    unseen: dict[str, str] = Field(description="By field: since when the page does not show it any more.")
+    content_hash: str | None
+    parser: str | None
+    parser_version: int | None
+    version: int = Field(description="Rises with every change.")
+    created_at: datetime
+    updated_at: datetime = Field(description="When its content last changed.")
+    last_seen_at: datetime
+    gone_at: datetime | None
+    gone_reason: str | None = Field(description="Why it is gone, such as not_found.")
+
+
+class ProductFilter(BaseModel):
+    """Which products. Newest first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    domain: str | None = Field(default=None, description="Of this shop.", examples=["shop.example"])
+    brand: str | None = Field(default=None, description="Exactly this brand.", examples=["Harbour Works"])
+    category: str | None = Field(default=None, description="Exactly this category.", examples=["Tables"])
+    availability: Availability | None = None
+    min_price: Decimal | None = Field(default=None, ge=0, le=100_000_000)
+    max_price: Decimal | None = Field(default=None, ge=0, le=100_000_000)
+    min_rating: Decimal | None = Field(default=None, ge=0, le=5, description="Rated so, or better.")
+    currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="Prices in this currency.")
+    url: str | None = Field(default=None, max_length=2_048, description="The product that this page shows.")
+    gone: bool = Field(default=False, description="Also products that are gone.")
+
+
+class PricePoint(Report):
+    """The price and availability of a product from one moment on."""
+
+    at: datetime
+    version: int
+    price: Decimal | None
+    currency: str | None
+    availability: Availability | None
+    gone: bool = False
+
+
+async def find_products(
+    db: Database, asked: ProductFilter, *, cursor: str | None = None, limit: int = 20
+) -> Page[ProductReport]:
+    """Newest first. One equality filter drives an index; the others are looked at along it."""
+    if asked.url is not None:
+        return Page(items=await _shown_by(db, asked.url), next_cursor=None)
+    rows, following = await walk(db, _walk_for(asked), cursor, limit)
+    return Page(items=[product_report(row) for row in rows], next_cursor=following)
+
+
+async def one_product(db: Database, number: int) -> ProductReport:
+    """Raises `NotFound` if there is none with this id."""
+    rows = await db.fetch("SELECT * FROM items WHERE id = :id", {"id": number})
+    if not rows:
+        raise NotFound(f"There is no product {number}.")
+    return product_report(rows[0])
+
+
+def price_points(changes: Sequence[Any]) -> list[PricePoint]:
+    """Those of a product's changes, newest first, at which price, currency, availability or its end changed."""
+    points: list[PricePoint] = []
+    for change in reversed(changes):
+        body = change.body or {}
+        point = PricePoint(
+            at=change.at,
+            version=change.version,
+            price=None if body.get("price") is None else Decimal(body["price"]).quantize(CENT),
+            currency=body.get("currency"),
+            availability=body.get("availability"),
+            gone=change.op == "gone",
+        )
+        if not points or _offer(points[-1]) != _offer(point):
+            points.append(point)
+    return points[::-1]
+
+
+def _offer(point: PricePoint) -> tuple[Any, ...]:
+    return point.price, point.currency, point.availability, point.gone
+
+
+async def _shown_by(db: Database, url: str) -> list[ProductReport]:
+    """The product of a page: its own, or the one to which it redirects."""
+    try:
+        key = url_hash(canonical_url(url))
+    except ValueError:
+        return []
+    pages = await db.fetch("SELECT product_hash FROM pages WHERE url_hash = :key", {"key": key})
+    wanted = pages[0]["product_hash"] if pages else key
+    rows = await db.fetch("SELECT * FROM items WHERE url_hash = :key", {"key": wanted or key})
+    return [product_report(row) for row in rows]
+
+
+_BY_INDEX = ("domain", "brand", "category")
+
+
+def _walk_for(asked: ProductFilter) -> Walk:
+    values: dict[str, Any] = {}
+    driving = next((name for name in ("brand", "category", "domain") if getattr(asked, name) is not None), None)
+    where: tuple[str, ...] = ()
+    only: list[str] = []
+    for name in (*_BY_INDEX, "availability", "currency"):
+        value = getattr(asked, name)
+        if value is None:
+            continue
+        values[name] = one_spelling(value) if name == "domain" else value
+        if name == driving:
+            where = (f"{name} = :{name}",)
+        else:
+            only.append(f"w.{name} = :{name}")
+    for name, column, sign in (
+        ("min_price", "price", ">="),
+        ("max_price", "price", "<="),
+        ("min_rating", "rating", ">="),
+    ):
+        value = getattr(asked, name)
+        if value is not None:
+            values[name] = int(value * SCALE)
+            only.append(f"w.{column} {sign} :{name}")
+    if not asked.gone:
+        only.append("w.gone_at IS NULL")
+    return Walk("products", "SELECT * FROM items", ("id",), where, descending=True, only=tuple(only), values=values)
+
+
+def product_report(row: Row) -> ProductReport:
+    """A row of `items` as people see it."""
+    return ProductReport(
+        **{name: row[name] for name in _AS_STORED},
+        domain_name=row["domain"],
+        price=_money(row["price"]),
+        rating=_money(row["rating"]),
+        images=loads(row["images"]) or [],
+        **{name: loads(row[name]) or {} for name in ("metadata", "evidence", "unseen")},
+        created_at=at(row["first_seen_at"]),
+        updated_at=at(row["changed_at"]),
+        last_seen_at=at(row["last_seen_at"]),
+        gone_at=at(row["gone_at"]),
+    )
+
+
+def _money(scaled: int | None) -> Decimal | None:
+    return None if scaled is None else (Decimal(scaled) / SCALE).quantize(CENT)
+
+
+_AS_STORED = (
+    "id",
+    "url",
+    "url_hash",
+    "product_name",
+    "description",
+    "currency",
+    "availability",
+    "review_count",
+    "brand",
+    "category",
+    "sku",
+    "gtin",
+    "content_hash",
+    "parser",
+    "parser_version",
+    "version",
+    "gone_reason",
+)

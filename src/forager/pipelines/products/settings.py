@@ -1,0 +1,17 @@
+"""The settings of the products pipeline."""
+
+from functools import partial
+
+from forager.kit.settings import FeatureSettings, setting
+
+_products = partial(setting, group="Products")
+
+
+class ProductsSettings(FeatureSettings):
+    product_timeout_seconds: float = _products(30.0, "Time for one page.", gt=0, le=600)
+    product_parsers: tuple[str, ...] = _products(
+        (), "Parsers by domain, as `shop.example=amazon`, separated by commas; others are chosen by the page's domain."
+    )
+    product_retry_delay_seconds: float = _products(
+        5.0, "Wait before the first retry of a page; it doubles with every further one.", gt=0, le=3_600
+    )

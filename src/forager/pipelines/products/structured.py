@@ -1,0 +1,251 @@
+"""Products in structured data: schema.org as JSON-LD or microdata, and OpenGraph. Pure.
+
+Several offers are never averaged: the offer that the page shows is the price, of a range the low end. All of them are
+in the metadata.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from forager.extract.document import Document
+from forager.extract.prices import parse_price
+from forager.extract.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.text import one_line
+from forager.pipelines.products.findings import Findings, Source, decimal_of
+
+PRODUCT_TYPES = (
+    "Product",
+    "ProductGroup",
+    "IndividualProduct",
+    "ProductModel",
+    "SomeProducts",
+    "Book",
+    "Car",
+    "Vehicle",
+)
+GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "isbn", "ean")
+MOST_OFFERS = 50
+Data = dict[str, Any]
+
+
+def read_structured(document: Document, found: Findings) -> None:
+    """Add what schema.org markup says about the page's main product."""
+    marked = _marked(document)
+    products = [thing for thing in of_type(marked, *PRODUCT_TYPES) if thing.depth <= 3]
+    for source in ("json-ld", "microdata", "rdfa"):
+        thing = _main(document, [each for each in products if each.source == source])
+        if thing is not None:
+            _read_product(document, thing, found)
+    _read_breadcrumbs(marked, found)
+
+
+def _marked(document: Document) -> Sequence[Thing]:
+    source = document.source
+    return things(document) if "ld+json" in source or "itemscope" in source or "typeof" in source else ()
+
+
+def _main(document: Document, products: Sequence[Thing]) -> Thing | None:
+    """The product that the page is about: with an offer and the name of the headline, before others of the page."""
+    if len(products) < 2:
+        return products[0] if products else None
+    headline = _words(document.title) | _words((document.first_text("h1") or ("",))[0])
+
+    def fits(thing: Thing) -> tuple[int, int, bool]:
+        name = _words(thing.text("name"))
+        shared = len(name & headline) / len(name) if name else 0.0
+        return (-int(shared > 0.6), thing.depth, "offers" not in thing.data)
+
+    if all(not thing.data.get("offers") for thing in products):
+        return min(products, key=fits)
+    ordered = sorted(products, key=fits)
+    # A list of equal products is a list, not the page of one of them.
+    alike = [each for each in products if each.depth == ordered[0].depth and each.data.get("offers")]
+    return None if len(alike) > 3 and fits(ordered[0])[0] == 0 else ordered[0]
+
+
+def _words(text: str | None) -> frozenset[str]:
+    return frozenset((text or "").casefold().split())
+
+
+def _read_product(document: Document, thing: Thing, found: Findings) -> None:
+    source: Source = "json-ld" if thing.source == "json-ld" else "microdata"
+    data = thing.data
+    found.add("product_name", thing.text("name"), source)
+    found.add("description", thing.text("description"), source)
+    found.add("brand", thing.text("brand", "manufacturer"), source)
+    found.add("category", _category(data.get("category")), source)
+    found.add("sku", thing.text("sku", "productID", "mpn"), source)
+    for name in GTINS:
+        if not found.add("gtin", _bare(thing.text(name)), source):
+            continue
+        break
+    rating = first(data.get("aggregateRating"))
+    if isinstance(rating, dict):
+        _read_rating(rating, found, source)
+    for url in _image_urls(data.get("image")):
+        found.add_image(document.absolute(url))
+    offers = list(_offers(data))
+    if offers:
+        _read_offers(offers, found, source)
+
+
+def _read_rating(rating: Data, found: Findings, source: Source) -> None:
+    value, best = text_of(rating.get("ratingValue")), text_of(rating.get("bestRating"))
+    if value and best:
+        try:
+            scale = decimal_of(best)
+            if scale > 5:
+                value = str(decimal_of(value.replace(",", ".")) * 5 / scale)
+        except ValueError:
+            pass
+    found.add("rating", value, source)
+    count = text_of(rating.get("reviewCount")) or text_of(rating.get("ratingCount"))
+    found.add("review_count", count, source)
+
+
+def _read_offers(offers: Sequence[Data], found: Findings, source: Source) -> None:
+    shown = next((offer for offer in offers if _amount(offer) is not None), offers[0])
+    found.add_price(_amount(shown), text_of(shown.get("priceCurrency")) or _symbol(shown), source)
+    found.add("availability", _availability(offers, shown), source)
+    listed = [_told(offer) for offer in offers[:MOST_OFFERS] if _amount(offer) is not None]
+    if len(listed) > 1 or any("high" in each for each in listed):
+        found.metadata.setdefault("offers", listed)
+    for offer in offers:
+        regular = _regular(offer)
+        if regular is not None:
+            found.metadata.setdefault("regular_price", regular)
+
+
+def _offers(data: Data) -> Iterator[Data]:
+    """The offers in the page's order; of an aggregate itself first, since it says what is shown."""
+    waiting = _dicts(data.get("offers")) + _dicts(data.get("hasVariant"))
+    for each in waiting[:MOST_OFFERS]:
+        inner = _dicts(each.get("offers"))
+        if "price" in each or "lowPrice" in each or "priceSpecification" in each or not inner:
+            yield each
+        yield from inner[:MOST_OFFERS]
+
+
+def _dicts(value: Any) -> list[Data]:
+    values = value if isinstance(value, list) else [value]
+    return [cast("Data", each) for each in values if isinstance(each, dict)]
+
+
+def _amount(offer: Data) -> str | None:
+    """The amount as plain text. Structured data has a point as its separator, but not every shop knows."""
+    for name in ("price", "lowPrice"):
+        text = text_of(offer.get(name))
+        if text:
+            return _plain_number(text)
+    for spec in _dicts(offer.get("priceSpecification")):
+        kind = str(spec.get("priceType") or "")
+        text = text_of(spec.get("price")) or text_of(spec.get("minPrice"))
+        if text and not kind.endswith(("ListPrice", "SRP", "StrikethroughPrice")):
+            return _plain_number(text)
+    return None
+
+
+def _plain_number(text: str) -> str | None:
+    try:
+        return str(decimal_of(text))
+    except ValueError:
+        amount = parse_price(text).amount
+        return text if amount is None else str(amount)
+
+
+def _symbol(offer: Data) -> str | None:
+    return parse_price(text_of(offer.get("price"))).currency
+
+
+def _availability(offers: Sequence[Data], shown: Data) -> str | None:
+    """Of the offer that is shown; a product with variants is in stock if one of them is."""
+    said = text_of(shown.get("availability"))
+    if said is None:
+        all_said = [text for offer in offers if (text := text_of(offer.get("availability")))]
+        said = next((text for text in all_said if text.lower().endswith("instock")), all_said[0] if all_said else None)
+    return said
+
+
+def _told(offer: Data) -> Data:
+    told = {
+        "name": text_of(offer.get("name")) or text_of(offer.get("sku")),
+        "price": _amount(offer),
+        "high": text_of(offer.get("highPrice")),
+        "currency": text_of(offer.get("priceCurrency")),
+        "availability": text_of(offer.get("availability")),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _regular(offer: Data) -> str | None:
+    for spec in _dicts(offer.get("priceSpecification")):
+        if str(spec.get("priceType") or "").endswith(("ListPrice", "SRP", "StrikethroughPrice")):
+            return _plain_number(text_of(spec.get("price")) or "")
+    return None
+
+
+def _category(value: Any) -> str | None:
+    """The last part of a path: `Home > Tables` is Tables."""
+    text = text_of(value)
+    if text is None or text.startswith("http"):
+        return None
+    return text.replace("›", ">").replace("»", ">").rpartition(">")[2].strip() or None
+
+
+def _bare(text: str | None) -> str | None:
+    return text.partition(":")[2] if text and text.lower().startswith(("isbn:", "ean:", "upc:", "gtin:")) else text
+
+
+def _image_urls(value: Any) -> Iterator[str]:
+    for each in (value if isinstance(value, list) else [value])[:30]:
+        url = each.get("contentUrl") or each.get("url") if isinstance(each, dict) else each
+        if isinstance(url, str) and url.strip():
+            yield url.strip()
+
+
+def _read_breadcrumbs(marked: Sequence[Thing], found: Findings) -> None:
+    """The category from a breadcrumb trail: its last entry that is not the product itself or the home page."""
+    if "category" in found:
+        return
+    for thing in of_type(marked, "BreadcrumbList"):
+        names = [_crumb(each) for each in _dicts(thing.data.get("itemListElement"))]
+        product = (found.get("product_name") or "").casefold()
+        kept = [name for name in names if name and name.casefold() not in (product, "home", "start", "accueil")]
+        if kept:
+            found.add("category", kept[-1], "json-ld" if thing.source == "json-ld" else "microdata")
+            return
+
+
+def _crumb(entry: Data) -> str | None:
+    item = entry.get("item")
+    return text_of(entry.get("name")) or (text_of(item) if isinstance(item, dict) else None)
+
+
+_META_PRICE = ("product:price:amount", "og:price:amount", "product:sale_price:amount")
+_META_CURRENCY = ("product:price:currency", "og:price:currency", "product:sale_price:currency")
+
+
+def read_meta(document: Document, found: Findings) -> None:
+    """Add what OpenGraph and product meta tags say."""
+    metas = document.metas
+    is_product = metas.get("og:type", "").lower() in ("product", "og:product", "product.item") or any(
+        name in metas for name in _META_PRICE
+    )
+    if not is_product and not found.values:
+        return
+    found.add("product_name", metas.get("og:title"), "opengraph")
+    found.add("description", metas.get("og:description") or metas.get("description"), "opengraph")
+    amount = next((metas[name] for name in _META_PRICE if name in metas), None)
+    currency = next((metas[name] for name in _META_CURRENCY if name in metas), None)
+    if amount:
+        found.add_price(_plain_number(one_line(amount)), currency, "opengraph")
+    for name in ("product:availability", "og:availability"):
+        found.add("availability", metas.get(name), "opengraph")
+    found.add("brand", metas.get("product:brand") or metas.get("og:brand"), "opengraph")
+    found.add("category", _category(metas.get("product:category")), "opengraph")
+    found.add("sku", metas.get("product:retailer_item_id"), "opengraph")
+    for name in ("product:ean", "product:isbn", "product:upc"):
+        found.add("gtin", metas.get(name), "opengraph")
+    if "og:image" in metas:
+        for node in document.tree.css("meta[property='og:image']")[:20]:
+            found.add_image(document.absolute(node.attributes.get("content") or ""))

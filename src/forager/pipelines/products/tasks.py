@@ -1,0 +1,61 @@
+"""The kinds of work that a crawl consists of."""
+
+from typing import ClassVar
+
+from forager.core.hosts import host_of
+from forager.core.http import Render
+from forager.core.task import Task
+from forager.extract.canonical import url_hash
+
+
+class Asked(Task):
+    """What a submission says about its pages; a page that is found on another one inherits it."""
+
+    priority: int = 5
+    frequency: int | None = None
+    """Seconds between two crawls; None: as it was, or as the domain has it."""
+    recrawl: bool = True
+    max_retries: int | None = None
+    render: Render = "http"
+    depth: int | None = None
+    """How many links deep the crawl may go on from here; None: links are not read at all."""
+
+
+class Crawl(Asked):
+    """One page: fetched, parsed and stored. Known by the hash of its canonical URL."""
+
+    kind: ClassVar[str] = "products.crawl"
+
+    url: str
+    """Canonical."""
+    etag: str | None = None
+    last_modified: str | None = None
+    """Of the stored page: the site may answer that nothing has changed."""
+    misses: int = 0
+    """Visits in a row that found a soft 404."""
+
+    def key(self) -> str:
+        return url_hash(self.url)
+
+    def lane(self) -> str:
+        return host_of(self.url)
+
+
+class Sitemap(Asked):
+    """One sitemap, or a part of it: a long one is handed over piece by piece."""
+
+    kind: ClassVar[str] = "products.sitemap"
+
+    url: str
+    start: int = 0
+    """Where this part begins, in bytes of the decompressed file."""
+    level: int = 0
+    """How many sitemap indexes led here."""
+    discover: bool = False
+    """Whether `url` is a site, whose robots.txt names its sitemaps."""
+
+    def key(self) -> str:
+        return f"{self.url}#{self.start}" if self.start else self.url
+
+    def lane(self) -> str:
+        return host_of(self.url)

@@ -1,0 +1,114 @@
+"""A shop is crawled: every page once, every product stored with where its values came from, changes kept as history."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.support.shop import OpenShop
+
+READ = {"name": "product_name"}
+
+
+def same(shown: Any, stored: Any) -> bool:
+    if isinstance(stored, str) and isinstance(shown, float):
+        return Decimal(stored) == Decimal(str(shown))
+    return bool(shown == stored)
+
+
+@pytest.mark.parametrize("layout", ["jsonld", "microdata", "opengraph"])
+async def test_every_field_that_a_page_marks_up_is_stored_with_its_source__PR_10(
+    shop_of: OpenShop, layout: str
+) -> None:
+    shop = await shop_of(pages=12, layout=layout, categories=3)
+    job = await shop.crawl(urls=[shop.site.product_url(n) for n in range(1, 13)])
+    assert (job["state"], job["completed"]) == ("completed", 12)
+    for number in range(1, 13):
+        product = await shop.product(number)
+        for name, value in shop.site.shown(number).items():
+            field = READ.get(name, name)
+            assert same(value, product[field]), (number, name)
+            assert product["evidence"][field]["confidence"] >= 0.8
+        assert [image["type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
+
+
+async def test_a_sitemap_index_of_gzip_files_is_found_in_robots_txt__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=25, sitemap_urls=10, categories=2)
+    job = await shop.crawl(sitemap=shop.site.url("/"))
+    assert job["state"] == "completed"
+    products = await shop.get("/products", limit=100)
+    assert len(products) == 25
+    assert sorted(map(int, shop.asked())) == list(range(1, 26))  # each page was asked for once
+
+
+async def test_a_category_is_followed_through_its_pages_within_the_budget__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=30, categories=3, per_page=4, tracking_share=1.0)
+    job = await shop.crawl(urls=[shop.site.url("/")], follow=True, depth=5)
+    assert job["state"] == "completed"
+    assert len(await shop.get("/products", limit=100)) == 30
+    assert sorted(map(int, shop.asked())) == list(range(1, 31))  # tracking duplicates are one page
+    before = shop.site.log.total
+    small = await shop.crawl(urls=[shop.site.url("/")], follow=True, max_pages=7)
+    assert (small["spent"], small["completed"]) == (7, 7)
+    assert shop.site.log.total - before <= 8  # and robots.txt
+
+
+async def test_the_second_crawl_shows_what_changed_and_touches_nothing_else__PR_12(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=20, categories=2, change_days=(1.0, 1.0), price_share=0.5)
+    await shop.crawl(sitemap=shop.site.url("/sitemap.xml"))
+    before = {product["id"]: product for product in await shop.get("/products", limit=100)}
+    shop.site.time.advance(2 * 86_400)
+    await shop.crawl(sitemap=shop.site.url("/sitemap.xml"))
+    after = {product["id"]: product for product in await shop.get("/products", limit=100)}
+    assert before.keys() == after.keys()
+    changed = {number for number in after if after[number]["content_hash"] != before[number]["content_hash"]}
+    assert 3 < len(changed) < 20
+    for number, product in after.items():
+        points = await shop.get(f"/products/{number}/history")
+        moved = any(product[name] != before[number][name] for name in ("price", "currency", "availability"))
+        assert len(points) == 1 + moved
+        assert points[0]["price"] == product["price"]
+        assert (product["updated_at"] > before[number]["updated_at"]) == (number in changed)  # PR-11
+
+
+async def test_one_page_under_several_addresses_is_one_product__PR_5(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    url = shop.site.product_url(2)
+    tracked = [f"{url}?utm_source=mail", f"{url}#reviews", url.replace("http://", "HTTP://")]
+    job = await shop.crawl(urls=[url, *tracked, shop.site.url("/old/2")])
+    assert job["total"] == 2  # the page, and the old address that redirects to it
+    (product,) = await shop.get("/products")
+    assert product["url"] == url
+    (same_one,) = await shop.get("/products", url=shop.site.url("/old/2"))
+    assert same_one["id"] == product["id"]
+
+
+async def test_products_are_filtered_and_paged_newest_first__PR_18(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=30, categories=3)
+    await shop.crawl(sitemap=shop.site.url("/sitemap.xml"))
+    everything = await shop.get("/products", limit=100)
+    assert [each["id"] for each in everything] == sorted((each["id"] for each in everything), reverse=True)
+    brand, category = everything[0]["brand"], everything[5]["category"]
+    for query, fits in (
+        ({"brand": brand}, lambda each: each["brand"] == brand),
+        ({"category": category}, lambda each: each["category"] == category),
+        ({"availability": "in_stock"}, lambda each: each["availability"] == "in_stock"),
+        ({"min_price": 500, "max_price": 1200}, lambda each: 500 <= Decimal(each["price"]) <= 1200),
+        ({"min_rating": 4, "brand": brand}, lambda each: Decimal(each["rating"]) >= 4 and each["brand"] == brand),
+        ({"domain": "elsewhere.example"}, lambda each: False),
+    ):
+        found = await shop.get("/products", limit=100, **query)
+        assert [each["id"] for each in found] == [each["id"] for each in everything if fits(each)]
+    answered = (await shop.client.get("/api/v1/products")).json()
+    assert len(answered["data"]) == 20
+    rest = await shop.get("/products", cursor=answered["meta"]["next_cursor"])
+    assert [each["id"] for each in answered["data"] + rest] == [each["id"] for each in everything]
+
+
+async def test_a_page_that_fails_is_retried_and_then_kept_as_a_dead_letter__PR_17(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    url = shop.site.product_url(1)
+    job = await shop.crawl(urls=[url, shop.site.url("/p/nothing-99")])
+    assert (job["state"], job["completed"], job["failed"]) == ("partially_completed", 1, 1)
+    (dead,) = await shop.get("/dead", job=job["id"])
+    assert (dead["reason"], dead["error_type"]) == ("not_found", "http")

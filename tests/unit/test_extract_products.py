@@ -1,0 +1,163 @@
+"""Canonical URLs, prices, availability and article numbers: hard cases, and what always holds."""
+
+from decimal import Decimal
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forager.extract.availability import availability_of
+from forager.extract.canonical import canonical_url, url_hash
+from forager.extract.currencies import iso_currency
+from forager.extract.gtin import classify, gtin_of
+from forager.extract.prices import parse_price
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "currency"),
+    [
+        ("1.299,00 €", "1299.00", "EUR"),
+        ("€1'049,95", "1049.95", "EUR"),
+        ("from $5", "5", None),
+        ("2 for £3", "3", "GBP"),
+        ("-20 %", None, None),
+        ("20% off, now 7,50 zł", "7.50", "PLN"),
+        (",89", "0.89", None),
+        ("140.000", "140000", None),
+        ("1,299", "1299", None),
+        ("12€99", "12.99", "EUR"),
+        ("-$5", None, None),
+        ("£3.49 - £5.99", "3.49", "GBP"),
+        ("1 299,00 kr", "1299.00", None),
+        ("US$:12.99", "12.99", "USD"),
+        ("$1,190.00 AUD", "1190.00", "AUD"),
+        ("5 000 руб.", "5000", "RUB"),
+        ("¥1,200", "1200", None),
+        ("0,5 Kč", "0.5", "CZK"),
+        ("R 273.00", "273.00", "ZAR"),
+        ("Free", "0", None),
+        ("Call for price", None, None),
+        ("NaN", None, None),
+        ("", None, None),
+        ("3.000.000 ₫", "3000000", "VND"),
+        ("1.299,- €", "1299", "EUR"),
+    ],
+)
+def test_a_price_is_read_as_people_write_it__PR_15(text: str, amount: str | None, currency: str | None) -> None:
+    price = parse_price(text)
+    assert price.amount == (None if amount is None else Decimal(amount))
+    assert price.currency == currency
+
+
+@given(st.integers(0, 10**9), st.sampled_from([("{}.{:02}", ","), ("{},{:02}", ".")]))
+def test_a_written_price_is_read_back_whatever_the_separators__PR_15(cents: int, form: tuple[str, str]) -> None:
+    shape, thousands = form
+    text = shape.format(f"{cents // 100:,}".replace(",", thousands), cents % 100)
+    assert parse_price(f"{text} €").amount == Decimal(cents) / 100
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_price_parser_and_no_price_is_negative(text: str) -> None:
+    amount = parse_price(text).amount
+    assert amount is None or amount >= 0
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("https://schema.org/InStock", "in_stock"),
+        ("http://schema.org/LimitedAvailability", "in_stock"),
+        ("schema:OutOfStock", "out_of_stock"),
+        ("SoldOut", "out_of_stock"),
+        ("out of stock", "out_of_stock"),
+        ("oos", "out_of_stock"),
+        ("PreOrder", "preorder"),
+        ("BackOrder", "preorder"),
+        ("Discontinued", "discontinued"),
+        ("Only 3 left in stock - order soon.", "in_stock"),
+        ("Currently unavailable.", "out_of_stock"),
+        ("This item is no longer available", "discontinued"),
+        ("Nicht auf Lager", "out_of_stock"),
+        ("Sofort lieferbar", "in_stock"),
+        ("Rupture de stock", "out_of_stock"),
+        ("В наличии", "in_stock"),
+        ("Ships within 2 days", "in_stock"),
+        ("A fine table", None),
+        ("", None),
+    ],
+)
+def test_words_for_stock_have_one_meaning__PR_11(words: str, meaning: str | None) -> None:
+    assert availability_of(words) == meaning
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("HTTP://Shop.Example:80/a/../b/./c?z=1&a=2#top", "http://shop.example/b/c?a=2&z=1"),
+        ("https://shop.example:443", "https://shop.example/"),
+        ("https://shop.example:8443/", "https://shop.example:8443/"),
+        ("https://shop.example/p?utm_source=x&id=7&gclid=1&fbclid=2", "https://shop.example/p?id=7"),
+        ("https://shop.example/p/7?ref=cat_7", "https://shop.example/p/7"),
+        ("https://shop.example/p.php?ref=abc_1", "https://shop.example/p.php?ref=abc_1"),
+        ("https://shop.example/%7euser/%c3%a9", "https://shop.example/~user/%C3%A9"),
+        ("https://müller.example/", "https://xn--mller-kva.example/"),
+        ("https://shop.example/a//b/", "https://shop.example/a//b/"),
+        ("https://shop.example/?q=a+b&empty=", "https://shop.example/?empty=&q=a+b"),
+    ],
+)
+def test_a_url_has_one_spelling__PR_5(url: str, canonical: str) -> None:
+    assert canonical_url(url) == canonical
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x.example/", "javascript:alert(1)", "shop.example", "http://", "https://u:p@x.example/"]
+)
+def test_what_is_no_page_has_no_canonical_url(url: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        canonical_url(url)
+
+
+_NAMES = st.text(st.characters(categories=["Ll", "Nd"], max_codepoint=0x24F), min_size=1, max_size=6)
+_PAIRS = st.lists(st.tuples(_NAMES, st.text(max_size=6)), max_size=6)
+
+
+@given(_PAIRS, st.randoms(use_true_random=False))
+def test_canonical_urls_are_idempotent_and_free_of_order__PR_5(pairs: list[tuple[str, str]], random: object) -> None:
+    kept = [(f"x{name}", value) for name, value in pairs]  # no name of ours is a tracking parameter
+    shuffled = list(kept)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    one, other = (_url(each) for each in (kept, shuffled))
+    assert canonical_url(one) == canonical_url(other)
+    assert canonical_url(canonical_url(one)) == canonical_url(one)
+    assert canonical_url(one).count("=") == len(kept)  # every real parameter is kept
+    assert len(url_hash(canonical_url(one))) == 64
+
+
+def _url(pairs: list[tuple[str, str]]) -> str:
+    query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
+    return f"https://shop.example/p?{query}"
+
+
+@pytest.mark.parametrize(
+    ("written", "gtin"),
+    [
+        ("4006381333931", "4006381333931"),
+        ("EAN: 4006381333931", "4006381333931"),
+        ("036000291452", "036000291452"),
+        ("0-306-40615-2", "9780306406157"),
+        ("978-0-306-40615-7", "9780306406157"),
+        ("4006381333932", None),
+        ("0000000000000", None),
+        ("12345", None),
+        ("", None),
+    ],
+)
+def test_an_article_number_needs_its_check_digit__PR_11(written: str, gtin: str | None) -> None:
+    assert gtin_of(written) == gtin
+
+
+def test_a_symbol_of_several_countries_is_no_currency__PR_11() -> None:
+    assert [iso_currency(each) for each in ("$", "kr", "¥", "Rs")] == [None] * 4
+    assert [iso_currency(each) for each in ("€", "eur", "US$", "zł")] == ["EUR", "EUR", "USD", "PLN"]
+    assert classify("03178471") == "issn"
