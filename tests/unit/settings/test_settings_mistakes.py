@@ -132,6 +132,8 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "evidence_days": ("0", "-1", "3650", "3651"),
     "blob_days": ("0.001", "0", "36500", "36501"),
     "blob_grace_hours": ("1", "0.99", "8760", "8761"),
+    "product_timeout_seconds": ("0.001", "0", "600", "601"),
+    "product_retry_delay_seconds": ("0.001", "0", "3600", "3601"),
     "port": ("0", "-1", "65535", "65536"),
     "lease_seconds": ("1", "0.99", "3600", "3601"),
     "shutdown_seconds": ("0", "-1", "3600", "3601"),
