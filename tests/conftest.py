@@ -61,6 +61,19 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture
+def app_postgres_url(postgres_url: str) -> str:
+    """The same with the schema of every pipeline that ships: an application opens it at once."""
+    from forager.config import new_settings
+    from forager.features import all_features
+    from forager.ledger.catalog import Catalog
+    from forager.wiring import build_pipelines
+    from tests.support.schema_templates import create_schema
+
+    create_schema(postgres_url, Catalog(build_pipelines(new_settings(), all_features())))
+    return postgres_url
+
+
+@pytest.fixture
 def postgres_server(require_postgres: None) -> Iterator[PostgresServer]:
     """A PostgreSQL for one test alone, which may `kill`, `stop` and `start` it."""
     with PostgresServer(fsync=False) as server:

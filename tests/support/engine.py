@@ -21,7 +21,7 @@ from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_postgres, create_sqlite
+from forager.ledger.schema.migrate import create_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import build as build_places
@@ -30,6 +30,7 @@ from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import shipped_zips
 from forager.sandbox import SerperSandbox
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
+from tests.support.schema_templates import create_schema
 
 QUICK = Retry(3, first=0.05)
 PATIENCE = 30.0
@@ -164,7 +165,7 @@ async def open_postgres(
 
     catalog = Catalog(pipelines)
     if create:
-        await asyncio.to_thread(create_postgres, url, catalog)
+        await asyncio.to_thread(create_schema, url, catalog)
     ledger = await PostgresLedger.open(url, catalog, lease_seconds=lease, **more)
     return EngineRig(ledger, PostgresTables(url), pipelines, clock or SystemClock(), lease)
 

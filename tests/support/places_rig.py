@@ -21,12 +21,13 @@ from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
-from forager.ledger.schema.migrate import create_postgres, create_sqlite
+from forager.ledger.schema.migrate import create_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import places, plan
 from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import shipped_zips
+from tests.support.schema_templates import create_schema
 
 Places = Sequence[Mapping[str, Any]]
 
@@ -140,6 +141,6 @@ async def postgres_places(url: str) -> PlacesRig:
     from forager.ledger.postgres import PostgresLedger
 
     catalog = Catalog([places])
-    create_postgres(url, catalog)
+    create_schema(url, catalog)
     ledger = await PostgresLedger.open(url, catalog)
     return PlacesRig(ledger, catalog, await ledger.begin("by hand"))

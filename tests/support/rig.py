@@ -328,10 +328,10 @@ def _write_sqlite(path: Path, sql: str) -> None:
 
 async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
     from forager.ledger.postgres import PostgresLedger
-    from forager.ledger.schema.migrate import create_postgres
+    from tests.support.schema_templates import create_schema
 
     if create:
-        create_postgres(url, catalog())
+        create_schema(url, catalog())
     tables = PostgresTables(url)
     ledger = await PostgresLedger.open(url, catalog(), lease_seconds=LEASE, faults=faults)
     return Rig(ledger, tables, None, tables.read)

@@ -19,7 +19,7 @@ def store(request: pytest.FixtureRequest) -> str | None:
     """The URL of a fresh PostgreSQL database; None is SQLite."""
     if request.param == "sqlite":
         return None
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("app_postgres_url"))
 
 
 @pytest.fixture

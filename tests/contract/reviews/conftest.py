@@ -10,7 +10,7 @@ from tests.support.reviews import Reviews, open_reviews
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reviews]:
-    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
     async with open_reviews(tmp_path, url) as opened:
         yield opened
 

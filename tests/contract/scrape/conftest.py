@@ -11,7 +11,7 @@ from tests.support.scrape import Service, open_service
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     """With its engine running."""
-    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
     async with open_service(tmp_path, url) as opened, opened.app.engine():
         yield opened
 
