@@ -69,9 +69,9 @@ async def test_a_cid_beside_a_place_id_becomes_another_name_of_the_place__PL_13(
 
 async def test_a_short_page_skips_the_rest_of_its_zip__PL_10(recorded: Recorded) -> None:
     outcome = await done(recorded("seven-poor-rows"))
-    assert [(skip.key, skip.reason) for skip in outcome.skip] == [
-        ("85001/2", "early_exit_page1_lt10"),
-        ("85001/3", "early_exit_page1_lt10"),
+    assert [(skip.key, skip.reason, skip.message) for skip in outcome.skip] == [
+        ("85001/2", "early_exit", "early_exit_page1_lt10"),
+        ("85001/3", "early_exit", "early_exit_page1_lt10"),
     ]
 
 
@@ -79,7 +79,7 @@ async def test_a_short_page_skips_the_rest_of_its_zip__PL_10(recorded: Recorded)
 async def test_only_fewer_than_ten_results_end_a_zip__PL_10(rows: Rows, count: int, skipped: int) -> None:
     outcome = await done(rows(count), QUERY.model_copy(update={"page": 2}))
     assert [skip.key for skip in outcome.skip] == ["85001/3"][:skipped]
-    assert all(skip.reason == "early_exit_page2_lt10" for skip in outcome.skip)
+    assert all(skip.message == "early_exit_page2_lt10" for skip in outcome.skip)
 
 
 async def test_a_short_last_page_has_nothing_to_skip__PL_10(rows: Rows) -> None:
