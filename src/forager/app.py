@@ -47,6 +47,7 @@ from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
 from forager.ledger.side_tables.sinks import SinkTable
+from forager.offload.pool import ProcessPool
 from forager.politeness.rulebook import Rulebook
 from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.secrets.sealing import Rotated, rotate_keys, sealer_for
@@ -345,6 +346,8 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         stack.push_async_callback(browsers.close)
         blobs = LocalBlobs(settings.home / "blobs", clock, grace=settings.blob_grace_hours, days=settings.blob_days)
         stack.push_async_callback(blobs.close)
+        offload = ProcessPool(settings.parse_processes, clock)
+        stack.push_async_callback(offload.close)
         domains = Domains(ledger.database, ledger.now_ms)
         rules = await open_rules(settings, domains, pipelines)
         worker = Worker(
@@ -359,6 +362,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             proxies=proxies,
             job_secrets=job_secrets,
             blobs=blobs,
+            offload=offload,
             patience=settings.patience_hours * 3600,
         )
         for feature in features:

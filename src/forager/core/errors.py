@@ -16,6 +16,7 @@ ForagerError
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
 │   ├── CredentialsMissing nobody has given us a log-in for this site
 │   ├── BlobMissing      a stored page is gone or damaged: fetch it again
+│   ├── ParseFailed      a page could not be read within its limits, or killed the process that read it
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Disallowed           robots.txt says no: the task is skipped
 ├── Unconfigured         only a person can help: the job is paused, its task stays queued
@@ -210,6 +211,13 @@ class BlobMissing(Permanent):
 
     reason = Reason.BLOB_MISSING
     error_type = ErrorType.STORAGE
+
+
+class ParseFailed(Permanent):
+    """A page could not be read within its limits."""
+
+    reason = Reason.PARSE_LATE
+    error_type = ErrorType.PARSE
 
 
 class Undecodable(Permanent):

@@ -51,6 +51,8 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     UNCONFIGURED = "unconfigured"
     BLOB_MISSING = "blob_missing"
+    PARSE_LATE = "parse_late"
+    PARSE_CRASHED = "parse_crashed"
     STEP_BROKE = "step_broke"
     TOO_MANY_CHILDREN = "too_many_children"
     CRASHED = "crashed"

@@ -5,7 +5,7 @@ a long one gives the task back to the queue, where it holds nothing and burns no
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from forager.core.blobs import SCHEME, Blobs
@@ -21,6 +21,7 @@ from forager.core.errors import (
 )
 from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Away
+from forager.core.offload import InThread, Offload
 from forager.core.pipeline import WhenOpen
 from forager.core.proxies import Proxies
 from forager.core.reasons import ErrorType, Reason
@@ -77,6 +78,7 @@ class Surroundings:
     wake: Callable[[], object] = lambda: None
     """Call it when a lane has room again although no task of its own has ended."""
     blobs: Blobs | None = None
+    offload: Offload = field(default_factory=InThread)
 
 
 class LaneFetch:
@@ -116,6 +118,11 @@ class LaneFetch:
         if request.keep and response.body:
             return replace(response, blob=await self._blobs().keep(response))
         return response
+
+    @property
+    def offload(self) -> Offload:
+        """Runs a function in another process, for a page that is too heavy for this one."""
+        return self.around.offload
 
     async def _read(self, blob: str) -> Response:
         """A stored page: no lane has to be waited for, and the place in it that was planned is free again."""

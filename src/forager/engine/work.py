@@ -19,6 +19,7 @@ from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
 from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, Want
+from forager.core.offload import InThread, Offload
 from forager.core.pipeline import Pipeline, Step
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
@@ -64,6 +65,7 @@ class Worker:
         proxies: Proxies | None = None,
         job_secrets: JobSecrets | None = None,
         blobs: Blobs | None = None,
+        offload: Offload | None = None,
         random: Random | None = None,
         patience: float = PATIENCE,
     ) -> None:
@@ -87,7 +89,7 @@ class Worker:
         )
         self._wake = asyncio.Event()
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
-        self._around = Surroundings(*around, self._wake.set, blobs)
+        self._around = Surroundings(*around, self._wake.set, blobs, offload or InThread())
         self._memo = Memo()
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._finished: list[Settlement] = []

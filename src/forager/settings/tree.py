@@ -97,6 +97,9 @@ class Settings(BaseSettings):
         ge=0,
         le=3_600,
     )
+    parse_processes: int = _engine(
+        2, "Most processes that read big pages (over 256 KB) at the same time; started when needed.", ge=1, le=64
+    )
     patience_hours: float = _engine(
         168.0,
         "How long a task may wait in vain, for what burns no attempt (429, an open breaker, no proxy), before it is"

@@ -130,6 +130,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "credential_cache_ttl_seconds": ("0", "-1", "86400", "86401"),
     "credential_max_retries": ("0", "-1", "10", "11"),
     "evidence_days": ("0", "-1", "3650", "3651"),
+    "parse_processes": ("1", "0", "64", "65"),
     "blob_days": ("0.001", "0", "36500", "36501"),
     "blob_grace_hours": ("1", "0.99", "8760", "8761"),
     "product_timeout_seconds": ("0.001", "0", "600", "601"),

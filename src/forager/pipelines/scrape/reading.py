@@ -1,7 +1,4 @@
-"""What has been read of a target so far: its page, and further ones that fill what is missing. Pure.
-
-Of a long page it runs in a thread.
-"""
+"""What has been read of a target so far: its page, and further ones that fill what is missing. Pure."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +6,7 @@ from typing import Any
 from forager.core.http import Response
 from forager.extract.document import decoded
 from forager.extract.normalise import normalise
-from forager.pipelines.scrape.extractor import Extractor, Found, Page
+from forager.pipelines.scrape.extractor import Extracted, Extractor, Found, Page, Parse
 from forager.pipelines.scrape.records import Result
 from forager.pipelines.scrape.target import Scrape
 
@@ -32,11 +29,14 @@ class Reading:
     def missing(self) -> frozenset[str]:
         return frozenset(self._names) - self.found.keys()
 
-    def add(self, response: Response) -> None:
-        """Look for what is still missing. The first page decides whether there is a wall and what to look at next."""
-        html = decoded(response.body, response.headers.get("Content-Type"))
-        page = Page(response.url, html, response.status, response.at)
-        extracted = self._extractor.parse(page, self.missing)
+    def question(self, response: Response) -> tuple[Parse, bytes, str | None, str, int, datetime, frozenset[str]]:
+        """The arguments of `read_page` that look for what is still missing."""
+        kind = response.headers.get("Content-Type")
+        told = response.body, kind and str(kind), response.url, response.status, response.at
+        return (self._extractor.parse, *told, self.missing)
+
+    def add(self, response: Response, extracted: Extracted) -> None:
+        """Take what a page has. The first one decides whether there is a wall and what to look at next."""
         if not self.pages:
             self.wall, self.more = extracted.wall, extracted.more
             self._status, self._at = response.status, response.at
@@ -73,6 +73,13 @@ class Reading:
             "pages": len(self.pages),
             "rendered": int(self.rendered),
         }
+
+
+def read_page(
+    parse: Parse, body: bytes, kind: str | None, url: str, status: int, at: datetime, wanted: frozenset[str]
+) -> Extracted:
+    """Read one page. Everything that is needed is an argument: a big page is read in another process."""
+    return parse(Page(url, decoded(body, kind), status, at), wanted)
 
 
 def _told(found: Found, url: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from forager.core.errors import (
     CircuitOpen,
     Disallowed,
+    ParseFailed,
     Permanent,
     RateLimited,
     TimedOut,
@@ -19,17 +19,17 @@ from forager.core.errors import (
 )
 from forager.core.hosts import host_of
 from forager.core.http import Fetch, LoginRef, Render, Request, Response
+from forager.core.offload import parse
 from forager.core.outcome import Done, Outcome
 from forager.core.reasons import ErrorType
 from forager.core.visit import Screenshot
 from forager.pipelines.scrape import words
 from forager.pipelines.scrape.extractor import MOST_MORE, Extractor
-from forager.pipelines.scrape.reading import Reading
+from forager.pipelines.scrape.reading import Reading, read_page
 from forager.pipelines.scrape.target import Scrape
 
 MOST_BYTES = 10 * 1024 * 1024
 """A page of text that is longer is no page for us."""
-SHORT_PAGE = 8 * 1024
 TEXTUAL = ("html", "xml", "text/plain", "json")
 
 
@@ -103,7 +103,7 @@ class _Visit:
                 raise
             except (Disallowed, Permanent, Transient):
                 continue
-            await _add(reading, response)
+            await self._add(reading, response)
 
     async def _page(self, url: str, render: Render) -> Response:
         script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=True))
@@ -115,24 +115,25 @@ class _Visit:
         refuse_unless_page(response)
         return response
 
+    async def _add(self, reading: Reading, response: Response) -> None:
+        """Read a page where it belongs: a big one in another process."""
+        try:
+            extracted = await parse(self.fetch, len(response.body), read_page, *reading.question(response))
+        except ParseFailed as error:
+            raise ParseFailed(
+                error.message, reason=error.reason, evidence=response.evidence(), facts=_told(response)
+            ).at(_where(response)) from error
+        reading.add(response, extracted)
+
     async def _read(self, response: Response) -> Reading:
         reading = Reading(self.extractor, self.task.requested_fields)
-        await _add(reading, response)
+        await self._add(reading, response)
         if reading.wall is not None:
             # Whoever was given a log-in may say it again: then nothing of the page is quoted.
             said = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
             message = f"{_where(response)} wants a log-in{said}"
             raise _not_had(words.LOGIN_WALL, message, response)
         return reading
-
-
-async def _add(reading: Reading, response: Response) -> None:
-    """A long page in a thread, because it takes longer to read than a loop may stand still; a short one here, because
-    it is read sooner than a thread has begun."""
-    if len(response.body) <= SHORT_PAGE:
-        reading.add(response)
-    else:
-        await asyncio.to_thread(reading.add, response)
 
 
 def refuse_unless_page(response: Response) -> None:

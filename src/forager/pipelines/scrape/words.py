@@ -10,6 +10,8 @@ POOL_EXHAUSTED: Final = Reason.POOL_EXHAUSTED.value
 NO_HEALTHY_PROXIES: Final = Reason.NO_HEALTHY_PROXIES.value
 CREDENTIALS_MISSING: Final = Reason.CREDENTIALS_MISSING.value
 TIMED_OUT: Final = Reason.TIMED_OUT.value
+PARSE_LATE: Final = Reason.PARSE_LATE.value
+PARSE_CRASHED: Final = Reason.PARSE_CRASHED.value
 BLOCKED: Final = Reason.BLOCKED.value
 LOGIN_WALL: Final = "login_wall"
 NOT_FOUND: Final = "not_found"
@@ -28,6 +30,8 @@ REASONS = frozenset(
         BLOCKED,
         REFUSED,
         NOT_A_PAGE,
+        PARSE_LATE,
+        PARSE_CRASHED,
     }
 )
 TYPES = {

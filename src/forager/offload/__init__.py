@@ -1,0 +1,1 @@
+"""Processes that read big pages: the adapter behind `core.offload`. Imports core alone."""
