@@ -54,8 +54,8 @@ async def test_a_page_that_takes_too_long_is_late_and_the_next_is_read(pool: Pro
 
 async def test_the_limit_counts_cpu_time_of_this_page_only(pool: ProcessPool) -> None:
     for _ in range(4):
-        assert await pool(heavy.spin, 0.6, limit=1.0) == "done"
-    assert await pool(heavy.sleep, 1.2, limit=1.0) == "done"
+        assert await pool(heavy.spin, 0.9, limit=2.0) == "done"
+    assert await pool(heavy.sleep, 2.2, limit=2.0) == "done"
 
 
 async def test_a_page_that_hangs_without_using_the_processor_is_given_up_too(pool: ProcessPool) -> None:

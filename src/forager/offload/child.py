@@ -23,15 +23,20 @@ def main(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     while (message := _read(messages)) is not None:
-        answer = _answer(message)
+        answer = _answer(message, answers)
         answers.write(LENGTH.pack(len(answer)) + answer)
         answers.flush()
 
 
-def _answer(message: bytes) -> bytes:
-    """`(True, result)`, or `(False, error)`."""
+def _answer(message: bytes, answers: BinaryIO) -> bytes:
+    """`(True, result)`, or `(False, error)`. Before, an empty message tells that the work has begun: the first one may
+    have to import half of the program, which is no part of it."""
     try:
-        work, args, limit = pickle.loads(message)  # noqa: S301 - from our own parent
+        try:
+            work, args, limit = pickle.loads(message)  # noqa: S301 - from our own parent
+        finally:
+            answers.write(LENGTH.pack(0))
+            answers.flush()
         # Whole seconds of CPU time of the whole process: the limit moves with what was used before.
         soft = math.ceil(time.process_time() + limit)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))

@@ -25,7 +25,10 @@ MEMORY_BYTES = 2 * 1024**3
 """Of address space: several times what the biggest page needs."""
 PATIENCE = 6.0
 """On a busy machine CPU seconds take longer: after so many times the limit by the clock, a page is given up as well."""
+BEGIN = 60.0
+"""Seconds for a new process to be ready."""
 IDLE = 60.0
+DYING = 5.0
 _ENVIRONMENT = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """No more: a process that reads strangers' pages needs no key."""
 
@@ -50,13 +53,15 @@ class ProcessPool:
         async with self._room:
             child = await self._child()
             try:
-                async with asyncio.timeout(limit * PATIENCE):
-                    well, found = await child.ask(message)
+                async with asyncio.timeout(BEGIN) as time:
+                    await child.begin(message)
+                    time.reschedule(asyncio.get_running_loop().time() + limit * PATIENCE)
+                    well, found = await child.result()
             except TimeoutError:
                 await child.end()
                 raise _late(limit) from None
             except EOFError:
-                raise _ended(await child.end(), limit) from None
+                raise _ended(await child.ended(), limit) from None
             except BaseException:  # the task was given up: what its process is at is not known
                 await child.end()
                 raise
@@ -124,24 +129,45 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, message: bytes) -> tuple[bool, Any]:
-        """Send work and wait for its end. Raises `EOFError` if the process dies."""
+    async def begin(self, message: bytes) -> None:
+        """Send work and wait until it has begun. Raises `EOFError` if the process dies."""
         try:
             self._in.write(LENGTH.pack(len(message)))
             self._in.write(message)
             await self._in.drain()
+        except ConnectionError:
+            raise EOFError from None
+        await self._receive()
+
+    async def result(self) -> tuple[bool, Any]:
+        """Wait for the end of the work. Raises `EOFError` if the process dies."""
+        return pickle.loads(await self._receive())  # type: ignore[no-any-return]  # noqa: S301 - from our own child
+
+    async def _receive(self) -> bytes:
+        try:
             (size,) = LENGTH.unpack(await self._out.readexactly(LENGTH.size))
-            return pickle.loads(await self._out.readexactly(size))  # type: ignore[no-any-return]  # noqa: S301 - our own
+            return await self._out.readexactly(size)
         except (ConnectionError, asyncio.IncompleteReadError):
             raise EOFError from None
 
-    async def end(self) -> int:
-        """Kill it, whatever it does; returns how it ended."""
+    async def ended(self) -> int:
+        """How a process ended that has closed its pipe. A signal would reap it, and hide how."""
+        try:
+            async with asyncio.timeout(DYING):
+                return await self._process.wait()
+        except TimeoutError:
+            await self.end()
+            return -signal.SIGKILL
+        finally:
+            self._in.close()
+
+    async def end(self) -> None:
+        """Kill it, whatever it does."""
         with contextlib.suppress(ProcessLookupError):
             if self.is_alive:
                 self._process.kill()
         self._in.close()
-        return await self._process.wait()
+        await self._process.wait()
 
 
 def _late(limit: float) -> ParseFailed:
