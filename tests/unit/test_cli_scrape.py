@@ -1,6 +1,7 @@
 """`forager scrape` on a store of its own and a site of its own: what it prints, what it refuses, how it ends."""
 
 import asyncio
+import csv
 import json
 import threading
 from collections.abc import Iterator
@@ -50,6 +51,18 @@ def test_its_result_can_be_exported_like_any_record(forager: Forager, site: Sand
     forager("scrape", site.url("/jobs/jsonld/2"), "--as", "job_posting", "--http")
     exported = json.loads(forager("export", "scrape_result").out)
     assert exported["result"]["job_title"] == job(2)["title"]
+
+
+def test_nested_results_are_columns_of_a_csv_file(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:
+    for path, kind in (("/jobs/jsonld/2", "job_posting"), ("/companies/pages/1", "company_website")):
+        forager("scrape", site.url(path), "--as", kind, "--http")
+    ran = forager("export", "scrape_result", "-f", "csv", "-o", "pages.csv", "--json")
+    with (tmp_path / "pages.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert ran.data["rows"] == len(rows) == 2
+    assert [row["result.job_title"] for row in rows] == [job(2)["title"], ""]
+    assert rows[1]["result.company_name"] == company(1)["name"]
+    assert "result" not in rows[0]
 
 
 def test_options_may_come_first_and_json_has_where_each_field_was_found(forager: Forager, site: SandboxSite) -> None:

@@ -14,15 +14,15 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from forager.api.tabular import csv_lines, json_lines
 from forager.app import App
 from forager.core.errors import FieldError, Rejected
 from forager.core.record import Record
-from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.envelope import Envelope, Page, answer, encoded, page
 from forager.kit.http.examples import change_example, example_of, record_example
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
-from forager.ledger.reports import ChangeReport
+from forager.kit.tabular import CsvTable, Nested, json_lines
+from forager.ledger.reports import ChangeReport, RecordKind
 from forager.ledger.reports.record_filters import filter_names
 
 Format = Literal["jsonl", "csv"]
@@ -30,6 +30,13 @@ OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
 Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name that it was seen with.")]
 KindParam = Callable[[], Any]
 """Makes the parameter `kind` of a route: its description lists the kinds that there are."""
+KIND = {
+    "kind": "place",
+    "per_job": False,
+    "fields": ["place_uid", "title", "first_seen_at"],
+    "nested": [],
+    "filters": ["place_uid", "cid"],
+}
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 
 
@@ -46,9 +53,22 @@ def records_router(app: App) -> APIRouter:
     records = [record for pipeline in app.pipelines.values() for record in pipeline.records]
     shown = next((record for record in records if example_of(record)), None)
     in_path = partial(Path, max_length=100, description=_kinds(records), examples=[shown.kind] if shown else None)
+    _add_kinds(router, app)
     _add_lists(router, app, in_path, record_example(shown) if shown else {}, _filters(records))
     _add_one(router, app, in_path, shown)
     return router
+
+
+def _add_kinds(router: APIRouter, app: App) -> None:
+    @router.get(
+        "/records",
+        summary="List the kinds of records",
+        response_model=Envelope[list[RecordKind]],
+        responses={200: example([KIND]), **failures()},
+    )
+    async def list_kinds(request: Request) -> Response:
+        """By name, each with its fields and with the filters that its list takes."""
+        return answer(request, app.reports.record_kinds())
 
 
 def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mapping[str, Any], filters: str) -> None:
@@ -74,8 +94,8 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
     @router.get(
         "/export/{kind}",
         summary="Download records of a kind",
-        description="In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe. Takes the same"
-        " filters as the list.",
+        description="In CSV, a nested object is one column per key (`result.job_title`), and text that a spreadsheet"
+        " would run as a formula gets a leading apostrophe. Takes the same filters as the list.",
         response_class=Response,
         responses={200: _as_files(of_record), **failures(404)},
     )
@@ -85,12 +105,14 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
         form: Annotated[Format, Query(alias="format", description="JSON lines, or CSV for spreadsheets.")] = "jsonl",
         job: OfJob = None,
     ) -> Response:
-        pages = aiter(app.reports.export(kind, job=job, filters=_given(request, ("format", "job"))))
+        read = partial(app.reports.export, kind, job=job, filters=_given(request, ("format", "job")))
+        pages = aiter(read())
         # Before the headers go out, so that a wrong kind is still an error. An empty tuple as the default would be
         # taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
         first = await anext(pages, None) or ()
+        file = _json_file(first, pages) if form == "jsonl" else _csv_file(app.reports.record_kind(kind), read)
         name = f"attachment; filename={kind}.{form}"
-        return StreamingResponse(_file(first, pages, form), 200, {"Content-Disposition": name}, MEDIA[form])
+        return StreamingResponse(file, 200, {"Content-Disposition": name}, MEDIA[form])
 
 
 def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
@@ -153,15 +175,34 @@ def _as_files(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "description": "The file, as it is read.",
         "content": {
-            "application/x-ndjson": {"schema": {"type": "string"}, "example": json_lines([few]).decode()},
-            "text/csv": {"schema": {"type": "string"}, "example": csv_lines([few], header=True).decode()},
+            "application/x-ndjson": {"schema": {"type": "string"}, "example": json_lines([few], encoded).decode()},
+            "text/csv": {"schema": {"type": "string"}, "example": _as_csv(few)},
         },
     }
 
 
-async def _file(
-    first: Sequence[Mapping[str, Any]], rest: AsyncIterator[Sequence[Mapping[str, Any]]], form: Format
+def _as_csv(row: Mapping[str, Any]) -> str:
+    table = CsvTable(list(row), encoded)
+    return (table.header() + table.lines([row])).decode()
+
+
+async def _json_file(
+    first: Sequence[Mapping[str, Any]], rest: AsyncIterator[Sequence[Mapping[str, Any]]]
 ) -> AsyncIterator[bytes]:
-    yield csv_lines(first, header=True) if form == "csv" else json_lines(first)
+    yield json_lines(first, encoded)
     async for rows in rest:
-        yield csv_lines(rows, header=False) if form == "csv" else json_lines(rows)
+        yield json_lines(rows, encoded)
+
+
+async def _csv_file(
+    kind: RecordKind, read: Callable[[], AsyncIterator[Sequence[Mapping[str, Any]]]]
+) -> AsyncIterator[bytes]:
+    """Records with nested objects are read twice: their keys are the columns, which come first."""
+    nested = Nested()
+    if kind.nested:
+        async for rows in read():
+            nested.note(rows)
+    table = CsvTable(nested.columns(kind.fields), encoded)
+    yield table.header()
+    async for rows in read():
+        yield table.lines(rows)

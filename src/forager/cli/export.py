@@ -2,22 +2,30 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
+import orjson
 import typer
 
-from forager.core.errors import Rejected
+from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.client import part
 from forager.kit.cli.ids import OfJob, full_job
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import with_api
+from forager.kit.tabular import CsvTable, Nested, json_lines
 
 if TYPE_CHECKING:
     from forager.kit.cli.invocation import Reached
+
+
+AT_ONCE = 1_000
+"""Rows that are turned into CSV together."""
 
 
 class Format(StrEnum):
@@ -61,38 +69,59 @@ async def _write_all(
 ) -> tuple[str, int]:
     known = await _known(at, kind)
     query: dict[str, Any] = {**filters, "job": await full_job(at.api, job) if job else None}
-    return known, await write_rows(at, f"/records/{part(known)}", form, query, output)
+    path = f"/records/{part(known['kind'])}"
+    return known["kind"], await write_rows(at, path, form, query, output, columns=known["fields"])
 
 
-async def write_rows(at: "Reached", path: str, form: Format, query: Mapping[str, Any], output: Path | None) -> int:
+async def write_rows(
+    at: "Reached",
+    path: str,
+    form: Format,
+    query: Mapping[str, Any],
+    output: Path | None,
+    *,
+    columns: Sequence[str] = (),
+) -> int:
     """Write every row of a list, to a file or to standard output; returns how many.
 
-    By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short.
+    By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short. Without
+    `columns`, those of a CSV file are the fields of its rows.
     """
-    from forager.api.tabular import csv_lines, json_lines
-
-    rows = 0
     with _opened(output) as file:
+        if form is Format.CSV:
+            return await _write_csv(at.api.pages(path, **query), file, columns)
+        rows = 0
         async for page in at.api.pages(path, **query):
-            file.write(csv_lines(page, header=rows == 0) if form is Format.CSV else json_lines(page))
+            file.write(json_lines(page))
             rows += len(page)
+        return rows
+
+
+async def _write_csv(pages: AsyncIterator[Sequence[Any]], file: BinaryIO, columns: Sequence[str]) -> int:
+    """The header needs the keys of every nested object, so the rows wait in a temporary file until all are there."""
+    nested, names, rows = Nested(), dict.fromkeys(columns), 0
+    with TemporaryFile() as waiting:
+        async for page in pages:
+            nested.note(page)
+            names.update(dict.fromkeys(name for row in page for name in row))
+            waiting.write(json_lines(page))
+            rows += len(page)
+        table = CsvTable(nested.columns(names))
+        file.write(table.header() if names else b"")
+        waiting.seek(0)
+        while lines := list(islice(waiting, AT_ONCE)):
+            file.write(table.lines(map(orjson.loads, lines)))
     return rows
 
 
-async def _known(at: "Reached", kind: str) -> str:
-    """The kind as the API names it: `places` is accepted for `place`. Raises the API's error, which lists the kinds."""
-    try:
-        await at.api.get(f"/records/{part(kind)}", limit=1)
-    except Rejected as unknown:
-        singular = kind.removesuffix("s")
-        if singular == kind:
-            raise
-        try:
-            await at.api.get(f"/records/{part(singular)}", limit=1)
-        except Rejected:
-            raise unknown from None
-        return singular
-    return kind
+async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
+    """The kind as the API describes it; `places` is accepted for `place`. Raises `Rejected`, which lists the kinds."""
+    kinds = {each["kind"]: each for each in await at.api.get("/records")}
+    found: Mapping[str, Any] | None = kinds.get(kind) or kinds.get(kind.removesuffix("s"))
+    if found is None:
+        problem = FieldError("kind", f"unknown record kind {kind!r}; choose from {', '.join(kinds)}")
+        raise Rejected(f"{problem.message[0].upper()}{problem.message[1:]}.", fields=[problem])
+    return found
 
 
 def _filters(where: list[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from forager.api.tabular import csv_lines, harmless
+from forager.kit.tabular import CsvTable, harmless
 from tests.support.api import JOB, Front
 
 
@@ -136,11 +136,11 @@ async def test_records_are_downloaded_as_json_lines_and_as_csv(front: Front) -> 
 @pytest.mark.parametrize("text", ["=1+1", "+1 602", "-2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1"])
 def test_a_cell_cannot_be_a_formula__S17(text: str) -> None:
     assert harmless(text) == "'" + text
-    (row,) = csv.reader(io.StringIO(csv_lines([{"title": text}], header=False).decode(), newline=""))
+    (row,) = csv.reader(io.StringIO(CsvTable(["title"]).lines([{"title": text}]).decode(), newline=""))
     assert row[0].startswith("'")
 
 
 def test_numbers_and_plain_text_are_left_as_they_are__S17() -> None:
     row = {"title": 'Bar, the "Old"', "longitude": -112.07, "rating": None, "tags": ["=1"], "open": True}
-    (cells,) = csv.reader(io.StringIO(csv_lines([row], header=False).decode(), newline=""))
+    (cells,) = csv.reader(io.StringIO(CsvTable(list(row)).lines([row]).decode(), newline=""))
     assert cells == ['Bar, the "Old"', "-112.07", "", '["=1"]', "True"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.api import Front
 
 TWO_ZIPS = {"keyword": "bars", "zips": ["85001", "85002"], "pages": 1}
@@ -111,3 +113,20 @@ async def test_a_job_of_any_pipeline_is_priced(simple: Front) -> None:
     assert (refused.status_code, "cannot be priced" in refused.json()["error"]) == (422, True)
     unknown = await simple.client.post("/api/v1/jobs/plan", json={"pipeline": "pets", "params": {}})
     assert unknown.status_code == 404
+
+
+async def test_kinds_are_listed_with_their_fields_and_filters(simple: Front) -> None:
+    kinds = {each["kind"]: each for each in await simple.data("/api/v1/records")}
+    assert set(kinds) == set(simple.app.reports.kinds)
+    assert kinds["place"]["fields"][0] == "place_uid"
+    assert "job" not in kinds["place"]["fields"]
+    assert (kinds["sighting"]["fields"][0], kinds["sighting"]["per_job"]) == ("job", True)
+    assert {"result", "provenance"} <= set(kinds["scrape_result"]["nested"])
+    assert "zip" in kinds["sighting"]["filters"]
+
+
+@pytest.mark.parametrize("kind", ["place", "scrape_result"])
+async def test_a_csv_file_has_its_header_also_without_rows(simple: Front, kind: str) -> None:
+    fields = next(each["fields"] for each in await simple.data("/api/v1/records") if each["kind"] == kind)
+    file = await simple.client.get(f"/api/v1/export/{kind}", params={"format": "csv"})
+    assert file.text.splitlines() == [",".join(fields)]

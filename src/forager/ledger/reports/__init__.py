@@ -9,6 +9,7 @@ from forager.ledger.reports.models import (
     Health,
     LaneReport,
     QueuedTask,
+    RecordKind,
     SessionReport,
     Spending,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "LaneReport",
     "Page",
     "QueuedTask",
+    "RecordKind",
     "Reports",
     "SessionReport",
     "Spending",

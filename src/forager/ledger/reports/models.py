@@ -31,6 +31,16 @@ class DeadLetterDetail(DeadLetter):
     evidence: EvidenceReport | None
 
 
+class RecordKind(Report):
+    """A kind of records, and how its lists and exports look."""
+
+    kind: str
+    per_job: bool = Field(description="Whether each job has records of its own; otherwise each exists once.")
+    fields: list[str] = Field(description="The fields of a record in a list, in this order.")
+    nested: list[str] = Field(description="Those fields that may hold an object or a list.")
+    filters: list[str] = Field(description="Fields that a list can be filtered by.")
+
+
 class LaneReport(Report):
     """What politeness belongs to."""
 

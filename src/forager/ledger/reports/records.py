@@ -4,11 +4,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy.types import JSON
+
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, stored_key, walk
 from forager.kit.reports import ChangeReport
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports.record_filters import Filters, read_filters
+from forager.ledger.reports.models import RecordKind
+from forager.ledger.reports.record_filters import Filters, filter_names, read_filters
 from forager.ledger.reports.rows import change_report
 from forager.ledger.schema.record_tables import RecordTable
 
@@ -87,6 +90,19 @@ async def export(
         if page.next_cursor is None:
             return
         cursor = page.next_cursor
+
+
+def record_kind(table: RecordTable) -> RecordKind:
+    """Describe a kind of records."""
+    fields = [*(["job"] if table.per_job else []), *table.fields, *table.kept]
+    leaves = [name for name, kind in zip(table.fields, table.types, strict=True) if isinstance(kind, JSON)]
+    return RecordKind(
+        kind=table.record.kind,
+        per_job=table.per_job,
+        fields=fields,
+        nested=[*leaves, *(name for name in table.kept if name == "gone_evidence")],
+        filters=list(filter_names(table.record)),
+    )
 
 
 def table_of(catalog: Catalog, kind: str) -> RecordTable:

@@ -17,6 +17,7 @@ from forager.ledger.reports.models import (
     Health,
     LaneReport,
     QueuedTask,
+    RecordKind,
     SessionReport,
     Spending,
 )
@@ -91,6 +92,14 @@ class Reports:
         return await jobs.one_dead(self._db, task)
 
     # ── records ──
+
+    def record_kinds(self) -> list[RecordKind]:
+        """Every kind of records, by name."""
+        return [records.record_kind(table) for _, table in sorted(self._catalog.records.items())]
+
+    def record_kind(self, kind: str) -> RecordKind:
+        """One kind of records. Raises `Rejected`, which lists the kinds, if there is no such kind."""
+        return records.record_kind(records.table_of(self._catalog, kind))
 
     @property
     def kinds(self) -> Collection[str]:
