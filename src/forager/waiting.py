@@ -74,7 +74,8 @@ class Waits:
         politeness = self._rules.politeness
         paused = report.paused or report.name in politeness.inactive
         standing = self.standing(report, report.name, now)
-        return lane_waiting(report.name, politeness.lane_for(report.name), standing, now, paused=paused)
+        rules = politeness.lane_for(report.name, standing.used_by)
+        return lane_waiting(report.name, rules, standing, now, paused=paused)
 
     async def _of_job(self, report: JobReport, known: "_Known") -> Waiting | None:
         known.asked += 1

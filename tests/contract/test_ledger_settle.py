@@ -301,23 +301,24 @@ async def test_a_mixed_group_is_settled_together(rig: Rig, worker: Worker) -> No
     assert sum(row["spent"] for row in total) == 12
 
 
-async def test_spending_is_told_by_day_and_month__PL_11(rig: Rig, worker: Worker) -> None:
+async def test_spending_is_told_by_hour_day_and_month__PL_11(rig: Rig, worker: Worker) -> None:
     await rig.submit([*calls(3), *calls(1, where="site", prefix="s")])
     for lease in await worker.lease():
         await worker.settle(lease, cost=4)
     await rig.ledger.give_lanes(worker.session, {n: GivenLane() for n in worker.lanes.values()})
     await rig.submit([*calls(1), *calls(1, where="site", prefix="s")])
-    spent = {lane.name: (lane.spent_day, lane.spent_month) for lane in await rig.ledger.take_lanes(worker.session, 9)}
-    assert spent == {"api": (12, 12), "site": (4, 4)}
+    taken = await rig.ledger.take_lanes(worker.session, 9)
+    spent = {lane.name: (lane.spent_hour, lane.spent_day, lane.spent_month) for lane in taken}
+    assert spent == {"api": (12, 12, 12), "site": (4, 4, 4)}
 
 
-async def test_a_new_day_and_a_new_month_start_at_nothing__PL_11(rig: Rig, worker: Worker) -> None:
+async def test_a_new_hour_a_new_day_and_a_new_month_start_at_nothing__PL_11(rig: Rig, worker: Worker) -> None:
     """Days pass by moving what was spent into the past: a database's calendar cannot be turned."""
     today = await rig.ledger.now()
     other_day = today.replace(day=2 if today.day == 1 else 1)
     month_before = today.replace(day=1) - timedelta(days=1)
 
-    async def spend(cost: int) -> tuple[int, int]:
+    async def spend(cost: int) -> tuple[int, int, int]:
         """What the lane had spent when it was taken; then so much more."""
         await rig.submit(calls(1))
         (lane,) = await rig.ledger.take_lanes(worker.session, 9)
@@ -325,13 +326,16 @@ async def test_a_new_day_and_a_new_month_start_at_nothing__PL_11(rig: Rig, worke
         (lease,) = await worker.lease()
         await worker.settle(lease, cost=cost)
         await rig.ledger.give_lanes(worker.session, {lane.id: GivenLane()})
-        return lane.spent_day, lane.spent_month
+        return lane.spent_hour, lane.spent_day, lane.spent_month
 
-    assert await spend(5) == (0, 0)
-    assert await spend(2) == (5, 5)
+    assert await spend(5) == (0, 0, 0)
+    assert await spend(2) == (5, 5, 5)
+    rig.write(f"UPDATE spending SET hour = {(today.hour - 1) % 24}")
+    assert await spend(1) == (0, 7, 7)
+    assert await spend(1) == (1, 8, 8)
     rig.write(f"UPDATE spending SET day = {other_day:%Y%m%d}")
-    assert await spend(4) == (0, 7)
-    assert await spend(0) == (4, 11)
+    assert await spend(4) == (0, 0, 9)
+    assert await spend(0) == (4, 4, 13)
     rig.write(f"DELETE FROM spending WHERE day = {today:%Y%m%d}")
-    rig.write(f"UPDATE spending SET day = {month_before:%Y%m%d}, spent = 11")
-    assert await spend(0) == (0, 0)
+    rig.write(f"UPDATE spending SET day = {month_before:%Y%m%d}, spent = 13")
+    assert await spend(0) == (0, 0, 0)

@@ -1,6 +1,6 @@
 """The engine on web sites: a pipeline that looks at URLs, rules by host, and a worker who finds every test host."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -82,7 +82,7 @@ class RulesByHost:
         self.every = every
         self.hosts: Mapping[str, Lane] = {name.replace("_", "."): lane for name, lane in hosts.items()}
 
-    def lane_for(self, name: str) -> Lane:
+    def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
         return replace(self.hosts.get(name.partition(":")[0], self.every), name=name)
 
     def lane_name(self, url: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from forager.core.http import Request, Response
 from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
-from forager.engine.lane import HORIZON, LONGEST_HOLD, LaneRun
+from forager.engine.lane import HORIZON, LONGEST_CAP_REST, LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, Surroundings
 from tests.support.clock import FakeClock
 
@@ -117,8 +117,12 @@ def test_a_lane_that_nobody_had_in_between_goes_on_without_a_pause() -> None:
 
 
 def test_a_lane_at_its_cap_says_so_in_its_state__PL_11() -> None:
-    capped = LaneRun(owned(spent_day=3), Lane("api", cap_day=3), FakeClock())
-    assert capped.state() == {"capped": True}
+    clock = FakeClock(datetime(2026, 1, 1, 18, tzinfo=UTC))
+    capped = LaneRun(owned(spent_day=3), Lane("api", cap_day=3), clock)
+    midnight = datetime(2026, 1, 2, tzinfo=UTC)
+    assert capped.state() == {"capped": True, "capped_until": round(midnight.timestamp() * 1000)}
+    assert capped.wake_time(clock.monotonic()) == clock.monotonic() + 6 * 3600, "no poll is needed to go on"
+    assert capped.rests(clock.monotonic()) == LONGEST_CAP_REST, "after which the cap may have been raised"
 
 
 def test_of_several_origins_in_a_lane_the_slowest_crawl_delay_counts() -> None:

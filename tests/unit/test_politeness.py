@@ -9,7 +9,9 @@ import pytest
 from forager.core.pipeline import Breaker, Hours, Lane, Retry
 from forager.core.rules import FIELDS, AllowedHours, Rules
 from forager.politeness.policy_file import Policies, shipped_policies
-from forager.politeness.precedence import EVERY_SITE, By, Politeness, ground, slower
+from forager.politeness.precedence import EVERY_SITE, Politeness, ground
+from forager.politeness.said import By
+from forager.politeness.sharing import slower
 
 HOST = "www.shop.example"
 OPERATOR = Rules.model_validate(
@@ -197,6 +199,45 @@ def test_where_two_pipelines_share_a_site_the_slower_holds__SC_7() -> None:
     assert (lane.rate, lane.per, lane.concurrency, lane.gap, lane.hours) == (2, 10, 2, 0.1, Hours(6, 22))
     alone = polite.lane_for("shop.example", used_by=["quick"])
     assert (alone.rate, alone.per, alone.hours) == (5, 1.0, None)
+
+
+def test_a_pipelines_default_holds_only_where_that_pipeline_works() -> None:
+    slow = Lane(EVERY_SITE, rate=1, per=3_600, concurrency=1, hours=Hours(1, 2), site=True)
+    polite = Politeness(lanes={"slow": (slow,), "other": ()})
+    without = Politeness().lane_for("shop.example")
+    assert polite.lane_for("shop.example", used_by=["other"]) == without
+    assert polite.lane_for("shop.example", used_by=[]) == without
+    assert polite.lane_for("shop.example", used_by=["a pipeline that is not installed any more"]) == without
+    own = polite.lane_for("shop.example", used_by=["slow"])
+    assert (own.rate, own.per, own.concurrency, own.hours) == (1, 3_600, 1, Hours(1, 2))
+    assert polite.lane_for("shop.example", used_by=["slow", "other"]) == own
+
+
+def test_a_pipeline_that_says_nothing_shares_what_holds_for_it_alone() -> None:
+    """Its silence is no consent to the faster pace of the other: for it, the file's default or the settings hold."""
+    quick = Lane(EVERY_SITE, rate=5, concurrency=50, delay=(0.0, 0.0), gap=0.0, site=True)
+    file = Policies(default=Rules(min_delay_ms=500, max_delay_ms=2_000))
+    polite = Politeness(file, lanes={"quick": (quick,), "silent": ()})
+    assert polite.lane_for("shop.example", used_by=["quick"]).rate == 5
+    shared = polite.lane_for("shop.example", used_by=["quick", "silent"])
+    silent = polite.lane_for("shop.example", used_by=["silent"])
+    assert (shared.rate, shared.per, shared.concurrency) == (silent.rate, silent.per, silent.concurrency)
+    assert shared.delay == silent.delay == (0.5, 2.0)
+    assert polite.said("shop.example", ["quick", "silent"])["tokens_per_interval"].by == "settings"
+    assert polite.said("shop.example", ["quick", "silent"])["min_delay_ms"].by == "default"
+
+
+def test_a_pipeline_can_ask_for_no_pause_at_all_and_an_operator_or_robots_txt_still_can_for_one() -> None:
+    file = Policies(default=Rules(min_delay_ms=500, max_delay_ms=2_000, crawl_delay_seconds=3))
+    nothing, zeros = Lane(EVERY_SITE, site=True), Lane(EVERY_SITE, delay=(0.0, 0.0), gap=0.0, site=True)
+    assert Politeness(file, lanes={"p": (nothing,)}).lane_for("a.example", ["p"]).delay == (0.5, 2.0)
+    polite = Politeness(file, lanes={"p": (zeros,)})
+    lane = polite.lane_for("a.example", ["p"])
+    assert (lane.delay, lane.gap) == ((0.0, 0.0), 0.0)
+    assert lane.crawl_delay, "what robots.txt asks for stays a floor"
+    assert polite.said("a.example", ["p"])["max_delay_ms"].by == "pipeline"
+    slowed = replace(polite, overrides={"a.example": Rules(min_delay_ms=9, max_delay_ms=9)})
+    assert slowed.lane_for("a.example", ["p"]).delay == (0.009, 0.009)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ LANE_DETAIL = {
     "waiting": None,
     "crawl_delay_seconds": 10,
     "capped": False,
+    "used_by": ["scrape"],
 }
 PROXY = {
     "id": 7,

@@ -11,7 +11,7 @@ from forager.core.pipeline import Lane
 from forager.core.rules import AllowedHours, Rules
 from forager.core.waiting import Waiting
 from forager.ledger.side_tables.domains import Domain
-from forager.politeness.precedence import By
+from forager.politeness.said import By
 from forager.politeness.standing import BreakerState, Standing, lane_waiting
 
 
@@ -48,7 +48,8 @@ class LaneDetail(BaseModel):
     next_at: datetime | None = Field(description="When its next request may be sent, if that is a second or more away.")
     waiting: Waiting | None = Field(description="Why it sends nothing now; null: it may send.")
     crawl_delay_seconds: float | None = Field(description="What its robots.txt asks for, as far as it was read.")
-    capped: bool = Field(description="Whether its cap of a day or month is reached.")
+    capped: bool = Field(description="Whether its cap of an hour, a day or a month is reached.")
+    used_by: list[str] = Field(description="Pipelines that used the lane in the last hour: their defaults hold in it.")
 
 
 class OverrideReport(BaseModel):
@@ -63,11 +64,12 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
     politeness = app.rules.politeness
     known = await app.reports.lane(name)
     now = await app.ledger.now()
-    rules = politeness.lane_for(name)
     said = await app.domains.get(name)
     off = name in politeness.inactive
     paused = off or (known is not None and known.paused)
     standing = app.waits.standing(known, name, now)
+    used_by = standing.used_by or None  # before its first use, as if every pipeline that has a default for it used it
+    rules = politeness.lane_for(name, used_by)
     opens = rules.hours.opens_after(now) if rules.hours else now
     return {
         "name": name,
@@ -78,7 +80,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
         "wake_at": known.wake_at if known else None,
         "rules": {
             key: {"value": _plain(each.value), "by": each.by, "where": each.where}
-            for key, each in politeness.said(name).items()
+            for key, each in politeness.said(name, used_by).items()
         },
         "overrides": said_rules(said.rules) if said else None,
         "open_now": opens <= now,
@@ -106,6 +108,7 @@ def _standing(rules: Lane, standing: Standing) -> dict[str, Any]:
         "next_at": standing.next_at,
         "crawl_delay_seconds": standing.crawl_delay,
         "capped": standing.capped,
+        "used_by": sorted(standing.used_by),
     }
 
 

@@ -182,6 +182,7 @@ def _shown(lane: dict[str, Any], *, as_json: bool) -> None:
         ("lane", f"{lane['name']} ({lane['kind']})"),
         ("state", "paused" if lane["paused"] else "used" if lane["seen"] else "not used yet"),
         ("run by", lane["owner"]),
+        ("used by", ", ".join(lane["used_by"]) or None),
         ("closed until", render.moment(lane["opens_at"]) if lane["opens_at"] else None),
         ("slower until", render.moment(lane["slow_until"]) if lane["slow_until"] else None),
         ("waits until", render.moment(lane["hold_until"]) if lane["hold_until"] else None),

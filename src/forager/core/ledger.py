@@ -74,6 +74,7 @@ class OwnedLane:
     state: Mapping[str, Any]
     epoch: int = 1
     """How often it was taken: 1 means that nobody had it before."""
+    spent_hour: int = 0
     spent_day: int = 0
     spent_month: int = 0
 

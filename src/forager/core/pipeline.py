@@ -64,13 +64,16 @@ class Lane:
     """After a 429 the rate falls by this share …"""
     slow_for: float = 30.0
     """… and comes back after so many quiet seconds."""
+    cap_hour: int | None = None
     cap_day: int | None = None
     cap_month: int | None = None
-    """Most units spent per UTC day and month, over all jobs; reached, the lane sleeps until the next."""
-    gap: float = 0.0
+    """Most units spent per UTC hour, day and month, over all jobs. When one is reached, tasks wait until its period
+    ends, or are skipped (`Step.when_capped`)."""
+    gap: float | None = None
     """At least so many seconds from one start to the next …"""
-    delay: tuple[float, float] = (0.0, 0.0)
-    """… and a random number of seconds from this range."""
+    delay: tuple[float, float] | None = None
+    """… and a random number of seconds from this range. A site's lane that leaves these None takes what the policy file
+    says; zeros ask for no pause at all. A robots.txt that asks for one is obeyed all the same."""
     hours: Hours | None = None
     breaker: Breaker | None = None
     site: bool = False
@@ -94,6 +97,7 @@ def family(name: str) -> str:
 
 WhenOpen = Literal["snooze", "fail"]
 WhenLate = Literal["retry", "fail"]
+WhenCapped = Literal["wait", "skip"]
 StepFunction = Callable[[Any, Fetch], Awaitable[Outcome]]
 
 
@@ -115,6 +119,9 @@ class Step:
     one_open: bool = False
     """Of the tasks with one key, over all jobs, one is open at a time: another one that would be queued meanwhile is
     skipped at once, with the reason `joined`, and names the first."""
+    when_capped: WhenCapped = "wait"
+    """What becomes of a task that its lane's cap leaves no units for: it waits until the cap's period ends, or it is
+    skipped with the reason `limit`."""
 
 
 def step(
@@ -128,9 +135,10 @@ def step(
     when_late: WhenLate = "retry",
     patience: float | None = None,
     one_open: bool = False,
+    when_capped: WhenCapped = "wait",
 ) -> Step:
     """The step that performs one kind of task. The parameters are those of `Step`."""
-    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open)
+    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped)
 
 
 AGED_AFTER = 60.0

@@ -62,6 +62,9 @@ class Reason(StrEnum):
     # ── ends that are no failure of the task ──
     AFTER_FAILED = "after_failed"
     BUDGET = "budget"
+    """The job's own budget is spent …"""
+    LIMIT = "limit"
+    """… or what its lane may spend in an hour, a day or a month."""
     CANCELLED = "cancelled"
     JOINED = "joined"
 

@@ -18,7 +18,7 @@ class WaitReason(StrEnum):
     RETRY_AFTER = "retry_after"
     """The site asked for a pause."""
     CAP = "cap"
-    """The lane has spent what it may spend in a day or month."""
+    """The lane has spent what it may spend in an hour, a day or a month."""
     RATE = "rate"
     """The next request is not due yet."""
     RETRY = "retry"

@@ -36,6 +36,8 @@ SHORT_WAIT = 10.0
 """We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
 POOL_WAIT = 1.0
 """… and sooner for a browser, which must not stand idle while somebody waits."""
+AFTER_OTHERS = 1.0
+"""Units that tasks in flight have reserved may become free again: look after so many seconds."""
 PATIENCE = 7 * 24 * 3_600.0
 """Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
 
@@ -130,6 +132,15 @@ async def attempt(
             error_type=ErrorType.INTERNAL,
             evidence=Evidence("".join(traceback.format_exception(error)).encode()),
         )
+
+
+def capped(lease: Lease, step: Step | None, lane: LaneRun) -> Settlement:
+    """The end of a task that its lane's caps leave no units for: skipped or put back, as its step says."""
+    why = f"{lane.name} has spent what it may."
+    if step is not None and step.when_capped == "skip":
+        return Settlement(lease, TaskState.SKIPPED, error=why, reason=Reason.LIMIT)
+    wait = lane.capped_for(lease.price) or AFTER_OTHERS
+    return Settlement(lease, TaskState.WAITING, wait=wait, burned=False, error=why, reason=Reason.LIMIT)
 
 
 def given_up(lease: Lease, cost: int = 0, why: str = "Given back at a stop.") -> Settlement:

@@ -1,49 +1,70 @@
-"""What a lane may spend per UTC day and month, over all jobs. Pure but for the clock."""
+"""What a lane may spend per UTC hour, day and month, over all jobs. Pure but for the clock."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from forager.core.clock import Clock
+from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 
 NO_CAP = 1_000_000
 
 
 class Caps:
-    def __init__(self, lane: Lane, clock: Clock, spent_day: int, spent_month: int) -> None:
+    """`lane` may be replaced when other rules hold: what was spent still counts."""
+
+    def __init__(self, lane: Lane, clock: Clock, owned: OwnedLane) -> None:
         self.lane = lane
         self.reserved = 0
         self._clock = clock
-        self._day = self._today()
-        self._spent_day, self._spent_month = spent_day, spent_month
+        self.recount(owned)
+
+    def recount(self, owned: OwnedLane) -> None:
+        """What was spent in this hour, day and month, as the ledger has it."""
+        self._hour = self._this_hour()
+        self._spent = [owned.spent_hour, owned.spent_day, owned.spent_month]
+
+    @property
+    def any(self) -> bool:
+        return self.lane.cap_hour is not None or self.lane.cap_day is not None or self.lane.cap_month is not None
 
     def affordable(self) -> int:
-        """What is still allowed, in tasks of one unit; many when there is no cap."""
-        if self.lane.cap_day is None and self.lane.cap_month is None:
+        """How many units are still allowed; many where there is no cap."""
+        if not self.any:
             return NO_CAP
-        self._new_day()
-        left = [
-            cap - spent - self.reserved
-            for cap, spent in ((self.lane.cap_day, self._spent_day), (self.lane.cap_month, self._spent_month))
-            if cap is not None
-        ]
-        return max(0, min(left))
+        return max(0, min(left for left, _ in self._left()) - self.reserved)
+
+    def wait(self, units: int = 1) -> float:
+        """Seconds until so many units may be spent; 0 if they may be now, or when what is in flight has ended."""
+        if not self.any:
+            return 0.0
+        ends = [ends for left, ends in self._left() if left < units]
+        return (max(ends) - self._clock.now()).total_seconds() if ends else 0.0
 
     def spend(self, reserved: int, cost: int) -> None:
         self.reserved -= reserved
-        self._new_day()
-        self._spent_day += cost
-        self._spent_month += cost
+        if cost:
+            self._begin_period()
+            self._spent = [spent + cost for spent in self._spent]
 
-    def recount(self, spent_day: int, spent_month: int) -> None:
-        """As the ledger has it."""
-        self._spent_day, self._spent_month = spent_day, spent_month
+    def _left(self) -> list[tuple[int, datetime]]:
+        """For each cap: what is left of it, and when its period ends."""
+        self._begin_period()
+        hour, day = self._hour, self._hour.replace(hour=0)
+        next_month = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        ends = (hour + timedelta(hours=1), day + timedelta(days=1), next_month)
+        caps = (self.lane.cap_hour, self.lane.cap_day, self.lane.cap_month)
+        return [(cap - spent, end) for cap, spent, end in zip(caps, self._spent, ends, strict=True) if cap is not None]
 
-    def _new_day(self) -> None:
-        today = self._today()
-        if today != self._day:
-            if today.month != self._day.month:
-                self._spent_month = 0
-            self._spent_day, self._day = 0, today
+    def _begin_period(self) -> None:
+        now, was = self._this_hour(), self._hour
+        if now == was:
+            return
+        self._hour = now
+        self._spent[0] = 0
+        if now.date() != was.date():
+            self._spent[1] = 0
+        if (now.year, now.month) != (was.year, was.month):
+            self._spent[2] = 0
 
-    def _today(self) -> datetime:
-        return self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    def _this_hour(self) -> datetime:
+        return self._clock.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)

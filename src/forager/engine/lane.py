@@ -13,6 +13,7 @@ from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 from forager.engine.breaker import BreakerRun
 from forager.engine.caps import Caps
+from forager.engine.lane_users import LaneUsers
 from forager.engine.limiter import Limiter
 
 HORIZON = 0.1
@@ -20,6 +21,9 @@ HORIZON = 0.1
 LONGEST_HOLD = 3_600.0
 """A `Retry-After` or a crawl-delay beyond an hour is obeyed for an hour, then asked again."""
 MOST_ORIGINS = 100
+LONGEST_CAP_REST = 600.0
+"""A lane that is given back because of its cap is looked at again after so long: the cap may have been raised."""
+FARTHEST_TOLD = 365 * 86_400.0
 WORTH_TELLING = 1.0
 """Seconds until the next request may be sent: a shorter wait is not written down."""
 
@@ -32,8 +36,11 @@ class LaneRun:
         clock: Clock,
         *,
         fail_fast: bool = False,
+        skippers: frozenset[str] = frozenset(),
+        users: LaneUsers | None = None,
         random: Callable[[], float] | None = None,
     ) -> None:
+        """`skippers`: pipelines with steps whose tasks are skipped, and do not wait, when a cap is reached."""
         self.id = owned.id
         self.name = owned.name
         self.policy = policy
@@ -56,6 +63,8 @@ class LaneRun:
         self._epoch = owned.epoch
         self._clock = clock
         self._fail_fast = fail_fast
+        self._skippers = skippers
+        self.users = users or LaneUsers()
         self._random = random or Random().random  # noqa: S311 - a delay, not a secret
         self.seen_open = clock.monotonic()
         """When the store last said that it is not paused."""
@@ -66,7 +75,7 @@ class LaneRun:
         self._share = 1.0
         self.breaker = BreakerRun(policy.breaker) if policy.breaker else None
         self._limiter = Limiter(policy.rate, policy.per, policy.burst, self._gap())
-        self._caps = Caps(policy, clock, owned.spent_day, owned.spent_month)
+        self._caps = Caps(policy, clock, owned)
         self._restore(owned)
 
     # ── what may start ──
@@ -78,6 +87,8 @@ class LaneRun:
         room = self.room(free)
         if room <= 0 or self.closed_for() > 0:
             return 0
+        if self._skips():
+            return room  # nothing is sent for them
         if self.breaker is not None and (state := self.breaker.state(now)) != "closed":
             if state == "open":
                 return room if self._fail_fast else 0  # some tasks want to fail at once rather than wait
@@ -87,7 +98,20 @@ class LaneRun:
     def room(self, free: int) -> int:
         """How many more may be in flight, whatever the rate says."""
         at_once = max(1, int(self.policy.concurrency * self._share))
-        return max(0, min(free, at_once - self.in_flight, self._caps.affordable()))
+        units = free if self._skips() else self._caps.affordable()
+        return max(0, min(free, at_once - self.in_flight, units))
+
+    def affords(self, price: int) -> bool:
+        """Whether its caps leave enough units for a task of this price."""
+        return not self._caps.any or self._caps.affordable() >= max(1, price)
+
+    def capped_for(self, price: int = 1) -> float:
+        """Seconds until the caps allow so many units; 0 if they do now, or when what is in flight has ended."""
+        return self._caps.wait(max(1, price))
+
+    def _skips(self) -> bool:
+        """Whether a cap is reached and there may be tasks in the lane that it ends."""
+        return self._caps.wait() > 0 and not self._skippers.isdisjoint(self.users.names)
 
     def closed_for(self) -> float:
         """Seconds until the lane's hours begin; 0 inside them."""
@@ -99,6 +123,8 @@ class LaneRun:
     def rests(self, now: float) -> float:
         """Seconds for which nothing of it may be sent, whatever waits in it."""
         rest = max(self.closed_for(), self._limiter.next_start(now) - now, self._hold_until - now)
+        if not self._skips():
+            rest = max(rest, min(self._caps.wait(), LONGEST_CAP_REST))
         if self.breaker is not None and not self._fail_fast:
             rest = max(rest, self.breaker.wait(now) if not self.breaker.admits(now) else 0.0)
         return max(0.0, rest)
@@ -111,8 +137,10 @@ class LaneRun:
             return self.due
         if closed := self.closed_for():
             return now + closed
-        if self.in_flight >= self.policy.concurrency or self._caps.affordable() <= 0:
+        if self.in_flight >= self.policy.concurrency:
             return None
+        if self._caps.affordable() <= 0 and not self._skips():
+            return now + wait if (wait := self._caps.wait()) else None
         if self.breaker is not None and not self._fail_fast and (wait := self.breaker.wait(now)):
             return now + wait
         return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
@@ -244,6 +272,10 @@ class LaneRun:
             state["next_at"] = self._store_ms(start)
         if self._caps.affordable() <= 0:
             state["capped"] = True
+            if wait := self._caps.wait():
+                state["capped_until"] = self._store_ms(now + wait)
+        if (self.policy.site or self._caps.any) and (users := self.users.dump(self._store_ms)):
+            state["used_by"] = users
         if self._crawl_delays:
             state["crawl_delays"] = dict(self._crawl_delays)
         if self.breaker is not None and (known := self.breaker.dump(now)) != {"state": "closed", "calls": ""}:
@@ -257,7 +289,7 @@ class LaneRun:
         if owned.epoch != self._epoch + 1:
             return False
         self._epoch = owned.epoch
-        self._caps.recount(owned.spent_day, owned.spent_month)
+        self._caps.recount(owned)
         self.hungry, self.due = True, None
         return True
 
@@ -297,16 +329,16 @@ class LaneRun:
     def _gap(self) -> Callable[[], float] | None:
         """From one start to the next: a random delay, but never less than what was asked for."""
         floor = self._floor()
-        low, high = self.policy.delay
+        low, high = self.policy.delay or (0.0, 0.0)
         if floor <= 0 and high <= 0:
             return None
         return lambda: max(floor, low + (high - low) * self._random())
 
     def _floor(self) -> float:
-        return max(self.policy.gap, self._crawl_delay() if self.policy.crawl_delay else 0.0)
+        return max(self.policy.gap or 0.0, self._crawl_delay() if self.policy.crawl_delay else 0.0)
 
     def _store_ms(self, at: float) -> int:
-        ahead = timedelta(seconds=at - self._clock.monotonic())
+        ahead = timedelta(seconds=min(at - self._clock.monotonic(), FARTHEST_TOLD))
         return round((self._clock.now() + ahead).timestamp() * 1000)
 
     def _seconds_until(self, moment: Any) -> float:

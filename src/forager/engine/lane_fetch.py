@@ -77,6 +77,8 @@ class Surroundings:
     job_secrets: JobSecrets | None = None
     wake: Callable[[], object] = lambda: None
     """Call it when a lane has room again although no task of its own has ended."""
+    uses: Callable[[LaneRun, str], object] = lambda lane, pipeline: None
+    """Call it before a task of this pipeline sends anything through the lane."""
     blobs: Blobs | None = None
     offload: Offload = field(default_factory=InThread)
 
@@ -93,10 +95,12 @@ class LaneFetch:
         when_open: WhenOpen = "snooze",
         progress: Progress | None = None,
         job: int = 0,
+        pipeline: str = "",
     ) -> None:
         self.around = around
         self.lane = lane
         self._job = job
+        self._pipeline = pipeline
         self._start_at: float | None = start_at
         self._when_open = when_open
         self._before = progress or Progress()
@@ -195,7 +199,7 @@ class LaneFetch:
             site=True,
             proxy=proxy,
             block=policy.block | request.block,
-            delay=policy.delay,
+            delay=policy.delay or (0.0, 0.0),
         )
 
     async def obey_robots(self, lane: LaneRun, url: str) -> None:
@@ -220,7 +224,9 @@ class LaneFetch:
 
     async def lane_of(self, url: str) -> LaneRun:
         lane = await self.around.lane_of(url, self.lane)
-        if isinstance(lane, Away):
+        if isinstance(lane, LaneRun):
+            self.around.uses(lane, self._pipeline)
+        else:
             why = f"The lane of {_host(url)} cannot be had: {lane.value}."
             raise MustSnooze(ELSEWHERE, why, in_vain=lane is Away.ELSEWHERE, reason=Reason.LANE_AWAY)
         return lane

@@ -12,7 +12,9 @@ from forager.core.clock import Clock
 from forager.core.ledger import Away, GivenLane, Ledger, OwnedLane, Session
 from forager.engine.lane import LaneRun
 from forager.engine.lane_fairness import who_leaves
+from forager.engine.lane_users import LaneUsers
 from forager.engine.rules import LaneRules
+from forager.engine.step_table import StepTable
 
 IDLE_BEFORE_GIVING_BACK = 2.0
 CLOSED_FOR_LONG = 60.0
@@ -37,7 +39,14 @@ class OwnedLanes:
     """By number, in the order in which they were taken."""
 
     def __init__(
-        self, ledger: Ledger, rules: LaneRules, clock: Clock, *, most: int, fail_fast: bool, random: Callable[[], float]
+        self,
+        ledger: Ledger,
+        rules: LaneRules,
+        clock: Clock,
+        steps: StepTable,
+        *,
+        most: int,
+        random: Callable[[], float],
     ) -> None:
         self.news = 1
         """How often there may have come to be lanes to take …"""
@@ -47,7 +56,7 @@ class OwnedLanes:
         self._rules = rules
         self._clock = clock
         self._most = most
-        self._fail_fast = fail_fast
+        self._steps = steps
         self._random = random
         self._lanes: dict[int, LaneRun] = {}
         self._by_name: dict[str, LaneRun] = {}
@@ -79,7 +88,20 @@ class OwnedLanes:
         return None if lane is None else lane.state()
 
     def states(self) -> Mapping[int, Mapping[str, Any]]:
+        """What is written down with every heartbeat."""
+        now = self._clock.monotonic()
+        for lane in self:
+            if lane.users.forget(now):
+                self._adopt(lane)
         return {lane.id: lane.state() for lane in self}
+
+    def use(self, lane: LaneRun, pipeline: str) -> bool:
+        """A task of this pipeline is about to use the lane: from now on its rules hold there too. Returns whether it is
+        a new user."""
+        new = lane.users.use(pipeline, self._clock.monotonic())
+        if new:
+            self._adopt(lane)
+        return new
 
     def expect_work(self) -> None:
         """Some may have come, anywhere."""
@@ -99,7 +121,7 @@ class OwnedLanes:
     def adopt_rules(self) -> None:
         """The rules have changed: every lane follows the new ones."""
         for lane in self:
-            lane.adopt(self._rules.lane_for(lane.name))
+            self._adopt(lane)
         self._rules_changed = True
         self.news += 1
 
@@ -176,6 +198,12 @@ class OwnedLanes:
             self._given_back.pop(next(iter(self._given_back)))
         return crowded
 
+    async def give_all(self, session: Session) -> None:
+        """At the end of a session: the next owners go on with what is known of their lanes."""
+        async with self._giving:
+            if self._lanes:
+                await self._give(session, list(self._lanes.values()))
+
     def _going(self, unsettled: Collection[int]) -> list[LaneRun]:
         """Those that go back now."""
         now = self._clock.monotonic()
@@ -219,14 +247,31 @@ class OwnedLanes:
             raise
 
     def _own(self, owned: OwnedLane) -> LaneRun:
-        rules = self._rules.lane_for(owned.name)
         lane = self._given_back.pop(owned.id, None)
         if lane is None or not lane.is_next_owner(owned):
-            lane = LaneRun(owned, rules, self._clock, fail_fast=self._fail_fast, random=self._random)
-        lane.adopt(rules)
+            lane = self._new(owned)
+        self._adopt(lane)
         lane.taken_at, lane.leaving, lane.ours = self._clock.monotonic(), False, True
         self._lanes[owned.id] = self._by_name[owned.name] = lane
         return lane
+
+    def _new(self, owned: OwnedLane) -> LaneRun:
+        """With the rules of those who use it. Where that is not known, although others had it before us, we first wait
+        as if all did: one of them may have sent something by the slowest rules."""
+        users = LaneUsers.read(owned.state.get("used_by"), self._clock)
+        used_by = users.names if users.names or owned.epoch == 1 else None
+        return LaneRun(
+            owned,
+            self._rules.lane_for(owned.name, used_by),
+            self._clock,
+            fail_fast=self._steps.fail_fast,
+            skippers=self._steps.skippers,
+            users=users,
+            random=self._random,
+        )
+
+    def _adopt(self, lane: LaneRun) -> None:
+        lane.adopt(self._rules.lane_for(lane.name, lane.users.names))
 
     def _given(self, lane: LaneRun, now: float) -> GivenLane:
         rest = min(lane.rests(now), LONGEST_REST)

@@ -20,22 +20,22 @@ from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
 from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, Want
 from forager.core.offload import InThread, Offload
-from forager.core.pipeline import Pipeline, Step
+from forager.core.pipeline import Pipeline
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
-from forager.core.states import TaskState
 from forager.core.timing import TimeLimit
-from forager.engine.attempt import PATIENCE, attempt, given_up
+from forager.engine.attempt import PATIENCE
 from forager.engine.heartbeat import BEATS_PER_LEASE, Heartbeat
+from forager.engine.in_flight import InFlight
 from forager.engine.lane import HORIZON, LaneRun
 from forager.engine.lane_fairness import by_turn, share_out
-from forager.engine.lane_fetch import LaneFetch, Surroundings
+from forager.engine.lane_fetch import Surroundings
 from forager.engine.lane_ownership import OwnedLanes
-from forager.engine.resume_cache import Memo
 from forager.engine.rules import DeclaredLanes, LaneRules
 from forager.engine.settle_singly import settle_apart
 from forager.engine.stats import WorkStats
+from forager.engine.step_table import StepTable
 from forager.engine.store_clock import StoreClock
 from forager.engine.suspects import SuspectLook
 
@@ -74,25 +74,16 @@ class Worker:
         self._clock = StoreClock(clock)
         self._heart = Heartbeat(ledger, self._clock, name)
         self._capacity = capacity
-        self._patience = patience
         self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
-        self._steps: dict[str, Step] = {
-            kind: step for p in pipelines for step in p.steps for kind in (step.task.kind, *step.task.aliases)
-        }
-        self._lanes = OwnedLanes(
-            ledger,
-            rules or DeclaredLanes(pipelines),
-            self._clock,
-            most=min(MOST_LANES, capacity),
-            fail_fast=any(step.when_open == "fail" for step in self._steps.values()),
-            random=self._random,
-        )
+        self._steps = StepTable(pipelines)
+        most, lane_rules = min(MOST_LANES, capacity), rules or DeclaredLanes(pipelines)
+        self._lanes = OwnedLanes(ledger, lane_rules, self._clock, self._steps, most=most, random=self._random)
         self._wake = asyncio.Event()
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
-        self._around = Surroundings(*around, self._wake.set, blobs, offload or InThread())
-        self._memo = Memo()
-        self._running: dict[asyncio.Task[None], Lease] = {}
-        self._finished: list[Settlement] = []
+        self._around = Surroundings(*around, self._wake.set, self._lanes.use, blobs, offload or InThread())
+        self._flight = InFlight(
+            self._lanes, self._steps, self._around, self._clock, self.stats, random=self._random, patience=patience
+        )
         self._told: list[Callable[[Sequence[Settlement]], None]] = []
         self._limited: set[int] = set()
         """Lanes that had more to give than the limits of its jobs allowed: asked again when something was settled."""
@@ -125,10 +116,9 @@ class Worker:
         self.stop()
         with contextlib.suppress(TimeoutError):
             async with TimeLimit(self._clock, grace):
-                while self._running:
-                    await asyncio.wait(self._running)
-        for task in list(self._running):
-            task.cancel()
+                while self._flight.running:
+                    await asyncio.wait(self._flight.running)
+        self._flight.cancel()
         self._out_of_grace = True
 
     def when_settled(self, tell: Callable[[Sequence[Settlement]], None]) -> None:
@@ -137,7 +127,7 @@ class Worker:
 
     @property
     def in_flight(self) -> int:
-        return len(self._running)
+        return len(self._flight)
 
     @property
     def session(self) -> Session | None:
@@ -155,7 +145,7 @@ class Worker:
 
     async def _work(self, session: Session, listener: asyncio.Task[None], *, until_idle: bool) -> None:
         failures = 0
-        while not (self._stopping and not self._running and not self._finished):
+        while not (self._stopping and not self._flight.running and not self._flight.finished):
             if listener.done():
                 listener.result()  # deaf to new work: better to break than to idle for ever
             try:
@@ -176,6 +166,7 @@ class Worker:
                 continue
             await self._until_something_changes(POLL if until_idle else math.inf)
         try:
+            await self._lanes.give_all(session)
             await self._ledger.end(session)
         except StoreError as error:
             log.warning("the session could not be ended; it ends with its lease", error=error.message)
@@ -184,17 +175,17 @@ class Worker:
         """Settle what ended and lease what fits, in one transaction. It never waits for lanes still to be taken."""
         suspects = self._suspects.is_due(self._clock.monotonic())
         wants = [] if self._stopping or suspects else await self._wants()
-        finished, self._finished, news = self._finished, [], self._lanes.news
+        finished, news = self._flight.take_finished(), self._lanes.news
         if finished or wants:
             turn = await self._settle_and_lease(session, finished, wants)
             self._note(finished, wants, turn)
-            self._start_all(turn.leases)
+            self._start(turn.leases)
             self._lanes.heard(news, more=turn.lanes_to_take)
         if self._lanes.look and not self._stopping and await self._lanes.take(session):
             self._wake.set()
-        if suspects and not self._running and not self._stopping:
+        if suspects and not self._flight.running and not self._stopping:
             await self._run_suspects(session)
-        if await self._lanes.give_back_idle(session, {s.lease.lane for s in self._finished}):
+        if await self._lanes.give_back_idle(session, {s.lease.lane for s in self._flight.finished}):
             self._wake.set()  # others wait for the place
 
     async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
@@ -212,7 +203,7 @@ class Worker:
                 log.exception("a group could not be settled: its members are settled one by one")
                 return Turn(fenced=await settle_apart(self._ledger, session, left))
         except BaseException:
-            self._finished = left + self._finished
+            self._flight.finished[:0] = left
             for want in wants:
                 self._lanes[want.lane].hungry = True
             raise
@@ -223,13 +214,13 @@ class Worker:
             if lane.due is not None and lane.due <= now:
                 lane.hungry, lane.due = True, None
         hungry = [lane for lane in self._lanes if lane.hungry and not lane.leaving]
-        free = self._capacity - len(self._running)
+        free = self._capacity - len(self._flight)
         if free <= 0:
             return []
         wants, short = share_out(hungry, free)
         if short and len(hungry) > 1:  # not enough for all: only now does their order matter
             await self._lanes.ask_turns()
-            wants, _ = share_out(by_turn(hungry), self._capacity - len(self._running))
+            wants, _ = share_out(by_turn(hungry), self._capacity - len(self._flight))
         return wants
 
     def _note(self, finished: list[Settlement], wants: list[Want], turn: Turn) -> None:
@@ -261,65 +252,29 @@ class Worker:
         if turn.suspects:
             self._suspects.expect(now)
 
-    def _start_all(self, leases: Sequence[Lease]) -> None:
+    def _start(self, leases: Sequence[Lease]) -> None:
         if self._stopping:  # a turn that was under way when the stop came
-            self._finished.extend(given_up(lease) for lease in leases)
-            return
-        for lease in leases:
-            lane = self._lanes[lease.lane]
-            start_at = lane.start(lease.price)
-            self.stats.started += 1
-            task = asyncio.create_task(self._attempt(lease, lane, start_at))
-            self._running[task] = lease
-            task.add_done_callback(self._never_began)
-
-    def _never_began(self, task: asyncio.Task[None]) -> None:
-        """A task that is cancelled before its first step runs none of its code: its lease is given back here."""
-        lease = self._running.pop(task, None)
-        if lease is not None:
-            self._lanes[lease.lane].end(lease.price, 0)
-            self._finished.append(given_up(lease))
-            self._wake.set()
-
-    async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
-        began = self._clock.monotonic()
-        step = self._steps.get(lease.kind)
-        when_open = step.when_open if step else "snooze"
-        progress = self._memo.take(lease.task_id)
-        fetch = LaneFetch(self._around, lane, start_at, when_open=when_open, progress=progress, job=lease.job_id)
-        try:
-            settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
-        except asyncio.CancelledError:
-            settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
-        if settlement.state is TaskState.WAITING and not settlement.burned:
-            self._memo.keep(lease.task_id, fetch.progress)
-        if fetch.proxy is not None:
-            settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}
-        lane.end(lease.price, settlement.cost)
-        self.stats.took.append(self._clock.monotonic() - began)
-        me = asyncio.current_task()
-        if me in self._running:
-            del self._running[me]
-            self._finished.append(settlement)
-        self._wake.set()
+            self._flight.give_back(leases, "Given back at a stop.")
+        else:
+            self._flight.start(leases)
 
     async def _until_something_changes(self, longest: float) -> None:
         """An attempt ended, work arrived, a lane may send again or go back, a waiting task is due, or the heart must
         beat. Waits on the clock that the worker was given, so that a simulated one decides when that is."""
-        if not self._finished and (self._running or not self._stopping):
+        if not self._flight.finished and (self._flight.running or not self._stopping):
             now = self._clock.monotonic()
             times = [self._heart.next_at, now + longest]
             if not self._stopping:
                 times += [at for lane in self._lanes if (at := lane.wake_time(now)) is not None]
                 times.append(self._lanes.next_look(now))
-            if self._suspects.at is not None and not self._running:
+            if self._suspects.at is not None and not self._flight.running:
                 times.append(self._suspects.at)
             timer = self._clock.call_later(max(0.0, min(times) - now), self._wake.set)
             try:
                 await self._wake.wait()
             finally:
                 timer.cancel()
-        if 0 < len(self._finished) < ENOUGH and self._running:
+        if 0 < len(self._flight.finished) < ENOUGH and self._flight.running:
             await self._clock.sleep(LINGER)
         self._wake.clear()
 
@@ -349,7 +304,7 @@ class Worker:
         leases = await self._ledger.lease_suspects(session, room)
         if leases:
             log.info("retrying tasks that were in flight at the crash", together=len(leases))
-            self._start_all(leases)
+            self._start(leases)
             return
         self._suspects.found_none(self._clock.monotonic())
         self._lanes.make_hungry()
@@ -370,24 +325,17 @@ class Worker:
 
     async def _abandon(self) -> None:
         """Nothing that we hold counts any more."""
-        running, self._running = list(self._running), {}
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await self._flight.abandon()
         self._lanes.clear()
-        self._finished.clear()
 
     async def _reconcile(self, session: Session) -> None:
         """A turn may have been committed although its answer was lost: give back what we hold without knowing it.
 
         Nothing is leased before this has succeeded: a lease that nobody knows of would be held for ever.
         """
-        held = await self._ledger.held(session)
-        known = {(lease.task_id, lease.claim) for lease in self._running.values()}
-        known |= {(settlement.lease.task_id, settlement.lease.claim) for settlement in self._finished}
+        held, known = await self._ledger.held(session), self._flight.known()
         unheard = [lease for lease in held if (lease.task_id, lease.claim) not in known]
-        self._finished.extend(given_up(lease, why="Its lease was not heard of.") for lease in unheard)
+        self._flight.give_back(unheard, "Its lease was not heard of.")
         self._unsure = False
 
     def _report_trouble(self, error: StoreError) -> None:
@@ -398,6 +346,6 @@ class Worker:
 
     async def _nothing_left(self) -> bool:
         """Whether every job has ended or is paused: what `run --watch` and the demo wait for."""
-        if self._running or self._finished:
+        if self._flight.running or self._flight.finished:
             return False
         return not await self._ledger.has_open_work()

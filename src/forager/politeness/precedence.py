@@ -1,20 +1,22 @@
 """Whose rule holds when several speak about a site, field by field; and which lane a host belongs to. Pure.
 
 The order: an operator's override, the policy file's domain, the pipeline's own default, the file's default, the
-settings. Within one of them the nearest domain speaks first: `jobs.example.com` before `example.com`. Nothing is read
-here; a new `Politeness` is made when the file or an override has changed.
+settings. Within one of them the nearest domain speaks first: `jobs.example.com` before `example.com`. A pipeline's
+default holds for lanes that this pipeline uses; where several use a lane, it is worked out for each of them, and the
+slower holds (`sharing`). Nothing is read here; a new `Politeness` is made when the file or an override has changed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
-from typing import Any, Literal
 
 from forager.core.hosts import domains_of, host_of, one_spelling
 from forager.core.pipeline import Breaker, Hours, Lane, family
 from forager.core.rules import FIELDS, RESOURCES, AllowedHours, Rules
 from forager.politeness.policy_file import Policies
+from forager.politeness.said import By, Said
+from forager.politeness.sharing import slower, slower_said
 
 EVERY_SITE = "*"
 """A pipeline's lane of this name speaks for all of its sites that it has no other lane for."""
@@ -27,8 +29,6 @@ LOOK_AGAIN = timedelta(seconds=10)
 MOST_BY_PIPELINE = 5.0
 """Requests a second that a pipeline may ask of a site by its own word; more takes an operator's, or the file's."""
 
-By = Literal["operator", "file", "pipeline", "default", "settings"]
-
 
 class Never(Hours):
     """No hour of any day: of a lane that is switched off. It is looked at again after a while, in vain or not."""
@@ -40,16 +40,6 @@ class Never(Hours):
 
     def opens_after(self, moment: datetime) -> datetime:
         return moment + LOOK_AGAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A number in force, and whose it is."""
-
-    value: Any
-    by: By
-    where: str
-    """The domain, lane or setting that says it."""
 
 
 def ground(*, tokens: float = 2.0, interval: float = 10.0, concurrency: int = 5, proxy_rest: float = 30.0) -> Rules:
@@ -93,7 +83,8 @@ class Politeness:
         return self.lane_name(host_of(url))
 
     def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
-        """The rules in force. `used_by`: the pipelines that work in this lane, if known; else each may be one."""
+        """The rules in force for a lane that these pipelines use. Without `used_by`, every pipeline that declares a
+        default for the site counts as one."""
         lane = self._ruled(name, used_by)
         return replace(lane, hours=Never(0, 0)) if name in self.inactive else lane
 
@@ -102,7 +93,8 @@ class Politeness:
             return self._api_lane(api)
         said = self.said(name, used_by)
         value = {key: each.value for key, each in said.items()}
-        declared = self._default(name, used_by) or Lane(name)
+        speaking = [default for default in self._defaults(name, used_by) if default is not None]
+        declared = reduce(slower, speaking) if speaking else Lane(name)
         tokens = value["tokens_per_interval"]
         unsaid = Lane(name)
         return replace(
@@ -130,7 +122,16 @@ class Politeness:
         """Every rule of a lane with whose word it is."""
         if (api := self._api(name)) is not None:
             return self._said_of_api(api)
-        order = list(self._speakers(name, used_by))
+        return reduce(slower_said, [self._said_for(name, default) for default in self._defaults(name, used_by)])
+
+    def is_api(self, name: str) -> bool:
+        return self._api(name) is not None
+
+    # ── who speaks ──
+
+    def _said_for(self, name: str, default: Lane | None) -> dict[str, Said]:
+        """The rules that hold for a pipeline with this default."""
+        order = list(self._speakers(name, default))
         found: dict[str, Said] = {}
         rank: dict[str, int] = {}
         for key in FIELDS:
@@ -142,12 +143,7 @@ class Politeness:
         _keep_in_order(found, rank)
         return found
 
-    def is_api(self, name: str) -> bool:
-        return self._api(name) is not None
-
-    # ── who speaks ──
-
-    def _speakers(self, name: str, used_by: Collection[str] | None) -> Iterator[tuple[Rules, By, str]]:
+    def _speakers(self, name: str, default: Lane | None) -> Iterator[tuple[Rules, By, str]]:
         nearest = list(domains_of(name))
         for domain in nearest:
             if domain in self.overrides:
@@ -155,23 +151,22 @@ class Politeness:
         for domain in nearest:
             if domain in self.policies.domains:
                 yield self.policies.domains[domain], "file", domain
-        default = self._default(name, used_by)
         if default is not None:
             yield rules_of(default), "pipeline", default.name
         yield self.policies.default, "default", "default"
         yield self.ground, "settings", "settings"
 
-    def _default(self, name: str, used_by: Collection[str] | None) -> Lane | None:
-        """What the pipelines say about a site; where several do, the slower, and never too much."""
-        found = []
-        for pipeline, lanes in self.lanes.items():
-            if used_by is not None and pipeline not in used_by:
-                continue
-            by_name = {lane.name: lane for lane in lanes if lane.site}
-            chosen = next((by_name[each] for each in (*domains_of(name), EVERY_SITE) if each in by_name), None)
-            if chosen is not None:
-                found.append(chosen)
-        return _moderate(reduce(slower, found)) if found else None
+    def _defaults(self, name: str, used_by: Collection[str] | None) -> list[Lane | None]:
+        """What each pipeline that uses the lane says about it, and never too much; None for one that says nothing."""
+        if used_by is None:
+            spoken = [self._default(name, pipeline) for pipeline in self.lanes]
+            return [default for default in spoken if default is not None] or [None]
+        return [self._default(name, pipeline) for pipeline in sorted(used_by) if pipeline in self.lanes] or [None]
+
+    def _default(self, name: str, pipeline: str) -> Lane | None:
+        by_name = {lane.name: lane for lane in self.lanes[pipeline] if lane.site}
+        chosen = next((by_name[each] for each in (*domains_of(name), EVERY_SITE) if each in by_name), None)
+        return None if chosen is None else _moderate(chosen)
 
     def _declared(self, name: str) -> list[Lane]:
         spoken_by = (name, family(name))
@@ -213,52 +208,26 @@ class Politeness:
 
 def rules_of(lane: Lane) -> Rules:
     """What a pipeline says by a site's lane. What equals a lane's own default is not said: a pipeline that leaves
-    robots.txt out does not switch it off."""
+    robots.txt out does not switch it off. Pauses of zero are said: they ask for none."""
     unsaid = Lane(lane.name)
     rate_said = lane.rate is not None and (lane.rate, lane.per) != (unsaid.rate, unsaid.per)
-    delay_said = lane.delay != unsaid.delay
     return Rules.model_construct(
         tokens_per_interval=lane.rate if rate_said else None,
         interval_seconds=lane.per if rate_said else None,
-        min_delay_ms=round(lane.delay[0] * 1000) if delay_said else None,
-        max_delay_ms=round(lane.delay[1] * 1000) if delay_said else None,
+        min_delay_ms=round(lane.delay[0] * 1000) if lane.delay is not None else None,
+        max_delay_ms=round(lane.delay[1] * 1000) if lane.delay is not None else None,
         allowed_hours=_allowed(lane.hours),
         respect_robots_txt=lane.robots or None,
         max_concurrent_requests=None if lane.concurrency == unsaid.concurrency else lane.concurrency,
-        crawl_delay_seconds=lane.gap or None,
+        crawl_delay_seconds=lane.gap,
         use_proxies=lane.proxied or None,
         proxy_cooldown_seconds=lane.proxy_rest if lane.proxied or lane.proxy_rest else None,
         block_resources=tuple(name for name in RESOURCES if name in lane.block) or None,
     )
 
 
-def slower(one: Lane, other: Lane) -> Lane:
-    """Two pipelines share a lane: in every respect what asks less of it."""
-    first = one if _speed(one) <= _speed(other) else other
-    return replace(
-        one,
-        rate=first.rate,
-        per=first.per,
-        burst=min(one.burst, other.burst),
-        concurrency=min(one.concurrency, other.concurrency),
-        slow_by=max(one.slow_by, other.slow_by),
-        slow_for=max(one.slow_for, other.slow_for),
-        cap_day=_least(one.cap_day, other.cap_day),
-        cap_month=_least(one.cap_month, other.cap_month),
-        gap=max(one.gap, other.gap),
-        delay=(max(one.delay[0], other.delay[0]), max(one.delay[1], other.delay[1])),
-        hours=_fewer(one.hours, other.hours),
-        breaker=one.breaker or other.breaker,
-        robots=one.robots or other.robots,
-        crawl_delay=one.crawl_delay or other.crawl_delay,
-        proxied=one.proxied or other.proxied,
-        proxy_rest=max(one.proxy_rest, other.proxy_rest),
-        block=one.block & other.block,
-    )
-
-
 def _moderate(lane: Lane) -> Lane:
-    if lane.rate is None or _speed(lane) <= MOST_BY_PIPELINE:
+    if lane.rate is None or lane.rate / lane.per <= MOST_BY_PIPELINE:
         return lane
     rate = MOST_BY_PIPELINE * lane.per
     return replace(lane, rate=rate, burst=min(lane.burst, max(1, int(rate))))
@@ -278,33 +247,3 @@ def _allowed(hours: Hours | None) -> AllowedHours | None:
     if hours is None or hours.start == hours.end:
         return None
     return AllowedHours.model_construct(start=hours.start, end=hours.end)
-
-
-def _speed(lane: Lane) -> float:
-    return float("inf") if lane.rate is None else lane.rate / lane.per
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    said = [cap for cap in (one, other) if cap is not None]
-    return min(said) if said else None
-
-
-def _fewer(one: Hours | None, other: Hours | None) -> Hours | None:
-    """The longest piece of the day that both allow; where there is none, the shorter of the two."""
-    if one is None or other is None:
-        return one or other
-    both = {hour for hour in range(24) if _open(one, hour) and _open(other, hour)}
-    if len(both) in (0, 24):
-        return min(one, other, key=lambda hours: (sum(_open(hours, hour) for hour in range(24)), hours.start))
-    pieces = []
-    for start in sorted(hour for hour in both if (hour - 1) % 24 not in both):
-        length = next(n for n in range(1, 25) if (start + n) % 24 not in both)
-        pieces.append((length, start))
-    length, start = max(pieces, key=lambda piece: piece[0])
-    return Hours(start, (start + length) % 24)
-
-
-def _open(hours: Hours, hour: int) -> bool:
-    if hours.start < hours.end:
-        return hours.start <= hour < hours.end
-    return hour >= hours.start or hour < hours.end

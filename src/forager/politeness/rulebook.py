@@ -6,7 +6,7 @@ force, and `trouble` holds the reason.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,8 +89,8 @@ class Rulebook:
             except Exception:
                 log.exception("the rules could not be followed; the last ones stay in force")
 
-    def lane_for(self, name: str) -> Lane:
-        return self.politeness.lane_for(name)
+    def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
+        return self.politeness.lane_for(name, used_by)
 
     def lane_name(self, url: str) -> str:
         return self.politeness.lane_of(url)

@@ -41,6 +41,10 @@ class Standing:
     """When its next request may be sent, as far as its owner has said."""
     crawl_delay: float | None
     capped: bool
+    capped_until: datetime | None
+    """When something may be spent again; None if that is not known."""
+    used_by: frozenset[str]
+    """The pipelines that have used it lately, whose rules hold in it."""
 
     @classmethod
     def read(cls, state: Mapping[str, Any], now: datetime, *, wake_at: datetime | None = None) -> "Standing":
@@ -53,6 +57,8 @@ class Standing:
             next_at=next_at,
             crawl_delay=_slowest(state.get("crawl_delays")),
             capped=state.get("capped") is True,
+            capped_until=_later(state.get("capped_until"), now),
+            used_by=_names(state.get("used_by")),
         )
 
 
@@ -68,8 +74,10 @@ def lane_waiting(name: str, policy: Lane, standing: Standing, now: datetime, *, 
         message = f"outside the allowed hours of {name} until {clock_time(opens, now)}"
         return Waiting(reason=WaitReason.HOURS, message=message, lane=name, until=opens)
     if standing.capped:
-        message = f"the spending cap of {name} is reached for this day or month"
-        return Waiting(reason=WaitReason.CAP, message=message, lane=name)
+        until = standing.capped_until
+        left = f"; next request in {seconds_left(until, now)}" if until else ""
+        message = f"the spending cap of {name} is reached for this hour, day or month{left}"
+        return Waiting(reason=WaitReason.CAP, message=message, lane=name, until=until)
     if policy.breaker and standing.breaker.state == "open" and (probe := standing.breaker.probe_at):
         message = f"{name} failed too often; next try in {seconds_left(probe, now)}"
         return Waiting(reason=WaitReason.BREAKER, message=message, lane=name, until=probe)
@@ -98,6 +106,10 @@ def _later(ms: Any, now: datetime) -> datetime | None:
 
 def _moment(ms: Any) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and 0 <= ms < FAR_MS else None
+
+
+def _names(used_by: Any) -> frozenset[str]:
+    return frozenset(str(name) for name in used_by) if isinstance(used_by, Mapping) else frozenset()
 
 
 def _slowest(delays: Any) -> float | None:

@@ -5,9 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from forager.core.clock import SystemClock
+from forager.core.pipeline import Lane, Pipeline, WhenCapped
+from forager.core.states import TaskState
+from forager.engine.lane import LONGEST_CAP_REST
 from forager.sandbox import FULL_DENSITY, Fault, Rule, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
 from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import acts, many
 from tests.support.engine import serper, until, zip_codes
 
 SWAY = SerperConfig(latency_ms=5, latency_sigma=1.0, rate_limit=None)
@@ -89,6 +93,7 @@ async def test_a_cap_per_day_stops_the_lane_until_the_next_day__PL_11(open_rig: 
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY)) as sandbox:
         clock = MovableClock()
         rig = await open_rig(serper(sandbox.url, rate=200, cap_day=7))
+        rig.may_rest = True
         job = await rig.submit_places(20, pages=1)
         worker = rig.worker(sandbox.url, clock=clock)
         async with rig.working(worker):
@@ -99,18 +104,53 @@ async def test_a_cap_per_day_stops_the_lane_until_the_next_day__PL_11(open_rig: 
             clock.ahead = timedelta(days=1)
             await until(lambda: rig.job(job)["completed"] == 14)
             assert len(sandbox.log) == 14
+        await rig.ledger.wake_lanes()  # the worker's day is not the store's
         rig.check()
 
 
 async def test_a_restart_does_not_forget_what_the_day_has_spent__PL_11(open_rig: OpenRig) -> None:
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY)) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=200, cap_day=7))
+        rig.may_rest = True
         job = await rig.submit_places(20, pages=1)
         for _ in range(2):
+            await rig.ledger.wake_lanes()
             worker = rig.worker(sandbox.url)
             async with rig.working(worker):
                 await until(lambda: rig.job(job)["completed"] == 7 and list(worker._lanes))  # noqa: B023
         assert len(sandbox.log) == 7
+
+
+def counted(when_capped: WhenCapped) -> Pipeline:
+    """Tasks that cost one unit each, in a lane that may spend three in an hour."""
+    made = acts(Lane("acts", rate=None, cap_hour=3))
+    return replace(made, steps=tuple(replace(each, when_capped=when_capped) for each in made.steps))
+
+
+async def test_a_cap_per_hour_skips_what_does_not_fit_where_the_step_says_so(open_rig: OpenRig) -> None:
+    rig = await open_rig(counted("skip"))
+    job = await rig.submit(many(20))
+    await rig.run(capacity=2)
+    row = rig.job(job)
+    assert (row["state"], row["completed"], row["skipped"], row["spent"]) == ("completed", 3, 17, 3)
+    skipped = [task for task in rig.tasks(job).values() if task["state"] == TaskState.SKIPPED]
+    assert {(task["reason"], task["attempt"], task["cost"]) for task in skipped} == {("limit", 1, 0)}
+
+
+async def test_a_cap_per_hour_makes_other_tasks_wait_until_the_next_and_gives_the_lane_back(open_rig: OpenRig) -> None:
+    rig = await open_rig(counted("wait"))
+    rig.may_rest = True
+    job = await rig.submit(many(20))
+    worker = rig.worker()
+    async with rig.working(worker):
+        await until(lambda: rig.job(job)["completed"] == 3)
+        await until(lambda: not list(worker._lanes))
+    (lane,) = rig.tables.read("SELECT wake_at, state FROM lanes WHERE name = 'acts'")
+    now = await rig.ledger.now()
+    hour = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    least = min(hour, now + timedelta(seconds=LONGEST_CAP_REST)) - timedelta(seconds=60)
+    assert least.timestamp() <= lane["wake_at"] / 1000 <= hour.timestamp() + 1
+    assert (rig.job(job)["state"], rig.job(job)["queued"]) == ("running", 17)
 
 
 def test_the_zips_of_these_tests_are_real_ones() -> None:

@@ -11,6 +11,7 @@ from forager.core.ledger import Demand, Settlement
 from forager.core.pipeline import Lane, Pipeline
 from forager.engine import lane_ownership, work
 from forager.engine.rules import DeclaredLanes
+from forager.engine.step_table import StepTable
 from forager.engine.work import Worker
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import QUICK, acts, many
@@ -135,7 +136,7 @@ async def test_work_that_comes_while_lanes_are_taken_is_worth_another_look(open_
     rig = await open_rig(shared())
     session = await rig.ledger.begin("taker")
     lanes = lane_ownership.OwnedLanes(
-        rig.ledger, DeclaredLanes(rig.pipelines), rig.clock, most=10, fail_fast=False, random=lambda: 0.5
+        rig.ledger, DeclaredLanes(rig.pipelines), rig.clock, StepTable(rig.pipelines), most=10, random=lambda: 0.5
     )
     taking = asyncio.create_task(lanes.take(session))
     await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from forager.core.pipeline import Lane
 from forager.engine.lane import LaneRun
 from forager.engine.lane_ownership import LONGEST_REST, OwnedLanes
 from forager.engine.rules import DeclaredLanes
+from forager.engine.step_table import StepTable
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
 from tests.support.engine import EngineRig
@@ -19,7 +20,7 @@ URL = "http://x.example/"
 
 def owned_lanes(rig: EngineRig) -> OwnedLanes:
     rules = DeclaredLanes(rig.pipelines)
-    return OwnedLanes(rig.ledger, rules, rig.clock, most=10, fail_fast=False, random=lambda: 0.5)
+    return OwnedLanes(rig.ledger, rules, rig.clock, StepTable(rig.pipelines), most=10, random=lambda: 0.5)
 
 
 def owner_of(rig: EngineRig, lane: str) -> Any:

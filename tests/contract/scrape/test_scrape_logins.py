@@ -149,9 +149,10 @@ async def test_control_a_page_that_is_kept_with_its_login_would_be_found__S8(
     house: House, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an operator may switch on, and what the test above is able to see."""
-    step = house.service.app.worker._steps["scrape.page"]
+    steps = house.service.app.worker._steps._steps
+    step = steps["scrape.page"]
     scraper = replace(step.run.__self__, keep_logged_in=True)  # type: ignore[attr-defined]
-    monkeypatch.setitem(house.service.app.worker._steps, "scrape.page", replace(step, run=scraper.scrape))
+    monkeypatch.setitem(steps, "scrape.page", replace(step, run=scraper.scrape))
     await house.ask("/members/gone")
     assert COOKIE in await _everything_stored(request, tmp_path)
     assert [text for text in [t async for t in _everything_told(house.service)] if COOKIE in text]

@@ -149,6 +149,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "serper_burst": ("1", "0", "100000", "100001"),
     "serper_concurrency": ("1", "0", "100000", "100001"),
     "serper_timeout_seconds": ("0.001", "0", "600", "601"),
+    "serper_max_credits_hour": ("0", "-1", "1000000000000", None),
     "serper_max_credits_day": ("0", "-1", "1000000000000", None),
     "serper_max_credits_month": ("0", "-1", "1000000000000", None),
     "serper_price_per_1000": ("0", "-0.01", "1000000", "1000001"),

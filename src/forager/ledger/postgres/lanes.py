@@ -6,7 +6,6 @@ and looks for work in a new statement, which sees everything that was committed 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -16,6 +15,7 @@ from forager.core.sink import SINK_LANES
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
+from forager.ledger.shared.spending import before_month, day_and_hour
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
 _WAKE = """
@@ -58,8 +58,16 @@ SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigi
 ORDER BY id LIMIT $3
 """
 _SPENT = """
-SELECT lane_id, coalesce(sum(spent) FILTER (WHERE day = $2), 0)::bigint AS today, sum(spent)::bigint AS month
-FROM spending WHERE lane_id = ANY($1::bigint[]) AND day > $3 GROUP BY lane_id
+SELECT lane_id, coalesce(sum(spent_hour) FILTER (WHERE day = $2 AND hour = $3), 0)::bigint,
+       coalesce(sum(spent) FILTER (WHERE day = $2), 0)::bigint, sum(spent)::bigint
+FROM spending WHERE lane_id = ANY($1::bigint[]) AND day > $4 GROUP BY lane_id
+"""
+# One row per day, which also holds what was spent in its last hour: caps per hour cost no row of their own.
+_ADD_SPENDING = """
+INSERT INTO spending (lane_id, day, spent, hour, spent_hour) SELECT x.id, $3, x.spent, $4, x.spent
+FROM unnest($1::bigint[], $2::bigint[]) AS x(id, spent) ORDER BY x.id
+ON CONFLICT (lane_id, day) DO UPDATE SET spent = spending.spent + excluded.spent, hour = excluded.hour,
+  spent_hour = excluded.spent_hour + CASE WHEN spending.hour = excluded.hour THEN spending.spent_hour ELSE 0 END
 """
 # Suspects and ready work that is not paused call for an owner at once, a waiting task when it is due.
 WAKE_AT = """
@@ -147,14 +155,7 @@ async def keep_states(db: Db, session: int, states: Mapping[int, Mapping[str, An
 async def add_spending(db: Db, spent: Mapping[int, int], now: int) -> None:
     lanes = sorted(lane for lane, amount in spent.items() if amount)
     if lanes:
-        await db.execute(
-            "INSERT INTO spending (lane_id, day, spent) SELECT x.id, $3, x.spent"
-            " FROM unnest($1::bigint[], $2::bigint[]) AS x(id, spent) ORDER BY x.id"
-            " ON CONFLICT (lane_id, day) DO UPDATE SET spent = spending.spent + excluded.spent",
-            lanes,
-            [spent[lane] for lane in lanes],
-            int(_utc(now).strftime("%Y%m%d")),
-        )
+        await db.execute(_ADD_SPENDING, lanes, [spent[lane] for lane in lanes], *day_and_hour(now))
 
 
 class LaneNumbers:
@@ -185,18 +186,14 @@ class LaneNumbers:
 async def _owned(db: Db, rows: Sequence[Any], now: int) -> list[OwnedLane]:
     if not rows:
         return []
-    today = _utc(now)
-    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
-    sums = {r[0]: (r[1], r[2]) for r in await db.fetch(_SPENT, [row[0] for row in rows], day, month)}
+    day, hour = day_and_hour(now)
+    spent = await db.fetch(_SPENT, [row[0] for row in rows], day, hour, before_month(day))
+    sums = {lane: (in_hour, in_day, in_month) for lane, in_hour, in_day, in_month in spent}
     return [
-        OwnedLane(number, name, loads(state) or {}, epoch, *sums.get(number, (0, 0)))
+        OwnedLane(number, name, loads(state) or {}, epoch, *sums.get(number, (0, 0, 0)))
         for number, name, state, epoch in rows
     ]
 
 
 def _text(state: Mapping[str, Any]) -> str:
     return orjson.dumps(state).decode()
-
-
-def _utc(now: int) -> datetime:
-    return datetime.fromtimestamp(now / 1000, UTC)

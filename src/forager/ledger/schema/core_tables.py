@@ -65,6 +65,8 @@ spending = Table(
     Column("lane_id", BigInteger, ForeignKey("lanes.id"), primary_key=True),
     Column("day", Integer, primary_key=True, comment="UTC day as YYYYMMDD"),
     Column("spent", BigInteger, nullable=False),
+    Column("hour", SmallInteger, comment="the last hour of the day in which something was spent …"),
+    Column("spent_hour", BigInteger, nullable=False, server_default="0", comment="… and what was spent in it"),
 )
 
 jobs = Table(

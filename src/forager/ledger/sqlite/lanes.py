@@ -6,13 +6,13 @@ sweep), so that nobody waits for ever behind a lower turn.
 
 import sqlite3
 from collections.abc import Container, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
 from forager.kit.queries import loads
+from forager.ledger.shared.spending import before_month, day_and_hour
 from forager.ledger.sqlite.writer_state import Memory, wake
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
@@ -32,6 +32,11 @@ SELECT id FROM lanes WHERE id IN (SELECT value FROM json_each(?)) AND owner IS N
 # Of a lane without ready work: the turn of what is due first.
 _NEXT_TURN = """
 SELECT j.turn FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE t.state = 1 AND t.lane_id = ? ORDER BY t.due LIMIT 1
+"""
+_SPENT = """
+SELECT coalesce(sum(spent_hour) FILTER (WHERE day = ?1 AND hour = ?2), 0),
+       coalesce(sum(spent) FILTER (WHERE day = ?1), 0), coalesce(sum(spent), 0)
+FROM spending WHERE lane_id = ?3 AND day > ?4
 """
 ALL = -1
 
@@ -119,13 +124,8 @@ def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
     return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now))
 
 
-def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int]:
-    """What the lane has spent this UTC day and this month."""
-    today = datetime.fromtimestamp(now / 1000, UTC)
-    day, month = int(today.strftime("%Y%m%d")), int(today.strftime("%Y%m00"))
-    row = db.execute(
-        "SELECT coalesce(sum(spent) FILTER (WHERE day = ?), 0), coalesce(sum(spent), 0) FROM spending"
-        " WHERE lane_id = ? AND day > ?",
-        (day, lane, month),
-    ).fetchone()
-    return row[0], row[1]
+def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int, int]:
+    """What the lane has spent this UTC hour, this day and this month."""
+    day, hour = day_and_hour(now)
+    in_hour, in_day, in_month = db.execute(_SPENT, (day, hour, lane, before_month(day))).fetchone()
+    return in_hour, in_day, in_month

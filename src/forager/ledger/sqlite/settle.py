@@ -7,7 +7,6 @@ pass leaves no trace at all.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import orjson
 
@@ -18,6 +17,7 @@ from forager.ledger.shared.counting import COUNTER_OF, Deltas
 from forager.ledger.shared.evidence import body_of, screenshot_of
 from forager.ledger.shared.patience import in_vain, wait_or_give_up
 from forager.ledger.shared.plan_encoding import encode
+from forager.ledger.shared.spending import day_and_hour
 from forager.ledger.shared.text import clean
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
@@ -50,6 +50,12 @@ WHERE state = 2 AND "after" IN (SELECT value FROM json_each(?1)) RETURNING lane_
 _SKIP = """
 UPDATE tasks SET state = 6, error = ?, reason = ?, error_type = NULL, ended_at = ?, due = NULL
 WHERE job_id = ? AND kind = ? AND key = ? AND state IN (0, 1, 2, 8) RETURNING id, followed
+"""
+# One row per day, which also holds what was spent in its last hour: caps per hour cost no row of their own.
+_ADD_SPENDING = """
+INSERT INTO spending (lane_id, day, spent, hour, spent_hour) VALUES (?1, ?2, ?3, ?4, ?3)
+ON CONFLICT (lane_id, day) DO UPDATE SET spent = spent + excluded.spent, hour = excluded.hour,
+  spent_hour = excluded.spent_hour + CASE WHEN hour = excluded.hour THEN spent_hour ELSE 0 END
 """
 
 
@@ -227,12 +233,8 @@ def _spend(db: sqlite3.Connection, live: list[Settlement], now: int) -> None:
 
 
 def add_spending(db: sqlite3.Connection, spent: dict[int, int], now: int) -> None:
-    day = int(datetime.fromtimestamp(now / 1000, UTC).strftime("%Y%m%d"))
-    db.executemany(
-        "INSERT INTO spending (lane_id, day, spent) VALUES (?, ?, ?)"
-        " ON CONFLICT (lane_id, day) DO UPDATE SET spent = spent + excluded.spent",
-        [(lane, day, amount) for lane, amount in spent.items()],
-    )
+    day, hour = day_and_hour(now)
+    db.executemany(_ADD_SPENDING, [(lane, day, amount, hour) for lane, amount in spent.items()])
 
 
 def _keep_evidence(db: sqlite3.Connection, live: list[Settlement], until: int) -> None:

@@ -27,6 +27,9 @@ class PlacesSettings(FeatureSettings):
     serper_timeout_seconds: float = _serper(
         30.0, "How long to wait for an answer.", seed="SERPER_TIMEOUT_SECONDS", gt=0, le=600
     )
+    serper_max_credits_hour: int | None = _serper(
+        None, "Maximum credits spent in a UTC hour, over all jobs; without it, no cap.", ge=0
+    )
     serper_max_credits_day: int | None = _serper(
         None, "Maximum credits spent in a UTC day, over all jobs; without it, no cap.", ge=0
     )

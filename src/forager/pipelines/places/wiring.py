@@ -22,6 +22,7 @@ def build(settings: SettingsTree) -> Pipeline:
         burst=own.serper_burst,
         concurrency=own.serper_concurrency,
         retry=Retry(own.max_retries_per_query, first=own.retry_delay_seconds),
+        cap_hour=own.serper_max_credits_hour,
         cap_day=own.serper_max_credits_day,
         cap_month=own.serper_max_credits_month,
     )

@@ -1,0 +1,130 @@
+"""The attempts that a worker has in flight, and those that have ended and are not settled yet.
+
+Each attempt is a task of the loop. Whatever happens to it, its lease ends up in `finished` once: it never stays in the
+air, and it is never settled twice.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from forager.core.clock import Clock
+from forager.core.ledger import Lease, Settlement
+from forager.core.states import TaskState
+from forager.engine.attempt import attempt, capped, given_up
+from forager.engine.lane import LaneRun
+from forager.engine.lane_fetch import LaneFetch, Surroundings
+from forager.engine.lane_ownership import OwnedLanes
+from forager.engine.resume_cache import Memo
+from forager.engine.stats import WorkStats
+from forager.engine.step_table import StepTable
+
+
+class InFlight:
+    def __init__(
+        self,
+        lanes: OwnedLanes,
+        steps: StepTable,
+        around: Surroundings,
+        clock: Clock,
+        stats: WorkStats,
+        *,
+        random: Callable[[], float],
+        patience: float,
+    ) -> None:
+        self.finished: list[Settlement] = []
+        self.running: dict[asyncio.Task[None], Lease] = {}
+        self._lanes = lanes
+        self._steps = steps
+        self._around = around
+        self._clock = clock
+        self._stats = stats
+        self._random = random
+        self._patience = patience
+        self._memo = Memo()
+
+    def __len__(self) -> int:
+        return len(self.running)
+
+    def start(self, leases: Sequence[Lease]) -> None:
+        """Begin an attempt for each of these, but for what its lane does not let begin."""
+        shared: set[int] = set()
+        for lease in leases:
+            lane = self._lanes[lease.lane]
+            if self._lanes.use(lane, self._steps.pipeline_of(lease.kind)):
+                shared.add(lane.id)
+            if lane.id in shared and lane.in_flight >= lane.policy.concurrency:  # less than when it was leased
+                self.finished.append(given_up(lease, why="The lane has as many tasks in flight as it may."))
+            elif not lane.affords(lease.price):
+                self.finished.append(capped(lease, self._steps.get(lease.kind), lane))
+            else:
+                self._begin(lease, lane)
+
+    def give_back(self, leases: Sequence[Lease], why: str) -> None:
+        """Do not even begin these."""
+        self.finished.extend(given_up(lease, why=why) for lease in leases)
+
+    def take_finished(self) -> list[Settlement]:
+        finished, self.finished = self.finished, []
+        return finished
+
+    def known(self) -> set[tuple[int, int]]:
+        """(task, claim) of everything that is in flight or not settled yet."""
+        known = {(lease.task_id, lease.claim) for lease in self.running.values()}
+        return known | {(settlement.lease.task_id, settlement.lease.claim) for settlement in self.finished}
+
+    def cancel(self) -> None:
+        """What has not ended goes back to the queue, unburned."""
+        for task in list(self.running):
+            task.cancel()
+
+    async def abandon(self) -> None:
+        """Nothing of this counts any more."""
+        running, self.running = list(self.running), {}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        self.finished.clear()
+
+    def _begin(self, lease: Lease, lane: LaneRun) -> None:
+        start_at = lane.start(lease.price)
+        self._stats.started += 1
+        task = asyncio.create_task(self._attempt(lease, lane, start_at))
+        self.running[task] = lease
+        task.add_done_callback(self._never_began)
+
+    def _never_began(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs none of its code: its lease is given back here."""
+        lease = self.running.pop(task, None)
+        if lease is not None:
+            self._lanes[lease.lane].end(lease.price, 0)
+            self.finished.append(given_up(lease))
+            self._around.wake()
+
+    async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
+        began = self._clock.monotonic()
+        step = self._steps.get(lease.kind)
+        fetch = LaneFetch(
+            self._around,
+            lane,
+            start_at,
+            when_open=step.when_open if step else "snooze",
+            progress=self._memo.take(lease.task_id),
+            job=lease.job_id,
+            pipeline=self._steps.pipeline_of(lease.kind),
+        )
+        try:
+            settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
+        except asyncio.CancelledError:
+            settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
+        if settlement.state is TaskState.WAITING and not settlement.burned:
+            self._memo.keep(lease.task_id, fetch.progress)
+        if fetch.proxy is not None:
+            settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}
+        lane.end(lease.price, settlement.cost)
+        self._stats.took.append(self._clock.monotonic() - began)
+        me = asyncio.current_task()
+        if me in self.running:
+            del self.running[me]
+            self.finished.append(settlement)
+        self._around.wake()

@@ -1,0 +1,47 @@
+"""Which pipelines use a lane: a pipeline's own defaults hold for its own requests, and for others that share the lane.
+
+Times go in. A pipeline that has sent nothing for an hour does not slow the others down any more.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from forager.core.clock import Clock
+
+USED_FOR = 3_600.0
+
+
+class LaneUsers:
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._last)
+
+    def use(self, pipeline: str, now: float) -> bool:
+        """A task of this pipeline uses the lane. Returns whether it is a new user."""
+        new = pipeline not in self._last
+        self._last[pipeline] = now
+        return new
+
+    def forget(self, now: float) -> bool:
+        """Drop those that have not used the lane for long. Returns whether there were any."""
+        gone = [name for name, last in self._last.items() if now - last > USED_FOR]
+        for name in gone:
+            del self._last[name]
+        return bool(gone)
+
+    def dump(self, moment: Callable[[float], int]) -> Mapping[str, int]:
+        """What the next owner must know; `moment` turns our time into the store's."""
+        return {name: moment(last) for name, last in self._last.items()}
+
+    @classmethod
+    def read(cls, known: Any, clock: Clock) -> "LaneUsers":
+        """Go on with what another owner wrote down; whatever cannot be read is left out."""
+        users, now, store_now = cls(), clock.monotonic(), clock.now().timestamp()
+        for name, at in known.items() if isinstance(known, Mapping) else ():
+            if isinstance(at, int):
+                users.use(str(name), now + min(0.0, at / 1000 - store_now))
+        users.forget(now)
+        return users

@@ -1,0 +1,27 @@
+"""The steps of all pipelines, by the kind of task that they perform."""
+
+from collections.abc import Sequence
+
+from forager.core.pipeline import Pipeline, Step
+
+UNKNOWN = ""
+
+
+class StepTable:
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self._steps: dict[str, Step] = {}
+        self._pipelines: dict[str, str] = {}
+        for pipeline in pipelines:
+            for step in pipeline.steps:
+                for kind in (step.task.kind, *step.task.aliases):
+                    self._steps[kind], self._pipelines[kind] = step, pipeline.name
+        self.fail_fast = any(step.when_open == "fail" for step in self._steps.values())
+        """Whether some tasks want to fail at once, rather than wait, when the breaker of their lane is open."""
+        self.skippers = frozenset(self._pipelines[kind] for kind, s in self._steps.items() if s.when_capped == "skip")
+        """Pipelines with tasks that want to be skipped, rather than wait, when a cap of their lane is reached."""
+
+    def get(self, kind: str) -> Step | None:
+        return self._steps.get(kind)
+
+    def pipeline_of(self, kind: str) -> str:
+        return self._pipelines.get(kind, UNKNOWN)
