@@ -60,6 +60,13 @@ class Shop:
         async with asyncio.timeout(PATIENCE):
             await self.app.worker.run(until_idle=True)
 
+    async def ended(self, job: str) -> dict[str, Any]:
+        """A job that the running engine works on, when it has ended."""
+        async with asyncio.timeout(PATIENCE):
+            while (seen := await self.get(f"/jobs/{job}"))["finished_at"] is None:
+                await asyncio.sleep(0.02)
+        return dict(seen)
+
     def asked(self, operation: str = "product") -> list[str]:
         """The subjects of the shop's requests of one operation, in their order."""
         return [str(call.subject) for call in self.site.log.since(0) if call.operation == operation]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from forager.sandbox.trouble import When
 from tests.support.shop import OpenShop
 
 READ = {"name": "product_name"}
@@ -107,8 +108,30 @@ async def test_products_are_filtered_and_paged_newest_first__PR_18(shop_of: Open
 
 async def test_a_page_that_fails_is_retried_and_then_kept_as_a_dead_letter__PR_17(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
-    url = shop.site.product_url(1)
-    job = await shop.crawl(urls=[url, shop.site.url("/p/nothing-99")])
-    assert (job["state"], job["completed"], job["failed"]) == ("partially_completed", 1, 1)
+    shop.site.faults.script.add([When("http500", operation="product", times=None)])
+    job = await shop.crawl(urls=[shop.site.product_url(1)], max_retries=2)
+    assert (job["state"], job["failed"], job["retries"]) == ("failed", 1, 2)
+    assert shop.asked() == ["1", "1", "1"]
     (dead,) = await shop.get("/dead", job=job["id"])
-    assert (dead["reason"], dead["error_type"]) == ("not_found", "http")
+    assert (dead["error_type"], dead["attempts"]) == ("http", 3)
+
+
+async def test_a_url_that_waits_is_joined_by_a_second_submission__PR_5(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    first = await shop.submit(urls=[shop.site.product_url(1)])
+    second = await shop.crawl(urls=[shop.site.product_url(1), shop.site.product_url(2)])
+    assert (await shop.get(f"/jobs/{first}"))["completed"] == 1
+    assert (second["completed"], second["skipped"]) == (1, 1)
+    (joined,) = [task for task in await shop.get(f"/jobs/{second['id']}/tasks") if task["state"] == "skipped"]
+    assert joined["reason"] == "joined"
+    assert sorted(shop.asked()) == ["1", "2"]
+
+
+async def test_a_page_that_is_scheduled_for_later_waits_until_then__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    job = await shop.submit(urls=[shop.site.product_url(1)], scheduled_at="2099-01-01T00:00:00Z", priority=1)
+    other = await shop.submit(urls=[shop.site.product_url(2)])
+    async with shop.app.engine():
+        await shop.ended(other)
+    assert (await shop.get(f"/jobs/{job}"))["queued"] == 1
+    assert shop.asked() == ["2"]

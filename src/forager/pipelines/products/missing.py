@@ -20,10 +20,10 @@ _GONE = re.compile(
 LONGEST = 160
 
 
-def says_missing(document: Document) -> bool:
-    """Whether the title or the headline of a page says that what was asked for is not there."""
+def says_missing(document: Document) -> str | None:
+    """The title or headline with which a page says that what was asked for is not there; None if it does not."""
     headline = document.first_text("h1")
     for words in (document.title, headline[0] if headline else None):
         if words and len(words) <= LONGEST and _GONE.search(words):
-            return True
-    return False
+            return words
+    return None

@@ -27,8 +27,6 @@ class Parser:
     domains: tuple[str, ...] = ()
     """The sites it is for: `example.com` also stands for `www.example.com`. A name that ends with `.*` stands for all
     top-level domains: `amazon.*`."""
-    is_missing: Callable[[Document], bool] | None = None
-    """Whether the page says, with status 200, that there is no such product. None: the general rules decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
+from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.job import CrawlJob, is_site
 from forager.pipelines.products.parser import Parsers
 from forager.pipelines.products.records import Page, Product
-from forager.pipelines.products.steps import REASONS, Crawler
-from forager.pipelines.products.tasks import Crawl, Sitemap
+from forager.pipelines.products.steps import Crawler
+from forager.pipelines.products.tasks import Crawl, Parse, Sitemap
 
 NAME = "products"
 RETRY = Retry(3, first=5.0)
@@ -26,9 +27,10 @@ def plan(job: CrawlJob) -> Iterator[Plan]:
     """One task per page, and one for the sitemap."""
     asked = job.asked()
     if job.sitemap is not None:
-        yield Plan(Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **asked), rank=0)
+        sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **asked)
+        yield Plan(sitemap, rank=0, due=job.scheduled_at, retries=job.max_retries)
     for url in dict.fromkeys(job.urls):
-        yield Plan(Crawl(url=url, **asked), rank=job.priority)
+        yield Plan(Crawl(url=url, **asked), rank=job.priority, due=job.scheduled_at, retries=job.max_retries)
 
 
 def limits(job: CrawlJob) -> JobLimits:
@@ -44,7 +46,8 @@ def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane
         params=CrawlJob,
         plan=plan,
         steps=(
-            step(Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry),
+            step(Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True),
+            step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
             step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
         ),
         records=(Page, Product),

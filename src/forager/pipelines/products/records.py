@@ -124,6 +124,7 @@ class Page(Record):
     kind: ClassVar[str] = "page"
     table: ClassVar[str] = "pages"
     key_field: ClassVar[str] = "url_hash"
+    blobs: ClassVar[tuple[str, ...]] = ("html",)
     indexes: ClassVar[tuple[Index, ...]] = (
         Index(("next_crawl_at", "id"), where="next_crawl_at IS NOT NULL"),
         Index(("domain", "id")),
@@ -150,13 +151,14 @@ class Page(Record):
     fetched_at: datetime | None = None
     """When the page was last fetched whole, not confirmed by a 304."""
     html: str | Clear | None = None
+    """The stored page."""
     etag: str | Clear | None = None
     last_modified: str | Clear | None = None
     confirmed: int | None = None
     """304s in a row."""
     misses: int | None = None
     """Visits in a row that found a page which says that there is no such product."""
-    product_hash: str | None = None
+    product_url: str | None = None
     """The product that the page shows: another URL's, if it redirects."""
     offer: str | None = None
     """Price, currency and availability as the page showed them: whether they changed decides the next interval."""
@@ -168,7 +170,7 @@ class Page(Record):
 
     quiet: ClassVar[frozenset[str]] = frozenset(
         "priority frequency usual_frequency recrawl max_retries render outcome http_status crawled_at fetched_at html"
-        " etag last_modified confirmed misses product_hash offer crawl_interval next_crawl_at".split()
+        " etag last_modified confirmed misses product_url offer crawl_interval next_crawl_at".split()
     )
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:

@@ -126,9 +126,9 @@ async def _shown_by(db: Database, url: str) -> list[ProductReport]:
         key = url_hash(canonical_url(url))
     except ValueError:
         return []
-    pages = await db.fetch("SELECT product_hash FROM pages WHERE url_hash = :key", {"key": key})
-    wanted = pages[0]["product_hash"] if pages else key
-    rows = await db.fetch("SELECT * FROM items WHERE url_hash = :key", {"key": wanted or key})
+    pages = await db.fetch("SELECT product_url FROM pages WHERE url_hash = :key", {"key": key})
+    shown = pages[0]["product_url"] if pages else None
+    rows = await db.fetch("SELECT * FROM items WHERE url_hash = :key", {"key": url_hash(shown) if shown else key})
     return [product_report(row) for row in rows]
 
 

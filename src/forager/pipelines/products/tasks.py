@@ -22,17 +22,42 @@ class Asked(Task):
 
 
 class Crawl(Asked):
-    """One page: fetched, parsed and stored. Known by the hash of its canonical URL."""
+    """One page: fetched, stored, parsed. Known by the hash of its canonical URL."""
 
     kind: ClassVar[str] = "products.crawl"
 
     url: str
     """Canonical."""
+    # ── what is stored of the page already, in a recrawl ──
     etag: str | None = None
     last_modified: str | None = None
-    """Of the stored page: the site may answer that nothing has changed."""
+    """The site may answer that nothing has changed since."""
+    confirmed: int = 0
+    """How often in a row it did."""
     misses: int = 0
     """Visits in a row that found a soft 404."""
+    product_url: str | None = None
+    """The product that it showed, if that is another URL's: the page redirects."""
+
+    def key(self) -> str:
+        return url_hash(self.url)
+
+    def lane(self) -> str:
+        return host_of(self.url)
+
+
+class Parse(Task):
+    """A stored page that is to be parsed by itself: it is big, or its parser broke when it was fetched.
+
+    It belongs to the domain's lane, because a stored page that is lost is fetched again.
+    """
+
+    kind: ClassVar[str] = "products.parse"
+    blobs: ClassVar[tuple[str, ...]] = ("html",)
+
+    url: str
+    """Canonical; the one that was asked for."""
+    html: str
 
     def key(self) -> str:
         return url_hash(self.url)
@@ -45,6 +70,7 @@ class Sitemap(Asked):
     """One sitemap, or a part of it: a long one is handed over piece by piece."""
 
     kind: ClassVar[str] = "products.sitemap"
+    blobs: ClassVar[tuple[str, ...]] = ("stored",)
 
     url: str
     start: int = 0
@@ -53,6 +79,8 @@ class Sitemap(Asked):
     """How many sitemap indexes led here."""
     discover: bool = False
     """Whether `url` is a site, whose robots.txt names its sitemaps."""
+    stored: str | None = None
+    """The file itself, if an earlier part has fetched it."""
 
     def key(self) -> str:
         return f"{self.url}#{self.start}" if self.start else self.url

@@ -34,7 +34,7 @@ def upgrade() -> None:
         sa.Column("last_modified", sa.Text()),
         sa.Column("confirmed", sa.BigInteger()),
         sa.Column("misses", sa.BigInteger()),
-        sa.Column("product_hash", sa.Text()),
+        sa.Column("product_url", sa.Text()),
         sa.Column("offer", sa.Text()),
         sa.Column("crawl_interval", sa.BigInteger()),
         sa.Column("next_crawl_at", sa.BigInteger()),

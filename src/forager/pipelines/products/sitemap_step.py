@@ -1,0 +1,86 @@
+"""One sitemap: its addresses become crawl tasks, at most 5,000 in one settlement."""
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+from forager.core.blobs import read_or_fetch
+from forager.core.errors import Permanent
+from forager.core.hosts import host_of
+from forager.core.http import Fetch, Request
+from forager.core.outcome import MAX_CHILDREN, Done, Outcome
+from forager.core.reasons import ErrorType
+from forager.core.task import Plan
+from forager.extract.canonical import canonical_url
+from forager.pipelines.products.answers import NOT_A_PAGE, facts_of, place_of, refuse_unless_answered
+from forager.pipelines.products.sitemap import LARGEST, from_robots, is_index, locations, unpacked
+from forager.pipelines.products.tasks import Asked, Crawl, Sitemap
+
+DEEPEST_INDEX = 3
+
+
+async def read_sitemap(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
+    """Hand over the next part of a sitemap. The rest is a task of its own, on the stored file."""
+    request = Request(task.url, timeout=timeout, max_bytes=LARGEST)
+    response = await read_or_fetch(fetch, task.stored, request)
+    refuse_unless_answered(response)
+    text = await asyncio.to_thread(unpacked, response.body)
+    index = is_index(text)
+    if index and task.level >= DEEPEST_INDEX:
+        raise Permanent(f"{place_of(response)}: sitemap indexes nest too deep.", error_type=ErrorType.PARSE)
+    plans = _part(task, text, index=index, stored=response.blob)
+    if not plans and not task.start:
+        raise Permanent(
+            f"{place_of(response)} has no address of this site in it.",
+            evidence=response.evidence(),
+            reason=NOT_A_PAGE,
+            error_type=ErrorType.PARSE,
+        )
+    return Done(tasks=plans, cost=0, facts={**facts_of(response), "links": len(plans)})
+
+
+async def discover_sitemaps(task: Sitemap, fetch: Fetch, *, timeout: float) -> Outcome:
+    """The sitemaps that a site's robots.txt names, or else the one at its usual address."""
+    root = _root(task.url)
+    response = await fetch(Request(f"{root}/robots.txt", timeout=timeout, max_bytes=LARGEST))
+    named = from_robots(response.body.decode("utf-8", "replace")) if response.status == 200 else []
+    urls = [url for each in named if (url := same_host(each, task.url))] or [f"{root}/sitemap.xml"]
+    plans = [plan_for(task, Sitemap, url=url, level=1, discover=False) for url in dict.fromkeys(urls)]
+    return Done(tasks=plans, cost=0, facts=facts_of(response))
+
+
+def plan_for(task: Asked, kind: type[Crawl] | type[Sitemap], **values: Any) -> Plan:
+    """A page or sitemap that was found: it inherits what was asked for."""
+    inherited = {name: getattr(task, name) for name in Asked.model_fields}
+    rank = task.priority if kind is Crawl else 0
+    return Plan(kind(**{**inherited, **values}), rank=rank, retries=task.max_retries)
+
+
+def same_host(found: str, url: str) -> str | None:
+    """The canonical form of an address on the same host as `url`; None for any other."""
+    try:
+        canonical = canonical_url(found)
+    except ValueError:
+        return None
+    return canonical if host_of(canonical) == host_of(url) else None
+
+
+def _part(task: Sitemap, text: bytes, *, index: bool, stored: str | None) -> list[Plan]:
+    plans: list[Plan] = []
+    for end, found in locations(text, task.start):
+        url = same_host(found, task.url)
+        if url is None:
+            continue
+        if index:
+            plans.append(plan_for(task, Sitemap, url=url, level=task.level + 1))
+        else:
+            plans.append(plan_for(task, Crawl, url=url))
+        if len(plans) == MAX_CHILDREN - 1:
+            rest = plan_for(task, Sitemap, url=task.url, level=task.level, start=end, stored=stored)
+            return [*plans, rest]
+    return plans
+
+
+def _root(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
