@@ -134,7 +134,7 @@ PIPELINE = Pipeline(
     plan=lambda job: (),
     steps=(
         step(Call, _never_run, price=1),
-        step(DearCall, _never_run, price=5),
+        step(DearCall, _never_run, price=5, attempts=True),
         step(SoleCall, _never_run, price=1, one_open=True),
     ),
     records=(Thing, Seen, Item),

@@ -70,6 +70,16 @@ TASK = {
     "facts": {"api_status": 400, "api_ms": 84},
     "ended_at": "2026-03-14T12:00:00.204Z",
 }
+ATTEMPT = {
+    "attempt": 1,
+    "started_at": "2026-03-14T12:00:00.120Z",
+    "duration_ms": 84,
+    "status": "failed",
+    "reason": "query_refused",
+    "error_type": "http",
+    "message": "Serper answered 400: missing query",
+    "traceback": "Permanent: Serper answered 400: missing query",
+}
 DEAD = {**TASK, "pipeline": "places"}
 DEAD_DETAIL = {
     **DEAD,

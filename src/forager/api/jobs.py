@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
+from forager.api.examples import ATTEMPT, DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
 from forager.api.job_examples import job_examples
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
@@ -25,7 +25,7 @@ from forager.kit.http.params import (
     checked_key,
 )
 from forager.kit.reports import RejectedReport
-from forager.ledger.reports import ChangeReport, JobReport, TaskDetail, TaskReport, Why
+from forager.ledger.reports import AttemptReport, ChangeReport, JobReport, TaskDetail, TaskReport, Why
 
 
 class NewJobBody(BaseModel):
@@ -153,6 +153,17 @@ def _add_reading(router: APIRouter, app: App) -> None:
     async def show_task(request: Request, task_id: UUID) -> Response:
         """With its input and, if it failed, what came back."""
         return answer(request, await app.reports.task(task_id))
+
+    @router.get(
+        "/tasks/{task_id}/attempts",
+        summary="List a task's attempts",
+        response_model=Page[AttemptReport],
+        responses={200: example([ATTEMPT], next_cursor=None), **failures(404)},
+    )
+    async def list_attempts(request: Request, task_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
+        """Oldest first. Failed attempts are kept, and every attempt of the steps that ask for it."""
+        found = await app.reports.attempts(task_id, cursor=asked.cursor, limit=asked.limit)
+        return page(request, found.items, found.next_cursor)
 
 
 def _add_doing(router: APIRouter, app: App) -> None:

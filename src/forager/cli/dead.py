@@ -18,6 +18,7 @@ Pipeline = Annotated[str | None, typer.Option(help="Only tasks of this pipeline.
 Reason = Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")]
 ErrorType = Annotated[str | None, typer.Option(help="Only this type of error, such as network or parse.")]
 EVIDENCE_SHOWN = 2_000
+ATTEMPTS_SHOWN = 20
 
 
 @app.command("list")
@@ -52,7 +53,11 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Show one dead letter: its input, its error, and what the upstream answered."""
     from forager.kit.cli import render
 
-    letter = with_api(context, lambda at: at.api.get(f"/dead/{task}"))
+    async def ask(at: Reached) -> tuple[Any, Any]:
+        attempts = [] if as_json else await at.api.get(f"/tasks/{task}/attempts", limit=ATTEMPTS_SHOWN)
+        return await at.api.get(f"/dead/{task}"), attempts
+
+    letter, attempts = with_api(context, ask)
     if as_json:
         render.show_json(letter)
         return
@@ -73,6 +78,9 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
         ("answer", kept),
     ]
     render.out().print(render.facts(figures))
+    if len(attempts) > 1:
+        render.out().print()
+        render.out().print(_tried(attempts))
     if evidence:
         render.out().print()
         render.out().print(render.indented(evidence["text"][:EVIDENCE_SHOWN]))
@@ -131,6 +139,21 @@ async def _filters(
 ) -> dict[str, Any]:
     whole = await full_job(at.api, job) if job else None
     return {"job": whole, "pipeline": pipeline, "reason": reason, "error_type": error_type}
+
+
+def _tried(attempts: list[dict[str, Any]]) -> "Table":
+    from forager.kit.cli import render
+
+    rows = render.table("attempt", "started (UTC)", "took", "how", "error", right=("attempt", "took"), fold=("error",))
+    for each in attempts:
+        rows.add_row(
+            str(each["attempt"]),
+            render.moment(each["started_at"])[5:],
+            f"{each['duration_ms']:,} ms",
+            each["reason"] or each["status"],
+            render.plain(each["message"]),
+        )
+    return rows
 
 
 def _listed(letters: list[dict[str, Any]]) -> "Table":

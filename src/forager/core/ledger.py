@@ -134,6 +134,19 @@ class Extras:
 
 
 @dataclass(slots=True, eq=False)
+class Tried:
+    """How an attempt went, for the log of attempts. Completed ones have none, unless their step keeps every attempt."""
+
+    trace: str | None = None
+    """Where it failed, in the code."""
+    started_at: int = 0
+    duration_ms: int = 0
+    """From the start of the step to its end, waits for the lane included."""
+    always: bool = False
+    """Whether the step keeps every attempt; otherwise only one that failed is kept."""
+
+
+@dataclass(slots=True, eq=False)
 class Settlement:
     """How an attempt ended. READY and WAITING put the task back into the queue; HELD is never written this way."""
 
@@ -164,6 +177,7 @@ class Settlement:
     give_up_at: int | None = None
     """Instead of that: if the wait would end after this moment, the task has failed."""
     extras: Extras | None = None
+    tried: Tried | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,8 @@ class Step:
     when_capped: WhenCapped = "wait"
     """What becomes of a task that its lane's cap leaves no units for: it waits until the cap's period ends, or it is
     skipped with the reason `limit`."""
+    attempts: bool = False
+    """Keep a row for every attempt: when, how long, how it ended. Otherwise only failed attempts have one."""
 
 
 def step(
@@ -136,9 +138,10 @@ def step(
     patience: float | None = None,
     one_open: bool = False,
     when_capped: WhenCapped = "wait",
+    attempts: bool = False,
 ) -> Step:
     """The step that performs one kind of task. The parameters are those of `Step`."""
-    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped)
+    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts)
 
 
 AGED_AFTER = 60.0

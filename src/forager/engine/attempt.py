@@ -24,6 +24,7 @@ from forager.core.pipeline import Retry, Step
 from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
 from forager.core.timing import TimeLimit
+from forager.engine.attempt_log import traced
 from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry, wait_without_attempt
@@ -118,6 +119,7 @@ async def attempt(
             guessed=guessed,
             facts=error.facts,
             evidence=error.evidence,
+            tried=traced(error),
             **_told_of(error),
         )
     except Exception as error:  # noqa: BLE001 - a bug in one step must not stop the others; it is kept for a look
@@ -131,6 +133,7 @@ async def attempt(
             reason=Reason.STEP_BROKE,
             error_type=ErrorType.INTERNAL,
             evidence=Evidence("".join(traceback.format_exception(error)).encode()),
+            tried=traced(error),
         )
 
 
@@ -201,8 +204,8 @@ def _failed(lease: Lease, error: Transient, wait: float | None) -> Settlement:
     """Tried again after `wait` seconds; None: never."""
     cost = _guess(lease, error.maybe_done)
     state = TaskState.FAILED if wait is None else TaskState.WAITING
-    told = _told_of(error)
-    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait or 0.0, facts=error.facts, **told)
+    told, tried = _told_of(error), traced(error)
+    return Settlement(lease, state, cost=cost, guessed=cost, wait=wait or 0.0, facts=error.facts, tried=tried, **told)
 
 
 def _wait_of_429(lease: Lease, error: RateLimited, random: Callable[[], float]) -> float:

@@ -11,6 +11,7 @@ from forager.core.clock import Clock
 from forager.core.ledger import Lease, Settlement
 from forager.core.states import TaskState
 from forager.engine.attempt import attempt, capped, given_up
+from forager.engine.attempt_log import time_attempt
 from forager.engine.lane import LaneRun
 from forager.engine.lane_fetch import LaneFetch, Surroundings
 from forager.engine.lane_ownership import OwnedLanes
@@ -122,7 +123,7 @@ class InFlight:
         if fetch.proxy is not None:
             settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}
         lane.end(lease.price, settlement.cost)
-        self._stats.took.append(self._clock.monotonic() - began)
+        self._stats.took.append(time_attempt(settlement, step, self._clock, began))
         me = asyncio.current_task()
         if me in self.running:
             del self.running[me]

@@ -27,6 +27,8 @@ class Catalog:
         self.prices: dict[str, int] = {}
         self.one_open = frozenset(step.task.kind for p in pipelines for step in p.steps if step.one_open)
         """Kinds of tasks of which one is open for each key, over all jobs."""
+        self.with_attempts = frozenset(step.task.kind for p in pipelines for step in p.steps if step.attempts)
+        """Kinds of tasks of which every attempt is kept."""
         for pipeline in pipelines:
             for step in pipeline.steps:
                 self.prices[step.task.kind] = step.price

@@ -152,6 +152,10 @@ async def test_a_dead_letter_is_shown_with_its_evidence_and_retried__PL_12(front
     assert await front.data("/api/v1/dead", job=job, error_type="parse") == [dead]
     assert await front.data("/api/v1/dead", job=job, error_type="network") == []
     assert await front.data(f"/api/v1/jobs/{job}/tasks", error_type="parse", state="failed")
+    (attempt,) = await front.data(f"/api/v1/tasks/{dead['id']}/attempts")
+    assert (attempt["attempt"], attempt["status"], attempt["error_type"]) == (1, "failed", "parse")
+    assert attempt["message"] == dead["error"]
+    assert "parse.py" in attempt["traceback"]
     shown = await front.data(f"/api/v1/dead/{dead['id']}")
     assert shown["body"]["zip"] == "85003"
     assert shown["evidence"]["size"] > 0

@@ -10,6 +10,7 @@ from forager.core.outcome import MAX_CHILDREN
 from forager.core.task import Plan
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import Act, Deed, acts, many
+from tests.support.auditor import Row
 from tests.support.engine import until
 
 
@@ -173,3 +174,20 @@ async def test_a_cancelled_job_ends_and_what_was_in_flight_ends_with_it(open_rig
     assert row["completed"] <= 20
     with pytest.raises(Conflict):
         await rig.ledger.retry(job)
+
+
+@pytest.mark.parametrize(("asks", "well"), [(False, []), (True, ["completed"])])
+async def test_failed_attempts_are_kept_and_every_attempt_of_a_step_that_asks_for_it(
+    open_rig: OpenRig, asks: bool, well: list[str]
+) -> None:
+    plain = acts()
+    rig = await open_rig(replace(plain, steps=(replace(plain.steps[0], attempts=asks),)))
+    job = await rig.submit([Plan(Act(name="later", how="stumble")), *many(1)])
+    await rig.run()
+    kept: dict[str, list[Row]] = {}
+    for key, task in rig.tasks(job).items():
+        kept[key] = rig.tables.read(f"SELECT * FROM attempts WHERE task_id = {task['id']} ORDER BY id")
+    later = kept.pop("later")
+    assert [(row["attempt"], row["status"]) for row in later] == [(n, "failed") for n in (1, 2, 3, 4)]
+    assert all("acts.py" in row["traceback"] for row in later)
+    assert [row["status"] for rows in kept.values() for row in rows] == well

@@ -6,13 +6,14 @@ rescue: neither can begin while the other is under way, and what comes late find
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forager.core.reasons import ErrorType, Reason
 from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
+from forager.ledger.postgres.attempts import keep_lost
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.counters import write_counters
@@ -62,26 +63,33 @@ class Rescued:
     """Nothing of the session is left."""
 
 
-async def rescue_late(db: Db) -> Rescued | None:
-    """A page of the session that is late for longest; None if nobody is, or others are at it."""
+async def rescue_late(db: Db, kinds: Collection[str]) -> Rescued | None:
+    """A page of the session that is late for longest; None if nobody is, or others are at it.
+
+    `kinds`: those that keep every attempt.
+    """
     session = await db.fetchval(_LATE)
-    return None if session is None else await rescue(db, session, crashed=True)
+    return None if session is None else await rescue(db, session, kinds, crashed=True)
 
 
-async def end_session(db: Db, session: int) -> Rescued:
+async def end_session(db: Db, session: int, kinds: Collection[str]) -> Rescued:
     """A session gives everything back by itself: nobody crashed."""
     if await db.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session) is None:
         return Rescued(0, whole=True)
-    return await rescue(db, session, crashed=False)
+    return await rescue(db, session, kinds, crashed=False)
 
 
-async def rescue(db: Db, session: int, *, crashed: bool) -> Rescued:
+async def rescue(db: Db, session: int, kinds: Collection[str], *, crashed: bool) -> Rescued:
     """Take back what a session held, a page at a time. Its reserved cost counts as spent: it may have been."""
     in_flight = await db.fetchval("SELECT count(*) FROM queue WHERE session_id = $1 AND state = 3", session)
     # What is left for the next page is never so little that a task would look as if it had run alone.
     rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
     effect = Effect(await db.fetchval(f"SELECT {NOW}"))
-    await _put_back(db, session, rows, in_flight, effect, crashed=crashed)
+    alone = crashed and in_flight == 1
+    dead = [r for r in rows if alone and r["drain"] != CANCELLED and r["crashes"] + 1 >= ALONE_CRASHES]
+    given_up = [r["task_id"] for r in dead]
+    await keep_lost(db, kinds, [r["task_id"] for r in rows], given_up, effect.now, crashed=crashed)
+    await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed)
     whole = len(rows) == in_flight
     if whole:
         await db.execute(_FREE_LANES, session, effect.now)
@@ -97,16 +105,14 @@ async def rescue(db: Db, session: int, *, crashed: bool) -> Rescued:
 
 
 async def _put_back(
-    db: Db, session: int, rows: Sequence[Any], in_flight: int, effect: Effect, *, crashed: bool
+    db: Db, session: int, rows: Sequence[Any], dead: Sequence[Any], in_flight: int, effect: Effect, *, crashed: bool
 ) -> None:
-    alone = crashed and in_flight == 1
     cancelled = [r for r in rows if r["drain"] == CANCELLED]
-    dead = [r for r in rows if alone and r["drain"] != CANCELLED and r["crashes"] + 1 >= ALONE_CRASHES]
     gone = {r["task_id"] for r in (*cancelled, *dead)}
     back = [r for r in rows if r["task_id"] not in gone]
     state = TaskState.SUSPECT if crashed else TaskState.READY
     together = group_size(in_flight) if crashed else None
-    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(alone), session)
+    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(crashed and in_flight == 1), session)
     for group, end, error, reason, error_type in (
         (cancelled, TaskState.CANCELLED, CANCELLED, CANCELLED, None),
         (dead, TaskState.FAILED, CRASHED, Reason.CRASHED, ErrorType.INTERNAL),

@@ -15,6 +15,7 @@ from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.arrays import numbers, unless_all
+from forager.ledger.postgres.attempts import keep_attempts
 from forager.ledger.postgres.connection import Db, pairs
 from forager.ledger.postgres.flows import Flow, add_flows, pause_flows
 from forager.ledger.postgres.followers import release_followers, skip_followers, skip_tasks
@@ -87,6 +88,7 @@ async def settle(
     await wake(db, {**{lane: at for lane, at in effect.due.items() if lane not in own_lanes}, **foreign})
     await _spend(db, live, effect)
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
+    await keep_attempts(db, live)
     rare = [s for s in live if s.extras is not None]
     if rare:
         await keep_rejected(db, rare, effect.deltas, effect.now)

@@ -135,7 +135,8 @@ class PostgresLedger(SharedVerbs):
 
     async def end(self, session: Session) -> None:
         self._workers.pop(session.id, None)
-        while not (await self._connections.run(lambda db: end_session(db, session.id))).whole:
+        kinds = self._catalog.with_attempts
+        while not (await self._connections.run(lambda db: end_session(db, session.id, kinds))).whole:
             pass
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
@@ -202,7 +203,7 @@ class PostgresLedger(SharedVerbs):
         """Safe beside other sweepers: each dead session is rescued by one of them."""
         rescued = ended = 0
         for _ in range(MOST_SESSIONS_PER_SWEEP):
-            page = await self._connections.run(rescue_late)
+            page = await self._connections.run(lambda db: rescue_late(db, self._catalog.with_attempts))
             if page is None:
                 break
             rescued += page.tasks

@@ -4,6 +4,7 @@ from forager.kit.queries import MOST, Page
 from forager.kit.reports import ChangeReport, EvidenceReport, JobReport, TaskDetail, TaskReport
 from forager.ledger.reports.jobs import Why
 from forager.ledger.reports.models import (
+    AttemptReport,
     DeadLetter,
     DeadLetterDetail,
     Health,
@@ -17,6 +18,7 @@ from forager.ledger.reports.reports import Reports
 
 __all__ = [
     "MOST",
+    "AttemptReport",
     "ChangeReport",
     "DeadLetter",
     "DeadLetterDetail",

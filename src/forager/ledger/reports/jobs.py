@@ -121,10 +121,16 @@ async def list_tasks(
     return Page(items=[TaskReport(**task_fields(row)) for row in rows], next_cursor=following)
 
 
-async def one_task(db: Database, task: UUID) -> TaskDetail:
+async def require_task(db: Database, task: UUID) -> Row:
+    """Its row. Raises `NotFound`."""
     row = await _find(db, task, "")
     if row is None:
         raise NotFound(f"There is no task {task}. `forager jobs show` lists a job's tasks.")
+    return row
+
+
+async def one_task(db: Database, task: UUID) -> TaskDetail:
+    row = await require_task(db, task)
     return TaskDetail(**task_fields(row), body=task_body(row["body"]), evidence=await _evidence(db, row["id"]))
 
 

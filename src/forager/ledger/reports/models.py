@@ -20,6 +20,19 @@ class QueuedTask(Report):
     reason: str | None
 
 
+class AttemptReport(Report):
+    """One try of a task. Failed ones are kept, and every one of the steps that ask for it."""
+
+    attempt: int = Field(description="Its number; one that burned none has the number of the next.")
+    started_at: datetime
+    duration_ms: int = Field(description="From the start of the step to its end, waits for its lane included.")
+    status: str = Field(description="completed, failed, skipped, snoozed, given_back or lost (its worker died)")
+    reason: str | None = Field(description="Why it did not end well, in one word.")
+    error_type: str | None = Field(description="Where the failure belongs: network, http, parse and so on.")
+    message: str | None = Field(description="Why it did not end well, for people.")
+    traceback: str | None = Field(description="Where in the code it failed.")
+
+
 class DeadLetter(TaskReport):
     """A task that failed for good."""
 

@@ -9,9 +9,10 @@ from forager.core.database import Database
 from forager.kit.queries import MOST, Page
 from forager.kit.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
 from forager.ledger.catalog import Catalog
-from forager.ledger.reports import jobs, lanes, records, waiting
+from forager.ledger.reports import attempts, jobs, lanes, records, waiting
 from forager.ledger.reports.jobs import ANY, Why, param_of_jobs
 from forager.ledger.reports.models import (
+    AttemptReport,
     DeadLetter,
     DeadLetterDetail,
     Health,
@@ -69,6 +70,9 @@ class Reports:
 
     async def task(self, task: UUID) -> TaskDetail:
         return await jobs.one_task(self._db, task)
+
+    async def attempts(self, task: UUID, *, cursor: str | None = None, limit: int = PAGE) -> Page[AttemptReport]:
+        return await attempts.list_attempts(self._db, task, cursor=cursor, limit=limit)
 
     async def dead(
         self,

@@ -195,6 +195,24 @@ open_keys = Table(
     Index("ix_open_keys_task_id", "task_id"),
 )
 
+# One row for each attempt that failed, and for every attempt of kinds that want it. Pruned by age.
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("attempt", SmallInteger, nullable=False, comment="its number; one that burned none has that of the next"),
+    Column("started_at", BigInteger, nullable=False),
+    Column("duration_ms", BigInteger, nullable=False),
+    Column("status", Text, nullable=False, comment="completed, failed, skipped, snoozed, given_back or lost"),
+    Column("reason", Text),
+    Column("error_type", Text),
+    Column("message", Text),
+    Column("traceback", Text),
+    Index("ix_attempts_task_id", "task_id", "id"),
+    Index("ix_attempts_started_at", "started_at"),
+)
+
 evidence = Table(
     "evidence",
     metadata,

@@ -13,6 +13,7 @@ from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
+from forager.ledger.sqlite.attempts import keep_lost
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.settle import add_spending
@@ -31,7 +32,9 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
             " JOIN jobs j ON j.id = t.job_id WHERE t.state = 3 AND t.session_id = ?",
             (session,),
         ).fetchall()
-        _rescue(db, memory, rows, now, crashed=crashed)
+        dead = _given_up(rows, crashed=crashed)
+        keep_lost(db, memory, session, now, crashed=crashed, given_up=dead)
+        _rescue(db, memory, rows, now, dead, crashed=crashed)
         rescued += len(rows)
         lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
         for lane, name in lanes:
@@ -41,19 +44,29 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
     return rescued
 
 
-def _rescue(db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]], now: int, *, crashed: bool) -> None:
+def _given_up(rows: list[tuple[Any, ...]], *, crashed: bool) -> int | None:
+    """The task that was alone in flight at a crash, if it was so often enough."""
+    if not crashed or len(rows) != 1:
+        return None
+    number, _, _, _, crashes, _, drain, _ = rows[0]
+    return number if drain != CANCELLED and crashes + 1 >= ALONE_CRASHES else None
+
+
+def _rescue(
+    db: sqlite3.Connection, memory: Memory, rows: list[tuple[Any, ...]], now: int, dead: int | None, *, crashed: bool
+) -> None:
     if not rows:
         return
     deltas = Deltas()
     spent: defaultdict[int, int] = defaultdict(int)
-    for number, job, lane, price, crashes, followed, drain, turn in rows:
+    for number, job, lane, price, _, followed, drain, turn in rows:
         spent[lane] += price
         deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
         alone = crashed and len(rows) == 1
         if drain == CANCELLED:
             _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
             deltas.add(job, cancelled=1)
-        elif alone and crashes + 1 >= ALONE_CRASHES:
+        elif number == dead:
             _end(db, number, price, TaskState.FAILED, (CRASHED, Reason.CRASHED, ErrorType.INTERNAL), now)
             deltas.add(job, failed=1)
             if followed:

@@ -19,6 +19,7 @@ from forager.ledger.shared.patience import in_vain, wait_or_give_up
 from forager.ledger.shared.plan_encoding import encode
 from forager.ledger.shared.spending import day_and_hour
 from forager.ledger.shared.text import clean
+from forager.ledger.sqlite.attempts import keep_attempts
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.followers import skip_followers
@@ -97,6 +98,7 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     _settle_neighbours(db, memory, live, followed, deltas, now)
     _spend(db, live, now)
     _keep_evidence(db, live, now + memory.catalog.evidence_ms)
+    keep_attempts(db, live)
     changes = _store(db, memory, live, deltas, now)
     write_deltas(db, deltas)
     write_changes(db, changes, now)
