@@ -1,4 +1,5 @@
-"""How much of real pages is read right: job, company and profile pages of the shared data set, and its robots facts.
+"""How much of real pages is read right: product, job, company and profile pages of the shared data set, its price
+strings and its robots facts.
 
 Recall: asserted fields found right. Precision: of the values given for asserted fields, those that are right. Every
 page is read by the extractors that users run, and normalised as for them. Nothing here knows a page by name; what is
@@ -10,15 +11,15 @@ import os
 import re
 import sys
 import time
-import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
+from bench.support.product_pages import prices, products
+from bench.support.scores import Judge, Score, plain, same
 from bench.support.verdict import Target, conclude, print_table
 from forager.extract.normalise import normalise
 from forager.fetch.page_classifier import looks
@@ -28,6 +29,9 @@ from forager.pipelines.scrape.extractors import EXTRACTORS
 
 DATA = Path(os.environ.get("FORAGER_DATA") or Path(__file__).parents[2] / "shared" / "data")
 TARGETS = (
+    Target("product_recall", at_least=0.80),
+    Target("product_precision", at_least=0.95),
+    Target("prices", at_least=0.97),
     Target("job_recall", at_least=0.90),
     Target("job_precision", at_least=0.97),
     Target("company_recall", at_least=0.75),
@@ -36,34 +40,6 @@ TARGETS = (
     Target("robots", at_least=1.0),
 )
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-Judge = Callable[[Any], bool]
-"""Whether a value of ours is the right one."""
-
-
-@dataclass(slots=True)
-class Score:
-    right: int = 0
-    wrong: int = 0
-    missing: int = 0
-    failures: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    @property
-    def recall(self) -> float:
-        return self.right / max(1, self.right + self.wrong + self.missing)
-
-    @property
-    def precision(self) -> float:
-        return self.right / max(1, self.right + self.wrong)
-
-    def count(self, page: str, name: str, value: Any, expected: Any, judge: Judge) -> None:
-        if value is None and expected is not None:
-            self.missing += 1
-        elif (expected is None and value is None) or (value is not None and judge(value)):
-            self.right += 1
-            return
-        else:
-            self.wrong += 1
-        self.failures.append((page, name, str(value)[:60], str(expected)[:60]))
 
 
 def main(options: Options) -> None:
@@ -71,8 +47,10 @@ def main(options: Options) -> None:
         sys.exit(f"the shared data set is not at {DATA}: set FORAGER_DATA")
     machine = Machine()
     machine.sample()
-    scores = {"job": Score(), "company": Score(), "profile": Score()}
-    seconds = {kind: run(score) for (kind, score), run in zip(scores.items(), (jobs, companies, profiles), strict=True)}
+    scores = {"product": Score(), "job": Score(), "company": Score(), "profile": Score()}
+    runs = (lambda score: products(pages("product"), score), jobs, companies, profiles)
+    seconds = {kind: run(score) for (kind, score), run in zip(scores.items(), runs, strict=True)}
+    priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()
     machine.sample()
     print_table(
@@ -91,9 +69,14 @@ def main(options: Options) -> None:
         ),
     )
     failures = [failure for score in scores.values() for failure in score.failures]
+    failures += priced.failures
     if failures:
         print_table(("page", "field", "ours", "expected"), failures)
     figures = {
+        "product_recall": round(scores["product"].recall, 4),
+        "product_precision": round(scores["product"].precision, 4),
+        "prices": round(priced.share, 4),
+        "prices_expected_to_fail": round(priced.share_of_hard, 4),
         "job_recall": round(scores["job"].recall, 4),
         "job_precision": round(scores["job"].precision, 4),
         "company_recall": round(scores["company"].recall, 4),
@@ -217,15 +200,6 @@ def extracted(kind: str, body: bytes, url: str | None) -> tuple[dict[str, Any], 
     found = extractor.parse(Page(url or "https://page.example/", body, 200, AT), extractor.fields)
     result = normalise(extractor.output, {name: one.value for name, one in found.fields.items()}).result
     return result.model_dump(), (time.perf_counter() - began) * 1000
-
-
-def plain(text: Any) -> str:
-    """No case, punctuation or white space: the annotations have none to speak of."""
-    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", str(text)).casefold())
-
-
-def same(expected: Any) -> Judge:
-    return lambda value: plain(value) == plain(expected)
 
 
 def same_company(expected: str) -> Judge:

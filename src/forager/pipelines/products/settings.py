@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from forager.kit.setting_types import Texts
 from forager.kit.settings import FeatureSettings, setting
 
 _products = partial(setting, group="Products")
@@ -9,7 +10,7 @@ _products = partial(setting, group="Products")
 
 class ProductsSettings(FeatureSettings):
     product_timeout_seconds: float = _products(30.0, "Time for one page.", gt=0, le=600)
-    product_parsers: tuple[str, ...] = _products(
+    product_parsers: Texts = _products(
         (), "Parsers by domain, as `shop.example=amazon`, separated by commas; others are chosen by the page's domain."
     )
     product_retry_delay_seconds: float = _products(

@@ -1,0 +1,191 @@
+"""Amazon's product pages: its own ids and classes, old and new. Pure.
+
+Prices of sponsored products, protection plans and other sellers stand all over such a page, so that only the blocks of
+the product itself are read.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+import orjson
+
+from forager.core.hosts import host_of
+from forager.extract.document import Document
+from forager.extract.prices import parse_price
+from forager.pipelines.products.findings import Findings, Source
+from forager.pipelines.products.parser import Parser
+from forager.pipelines.products.selecting import attribute_at, fact, text_at
+
+SOURCE: Source = "selector"
+CURRENCIES = {
+    "com": "USD", "ca": "CAD", "com.mx": "MXN", "com.br": "BRL", "co.uk": "GBP", "de": "EUR", "fr": "EUR", "it": "EUR",
+    "es": "EUR", "nl": "EUR", "com.be": "EUR", "ie": "EUR", "se": "SEK", "pl": "PLN", "com.tr": "TRY", "in": "INR",
+    "co.jp": "JPY", "com.au": "AUD", "sg": "SGD", "ae": "AED", "sa": "SAR", "eg": "EGP", "co.za": "ZAR",
+}  # fmt: skip
+"""What `$` or `kr` means in each of its shops."""
+PRICES = (
+    "#corePriceDisplay_desktop_feature_div .priceToPay",
+    "#corePrice_feature_div .priceToPay",
+    "#corePrice_desktop .a-price-range .a-price",
+    "#corePriceDisplay_desktop_feature_div .a-price-range .a-price",
+    "#apex_desktop .priceToPay",
+    "#corePrice_desktop .a-price:not(.a-text-price)",
+    "#corePrice_feature_div .a-price:not(.a-text-price)",
+    "#corePriceDisplay_desktop_feature_div .a-price:not(.a-text-price)",
+    "#priceblock_dealprice",
+    "#priceblock_saleprice",
+    "#priceblock_ourprice",
+    "#price_inside_buybox",
+    "#newBuyBoxPrice",
+    "#kindle-price",
+    "#tmm-grid-swatch-KINDLE .slot-price",
+    "#buyNewSection .offer-price",
+    "#price",
+)
+REGULAR = (
+    ".basisPrice .a-offscreen",
+    "#corePriceDisplay_desktop_feature_div .a-text-price .a-offscreen",
+    "#corePrice_desktop .a-text-price[data-a-strike] .a-offscreen",
+    "#price .priceBlockStrikePriceString",
+)
+DETAILS = (
+    "#productDetails_detailBullets_sections1 tr, #productDetails_techSpec_section_1 tr, #prodDetails tr,"
+    " #detailBullets_feature_div li > span, table.a-keyvalue tr"
+)
+_ASIN = re.compile(r"/(?:dp|gp/product|gp/aw/d)/([A-Z0-9]{10})(?:[/?]|$)")
+_BRAND = re.compile(
+    r"^(?:visit the\s+(?P<en>.+?)\s+store|(?:brand|marke|marque|marca|merk|märke)\s*:\s*(?P<label>.+)"
+    r"|visita la (?:store|tienda) de\s+(?P<es>.+)|visiter la boutique\s+(?P<fr>.+)"
+    r"|besuche den\s+(?P<de>.+?)[- ]store)$",
+    re.IGNORECASE,
+)
+_BACK = re.compile(r"[‹<]?\s*(?:back to|volver|zurück|retour)", re.IGNORECASE)
+_RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|von|sur|de|su|van|av)\s*5", re.IGNORECASE)
+_GALLERY = re.compile(r"['\"]colorImages['\"]\s*:\s*\{\s*['\"]initial['\"]\s*:\s*(\[.*?\])\s*\}", re.DOTALL)
+
+
+def read(document: Document) -> Findings:
+    found = Findings()
+    found.add("product_name", text_at(document, "#productTitle", "#ebooksProductTitle", "#title"), SOURCE)
+    _read_price(document, found)
+    _read_availability(document, found)
+    _read_rating(document, found)
+    found.add("brand", _brand(document), SOURCE)
+    found.add("category", _category(document), SOURCE)
+    asin = _asin(document)
+    if asin is not None:
+        found.add("sku", asin, SOURCE)
+        found.metadata["asin"] = asin
+    for label in ("isbn-13", "ean", "upc", "gtin"):
+        if not found.add("gtin", (fact(document, DETAILS, label) or "").partition(" ")[0], SOURCE):
+            continue
+        break
+    found.add("description", _description(document), SOURCE)
+    _read_images(document, found)
+    return found
+
+
+def _read_price(document: Document, found: Findings) -> None:
+    for selector in PRICES:
+        for node in document.tree.css(selector)[:5]:
+            hidden = node.css_first(".a-offscreen")
+            shown = (hidden.text() if hidden else "").strip() or " ".join(node.text(separator="").split())
+            price = parse_price(shown)
+            if price.amount is not None:
+                found.add_price(price.amount, price.currency or _usual_currency(document), SOURCE)
+                break
+        if "price" in found:
+            break
+    regular = parse_price(text_at(document, *REGULAR)).amount
+    if regular is not None and "price" in found and regular > found.get("price"):
+        found.metadata["regular_price"] = str(regular)
+    ends = [parse_price(node.text()).amount for node in document.tree.css(".a-price-range .a-offscreen")[:2]]
+    if len(ends) == 2 and None not in ends and found.get("price") == ends[0]:
+        found.metadata["offers"] = [{"price": str(ends[0]), "high": str(ends[1])}]
+
+
+def _usual_currency(document: Document) -> str | None:
+    _, _, top = host_of(document.url).rpartition("amazon.")
+    return CURRENCIES.get(top)
+
+
+def _read_availability(document: Document, found: Findings) -> None:
+    words = text_at(
+        document,
+        "#availability span",
+        "#availability",
+        "#outOfStock .a-color-price",
+        "#exports_desktop_outOfStock_buybox_message_feature_div",
+    )
+    found.add("availability", words, SOURCE)
+    if "availability" not in found and document.tree.css_first("#add-to-cart-button, #buy-now-button") is not None:
+        found.add("availability", "in stock", SOURCE)
+
+
+def _read_rating(document: Document, found: Findings) -> None:
+    words = attribute_at(document, "#acrPopover", "title") or text_at(
+        document, "#averageCustomerReviews .a-icon-alt", "[data-hook=rating-out-of-text]"
+    )
+    rated = _RATED.search(words or "")
+    if rated:
+        found.add("rating", rated[1], SOURCE)
+    counted = text_at(document, "#acrCustomerReviewText", "[data-hook=total-review-count]")
+    digits = re.sub(r"[^\d]", "", counted or "")
+    found.add("review_count", digits, SOURCE)
+
+
+def _brand(document: Document) -> str | None:
+    byline = text_at(document, "#bylineInfo", "#brand")
+    match = _BRAND.match(byline or "")
+    if match:
+        return next(group for group in match.groups() if group)
+    return text_at(document, "tr.po-brand .po-break-word", "#bylineInfo .author a") or byline
+
+
+def _category(document: Document) -> str | None:
+    crumbs = document.tree.css("#wayfinding-breadcrumbs_feature_div li a, #wayfinding-breadcrumbs_container li a")
+    names = [" ".join(crumb.text().split()) for crumb in crumbs]
+    return next((name for name in reversed(names) if name and not _BACK.match(name)), None)
+
+
+def _asin(document: Document) -> str | None:
+    said = attribute_at(document, "input#ASIN, input[name=ASIN]", "value")
+    for candidate in (said, document.canonical, document.url):
+        if candidate and re.fullmatch(r"[A-Z0-9]{10}", candidate):
+            return candidate
+        match = _ASIN.search(f"{urlsplit(candidate).path}/") if candidate else None
+        if match:
+            return match[1]
+    return None
+
+
+def _description(document: Document) -> str | None:
+    bullets = [" ".join(node.text().split()) for node in document.tree.css("#feature-bullets li .a-list-item")[:20]]
+    return "\n".join(line for line in bullets if line) or text_at(
+        document, "#productDescription", "#bookDescription_feature_div", "#iframeContent"
+    )
+
+
+def _read_images(document: Document, found: Findings) -> None:
+    alt = attribute_at(document, "#landingImage", "alt")
+    gallery = _GALLERY.search(document.source)
+    if gallery:
+        try:
+            entries = orjson.loads(gallery[1])
+        except ValueError:
+            entries = []
+        for entry in entries[:20]:
+            if isinstance(entry, dict):
+                found.add_image(entry.get("hiRes") or entry.get("large"), alt)
+    found.add_image(attribute_at(document, "#landingImage", "data-old-hires"), alt)
+    if not found.images:
+        sizes = attribute_at(document, "#landingImage, #imgBlkFront, #ebooksImgBlkFront", "data-a-dynamic-image")
+        try:
+            known = orjson.loads(sizes or "{}")
+        except ValueError:
+            known = {}
+        largest = max(known, key=lambda url: known[url] or [0], default=None) if isinstance(known, dict) else None
+        found.add_image(largest, alt)
+
+
+parser = Parser("amazon", 1, read, ("amazon.*",))

@@ -1,0 +1,62 @@
+"""The sandbox's shop Depot: all of it in a JSON state, prices in cents. An example of a parser of script data."""
+
+from typing import Any
+
+from forager.extract.document import Document
+from forager.extract.json_ld import loads_tolerantly
+from forager.pipelines.products.findings import Findings, Source
+from forager.pipelines.products.parser import Parser
+
+SOURCE: Source = "selector"
+STOCK = {"AVAILABLE": "in_stock", "NO_STOCK": "out_of_stock", "PREORDER": "preorder"}
+
+
+def read(document: Document) -> Findings:
+    found = Findings()
+    script = document.tree.css_first("script#__STATE__")
+    state = loads_tolerantly(script.text()) if script is not None else None
+    product = _part(state, "product")
+    pricing, codes, score = _part(product, "pricing"), _part(product, "codes"), _part(product, "score")
+    found.add("product_name", product.get("title"), SOURCE)
+    found.add("brand", product.get("maker"), SOURCE)
+    found.add("description", product.get("text"), SOURCE)
+    trail = product.get("breadcrumb")
+    found.add("category", trail[-1] if isinstance(trail, list) and trail else None, SOURCE)
+    found.add("sku", codes.get("sku"), SOURCE)
+    found.add("gtin", codes.get("ean"), SOURCE)
+    found.add("rating", score.get("average"), SOURCE)
+    found.add("review_count", score.get("count"), SOURCE)
+    found.add("availability", STOCK.get(str(_part(product, "inventory").get("state"))), SOURCE)
+    found.add_price(_units(pricing.get("current")), pricing.get("currency"), SOURCE)
+    if (regular := _units(pricing.get("list"))) is not None:
+        found.metadata["regular_price"] = regular
+    variants = product.get("variants")
+    if isinstance(variants, list) and variants:
+        found.metadata["offers"] = [
+            {"name": each.get("label"), "price": _units(each.get("current"))}
+            for each in variants
+            if isinstance(each, dict)
+        ]
+    media = product.get("media")
+    for each in media if isinstance(media, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("src"), str):
+            found.add_image(document.absolute(each["src"]), product.get("title"))
+    return found
+
+
+def _part(value: Any, name: str) -> dict[str, Any]:
+    part = value.get(name) if isinstance(value, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _units(cents: Any) -> str | None:
+    """Cents as units: 129900 is 1299.00. Anything that is no whole number is handed on, to be refused."""
+    if cents is None:
+        return None
+    if isinstance(cents, bool) or not isinstance(cents, int):
+        return str(cents)
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02}"
+
+
+parser = Parser("depot", 1, read, ("depot.example",))
