@@ -8,6 +8,7 @@ import pytest
 from forager.core.errors import Busy, Conflict, NotFound
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import JobLimits
+from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
 from tests.support.rig import Call, Rig, Worker, calls, chain
@@ -193,6 +194,37 @@ async def test_twenty_submissions_at_once_do_not_overfill_a_queue__SC_1(rig: Rig
     assert sum(isinstance(end, Submitted) for end in ends) == 3
     assert sum(isinstance(end, Busy) for end in ends) == 17
     assert sum(row["queued"] for row in rig.tables.read("SELECT queued FROM jobs")) == 9
+
+
+async def test_a_job_is_refused_when_as_many_wait_as_may_whatever_their_tasks(rig: Rig, worker: Worker) -> None:
+    for tasks in (5, 1, 3):
+        await rig.submit(calls(tasks), most_waiting_jobs=3)
+    before = rig.everything()
+    with pytest.raises(Busy, match="3 jobs of rig wait"):
+        await rig.submit(calls(1), most_waiting_jobs=3)
+    assert rig.everything() == before
+    assert (await rig.submit([], most_waiting_jobs=3)).total == 0  # it waits for nothing
+    (lease,) = await worker.lease(1)
+    await rig.submit(calls(1), most_waiting_jobs=3)
+    await worker.settle(lease, TaskState.WAITING, wait=60.0, error="later")
+    with pytest.raises(Busy):  # one that has begun and waits again makes no room and takes none
+        await rig.submit(calls(1), most_waiting_jobs=3)
+
+
+async def test_a_paused_job_that_never_began_waits_and_one_that_ended_does_not(rig: Rig) -> None:
+    paused, gone = [(await rig.submit(calls(1), most_waiting_jobs=2)).job for _ in range(2)]
+    await rig.ledger.pause(paused)
+    with pytest.raises(Busy):
+        await rig.submit(calls(1), most_waiting_jobs=2)
+    await rig.ledger.cancel(gone)
+    await rig.submit(calls(1), most_waiting_jobs=2)
+
+
+async def test_of_twenty_jobs_at_once_no_more_wait_than_may(rig: Rig) -> None:
+    new = NewJob("rig", {"name": "job"}, JobLimits(most_waiting_jobs=3))
+    ends = await asyncio.gather(*(rig.ledger.submit(new, calls(2)) for _ in range(20)), return_exceptions=True)
+    assert sum(isinstance(end, Submitted) for end in ends) == 3
+    assert sum(isinstance(end, Busy) for end in ends) == 17
 
 
 class LateAfter:

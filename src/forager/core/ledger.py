@@ -271,7 +271,7 @@ class Ledger(Protocol):
 
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued`."""
+        """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued` or `most_waiting_jobs`."""
         ...
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:

@@ -159,6 +159,14 @@ class JobLimits:
     """Order between jobs of a lane: lower first, equal ones share fairly. An aged job (`AGED_AFTER`) is in turn 0."""
     most_queued: int | None = None
     """The job is refused whole, as `Busy`, if its pipeline would then have more tasks waiting than this."""
+    most_waiting_jobs: int | None = None
+    """The job is refused as `Busy` if so many jobs of its pipeline wait already: jobs of which no task was ever leased,
+    however many tasks they have or will have."""
+
+    @property
+    def bounds_queue(self) -> bool:
+        """Whether the pipeline's queue must be counted before the job is created."""
+        return self.most_queued is not None or self.most_waiting_jobs is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,13 +80,13 @@ class Submissions:
                 (submitted,) = await self._connections.run(lambda db: self._create(db, [whole]))
             return submitted
         # A queue's lock is taken first in a transaction, so never behind what another member of a group has locked.
-        group = self._group if job.limits.most_queued is None else self._queues[job.pipeline]
+        group = self._queues[job.pipeline] if job.limits.bounds_queue else self._group
         return await group.run_together(self._create, whole)
 
     def _turn_of(self, job: NewJob) -> contextlib.AbstractAsyncContextManager[Any]:
         """Those that would wait for their queue's lock wait here, one after the other: each would hold a connection
         there, and the heartbeat could get none."""
-        return contextlib.nullcontext() if job.limits.most_queued is None else self._turns[job.pipeline]
+        return self._turns[job.pipeline] if job.limits.bounds_queue else contextlib.nullcontext()
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
         await check_room(db, [(job, len(plans)) for job, plans in new])

@@ -24,6 +24,7 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
     JOB_VALUES,
     PLANNING_LEASE_MS,
+    Queue,
     fingerprint,
     first_state,
     job_values,
@@ -118,10 +119,12 @@ async def check_room(db: Db, jobs: Sequence[tuple[NewJob, int]]) -> None:
 
     First of all in its transaction: whoever submits to the same queue waits here until these are counted.
     """
-    waiting: dict[str, int] = {}
-    for queue in limited_queues(jobs):
+    waiting: dict[str, Queue] = {}
+    for queue, limits in limited_queues(jobs).items():
         await db.execute("SELECT pg_advisory_xact_lock(hashtext('queue'), hashtext($1))", queue)
-        waiting[queue] = await db.fetchval(_WAITING, queue)
+        tasks = 0 if limits.tasks is None else await db.fetchval(_WAITING_TASKS, queue)
+        jobs_waiting = 0 if limits.jobs is None else await db.fetchval(_WAITING_JOBS, queue, limits.jobs)
+        waiting[queue] = Queue(tasks, jobs_waiting)
     require_room(jobs, waiting)
 
 
@@ -249,7 +252,12 @@ FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $7::text[], $8::
             $11::smallint[], $12::int[], $13::int[], $14::bigint[])
   AS x(id, public_id, state, total, {JOB_VALUES})
 """
-_WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = $1"
+_WAITING_TASKS = "SELECT coalesce(sum(queued), 0)::bigint FROM jobs WHERE finished_at IS NULL AND pipeline = $1"
+# The conditions are those of ix_jobs_waiting.
+_WAITING_JOBS = """
+SELECT count(*) FROM (
+  SELECT 1 FROM jobs WHERE finished_at IS NULL AND started_at IS NULL AND pipeline = $1 LIMIT $2) w
+"""
 _INSERT_KEY = f"""
 INSERT INTO idempotency AS i (key, fingerprint, job_id, expires_at) VALUES ($1, $2, $3, {NOW} + $4)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, job_id = excluded.job_id,

@@ -107,6 +107,13 @@ jobs = Table(
     Index(
         "ix_jobs_open", "state", sqlite_where=text("finished_at IS NULL"), postgresql_where=text("finished_at IS NULL")
     ),
+    # How many jobs of a pipeline have not begun, where their number has a limit.
+    Index(
+        "ix_jobs_waiting",
+        "pipeline",
+        sqlite_where=text("finished_at IS NULL AND started_at IS NULL"),
+        postgresql_where=text("finished_at IS NULL AND started_at IS NULL"),
+    ),
     Index("ix_jobs_drain", "id", sqlite_where=text("drain IS NOT NULL"), postgresql_where=text("drain IS NOT NULL")),
 )
 

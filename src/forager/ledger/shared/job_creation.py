@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -80,22 +80,54 @@ def require_same(job: NewJob, used_for: str) -> None:
         )
 
 
-def limited_queues(jobs: Iterable[tuple[NewJob, int]]) -> list[str]:
-    """The pipelines among them whose queue has a limit, always in the same order."""
-    return sorted({job.pipeline for job, _ in jobs if job.limits.most_queued is not None})
+class Limits(NamedTuple):
+    """Of a pipeline's queue, as its jobs bring them; None: none."""
+
+    tasks: int | None
+    jobs: int | None
 
 
-def require_room(jobs: Iterable[tuple[NewJob, int]], waiting: Mapping[str, int]) -> None:
+class Queue(NamedTuple):
+    """What waits of a pipeline, as the transaction sees it that would add to it. 0 where there is no limit."""
+
+    tasks: int
+    jobs: int
+    """Of which no task was ever leased; counted no further than the limit."""
+
+
+def limited_queues(jobs: Iterable[tuple[NewJob, int]]) -> dict[str, Limits]:
+    """The pipelines among them whose queue has a limit, always in the same order, and the highest of these limits."""
+    found: dict[str, Limits] = {}
+    for job, _ in jobs:
+        if job.limits.bounds_queue:
+            tasks, waiting = found.get(job.pipeline, Limits(None, None))
+            most, most_jobs = job.limits.most_queued, job.limits.most_waiting_jobs
+            found[job.pipeline] = Limits(
+                tasks if most is None else max(most, tasks or 0),
+                waiting if most_jobs is None else max(most_jobs, waiting or 0),
+            )
+    return dict(sorted(found.items()))
+
+
+def require_room(jobs: Iterable[tuple[NewJob, int]], waiting: Mapping[str, Queue]) -> None:
     """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue.
 
-    `waiting`: the tasks that wait in each limited queue already, as the transaction sees it that would write these.
+    `waiting`: what waits in each limited queue already.
     """
-    beside: Counter[str] = Counter()
+    tasks: Counter[str] = Counter()
+    queued: Counter[str] = Counter()
     for job, more in jobs:
-        most = job.limits.most_queued
-        if most is not None and (left := most - waiting[job.pipeline] - beside[job.pipeline]) < more:
+        name, limits = job.pipeline, job.limits
+        most, most_jobs = limits.most_queued, limits.most_waiting_jobs
+        if most is not None and (left := most - waiting[name].tasks - tasks[name]) < more:
             raise Busy(
-                f"The queue of {job.pipeline} has room for {max(0, left):,} of at most {most:,} tasks,"
+                f"The queue of {name} has room for {max(0, left):,} of at most {most:,} tasks,"
                 f" and this job has {more:,}. Nothing of it was kept; ask again when some have ended."
             )
-        beside[job.pipeline] += more
+        if more and most_jobs is not None and waiting[name].jobs + queued[name] >= most_jobs:
+            raise Busy(
+                f"{most_jobs:,} jobs of {name} wait already, and no more may."
+                " Nothing of this one was kept; ask again when some have begun."
+            )
+        tasks[name] += more
+        queued[name] += 1 if more else 0

@@ -17,6 +17,7 @@ from forager.ledger.shared.job_creation import (
     CHUNK,
     JOB_VALUES,
     PLANNING_LEASE_MS,
+    Queue,
     fingerprint,
     first_state,
     job_values,
@@ -66,7 +67,12 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
 
 def check_room(db: sqlite3.Connection, jobs: Sequence[tuple[NewJob, int]]) -> None:
     """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue."""
-    require_room(jobs, {name: db.execute(_WAITING, (name,)).fetchone()[0] for name in limited_queues(jobs)})
+    waiting: dict[str, Queue] = {}
+    for name, limits in limited_queues(jobs).items():
+        tasks = 0 if limits.tasks is None else db.execute(_WAITING_TASKS, (name,)).fetchone()[0]
+        jobs_waiting = 0 if limits.jobs is None else db.execute(_WAITING_JOBS, (name, limits.jobs)).fetchone()[0]
+        waiting[name] = Queue(tasks, jobs_waiting)
+    require_room(jobs, waiting)
 
 
 def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whole]) -> list[Submitted | None]:
@@ -211,7 +217,11 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
     return True
 
 
-_WAITING = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ?"
+_WAITING_TASKS = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ?"
+# The conditions are those of ix_jobs_waiting.
+_WAITING_JOBS = """
+SELECT count(*) FROM (SELECT 1 FROM jobs WHERE finished_at IS NULL AND started_at IS NULL AND pipeline = ? LIMIT ?)
+"""
 _JOBS = f"jobs (id, public_id, state, created_at, finished_at, planning_until, total, queued, {JOB_VALUES})"
 _INSTEAD = (
     "ON CONFLICT (key) DO UPDATE"

@@ -46,5 +46,5 @@ def build(
         ),
         records=(Account, Location, Review),
         lanes=tuple(lanes or map(google_lane, LANES)),
-        limits=lambda _: JobLimits(),
+        limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )
