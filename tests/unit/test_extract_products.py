@@ -1,5 +1,7 @@
 """Canonical URLs, prices, availability and article numbers: hard cases, and what always holds."""
 
+import csv
+import time
 from decimal import Decimal
 from urllib.parse import quote
 
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 
 from forager.extract.availability import availability_of
 from forager.extract.canonical import canonical_url, url_hash
-from forager.extract.currencies import iso_currency
+from forager.extract.currencies import _CODES, _SYMBOLS, CURRENCY, iso_currency
 from forager.extract.gtin import classify, gtin_of
 from forager.extract.prices import parse_price
+from tests.support.shared_data import shared_data
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,20 @@ from forager.extract.prices import parse_price
         ("", None, None),
         ("3.000.000 ₫", "3000000", "VND"),
         ("1.299,- €", "1299", "EUR"),
+        ("19,99 € 15,99 €", "19.99", "EUR"),
+        ("$12 per 100g", "12", None),
+        ("3 x 9,99 €", "9.99", "EUR"),
+        ("3 Ausgaben für nur 14,85 EUR", "14.85", "EUR"),
+        ("Was $120.00 Now $60.00", "60.00", None),
+        ("Save $5 now $20", "20", None),
+        ("- $44.99", "44.99", None),
+        ("12.500 KD", "12.500", "KWD"),
+        ("0.500", "0.500", None),
+        ("118, 99 TL", "118.99", "TRY"),
+        ("15.08.2017", None, None),
+        ("50 - $2.00 100 - $2.75", "2.00", None),
+        ("-20 % 15,99 €", "15.99", "EUR"),
+        ("٣٠ ر.س", "30", "SAR"),
     ],
 )
 def test_a_price_is_read_as_people_write_it__PR_15(text: str, amount: str | None, currency: str | None) -> None:
@@ -161,3 +178,37 @@ def test_a_symbol_of_several_countries_is_no_currency__PR_11() -> None:
     assert [iso_currency(each) for each in ("$", "kr", "¥", "Rs")] == [None] * 4
     assert [iso_currency(each) for each in ("€", "eur", "US$", "zł")] == ["EUR", "EUR", "USD", "PLN"]
     assert classify("03178471") == "issn"
+
+
+def test_prices_of_real_pages_are_read_as_their_source_says__PR_15() -> None:
+    with (shared_data("prices") / "price_strings.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if "xfail" not in row["set"]]
+    assert len(rows) == 841
+    assert sum(map(reads_price, rows)) / len(rows) >= 0.99
+
+
+def reads_price(row: dict[str, str]) -> bool:
+    found = parse_price(row["price_raw"], row["currency_raw"], decimal=row["forced_decimal_separator"] or None)
+    expected = Decimal(row["expected_amount"]) if row["expected_amount"] else None
+    return found.amount == expected and (found.symbol or "") == row["expected_currency"]
+
+
+def test_article_numbers_are_told_apart_as_their_source_says__PR_11() -> None:
+    with (shared_data("prices") / "gtin_classification.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["input"] for row in rows if (classify(row["input"]) or "") != row["expected_type"]] == []
+
+
+def test_every_currency_is_found_where_it_stands_alone_and_not_in_a_word() -> None:
+    for written in {*_SYMBOLS, *_CODES}:
+        found = CURRENCY.search(f"7 {written} 7")
+        assert found is not None, written
+        assert found[0] == written
+    assert CURRENCY.search("Kroner Eurotunnel Rates dinner") is None
+
+
+def test_a_long_text_is_not_searched_for_ever() -> None:
+    began = time.process_time()
+    for text in ("1 " * 5_000, "1$ " * 5_000, "a" * 50_000, "20% " * 5_000, "1.1.2000 " * 2_000):
+        parse_price(text)
+    assert time.process_time() - began < 1.0

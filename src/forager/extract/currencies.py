@@ -33,6 +33,12 @@ _SYMBOLS: dict[str, str | None] = {
     "euro": "EUR", "Euro": "EUR", "euros": "EUR", "Euros": "EUR", "dollars": None, "рублей": "RUB", "рубль": "RUB",
     "рубля": "RUB", "GBX": None, "원": "KRW", "₣": None, "₶": None, "LEI": "RON", "Zł": "PLN", "र": "INR", "ریال": None,
     "جنيه": "EGP", "درهم": None, "Dinara": "RSD", "CUC$": None, "GH₵": "GHS", "Fdj": "DJF", "LD": "LRD",
+    "yen": "JPY", "yuan": "CNY", "人民币": "CNY", "圆": "CNY", "圓": None, "บาท": "THB", "E£": "EGP", "￡": "GBP",
+    "CAN$": "CAD", "AU $": "AUD", "GY$": "GYD", "دج": "DZD", "د.ج": "DZD", "د.ب": "BHD", "د.ت": "TND", "د.م": "MAD",
+    "د.أ": "JOD", "د.ا": "JOD", "دينار أردني": "JOD", "دينار كويتي": "KWD", "دينار": None, "ع.د": "IQD", "د.ع": "IQD",
+    "ل.د": "LYD", "د.ل": "LYD", "ر.ع": "OMR", "ر.ي": "YER", "ل.س": "SYP", "ل.ل": "LBP", "ج.س": "SDG", "ናቕፋ": "ERN",
+    "ብር": "ETB", "ლარი": "GEL", "ლ": "GEL", "lari": "GEL", "FRw": "RWF", "ДЕН": "MKD", "Дин": "RSD", "KShs": "KES",
+    "ש״ח": "ILS", 'ש"ח': "ILS", "hrn": "UAH", "so'm": "UZS", "රු": "LKR", "ரூ": None, "SFr": "CHF", "Vt": "VUV",
     "MK": "MWK", "DT": "TND", "VT": "VUV", "ZK": "ZMW", "FG": "GNF", "PTE": None, "DEM": None,
 }  # fmt: skip
 _CODES = frozenset(
@@ -60,15 +66,36 @@ def iso_currency(written: str | None) -> str | None:
     return _SYMBOLS.get(text)
 
 
-def _alternatives() -> str:
-    """Codes and symbols, longest first. Those that begin or end with a letter must not be part of a word."""
-    parts = []
-    for each in sorted({*_CODES, *(code.lower() for code in _CODES), *_SYMBOLS}, key=len, reverse=True):
-        before = r"(?<![^\W\d_])" if each[0].isalpha() else ""
-        after = r"(?=\s?\d)" if each == "R" else r"(?![^\W\d_])" if each[-1].isalpha() else ""
-        parts.append(f"{before}{re.escape(each)}{after}")
-    return "|".join(parts)
+class _Tree(dict[str, "_Tree"]):
+    """Codes and symbols by their letters, so that a text is looked through once and not once for each of them."""
+
+    ends = False
+
+    def add(self, written: str) -> None:
+        node = self
+        for letter in written:
+            node = node.setdefault(letter, _Tree())
+        node.ends = True
+
+    def pattern(self, written: str = "") -> str:
+        """Matches the longest one. What begins or ends with a letter must not be part of a word."""
+        after = [re.escape(letter) + node.pattern(written + letter) for letter, node in sorted(self.items())]
+        here = [_border(written)] if self.ends else []
+        return f"(?:{'|'.join(after + here)})" if len(after) + len(here) > 1 else "".join(after + here)
 
 
-CURRENCY = re.compile(_alternatives())
+def _border(written: str) -> str:
+    if written == "R":
+        return r"(?=\s?\d)"
+    return r"(?![^\W\d_])" if written[-1].isalpha() else ""
+
+
+def _finder() -> re.Pattern[str]:
+    words, signs = _Tree(), _Tree()
+    for each in {*_CODES, *(code.lower() for code in _CODES), *_SYMBOLS}:
+        (words if each[0].isalpha() else signs).add(each)
+    return re.compile(rf"(?<![^\W\d_]){words.pattern()}|{signs.pattern()}")
+
+
+CURRENCY = _finder()
 """Finds a currency in a text, the longest one that begins at a place."""

@@ -4,20 +4,39 @@ Made to be careful: a percentage is no price, a negative amount is none, and of 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 
 from forager.extract.currencies import CURRENCY, iso_currency
 
-LONGEST = 1_000
-_BLANKS = "\\s\u00a0\u2009\u202f"
-_NUMBER = re.compile(rf"[.,]?\d(?:[\d{_BLANKS}.,'’`´]*\d)?(?:[.,](?=\D|$))?")
-_BETWEEN = re.compile(r"(\d)\s*([€$£]|€uro)\s*(\d{2})(?!\d)")
+LONGEST = 300
+MOST_NUMBERS = 20
+_BLANK = "[\\s\u00a0\u2009\u202f]"
+_NUMBER = re.compile(
+    rf"[.,]?(?:\d{{1,3}}(?:{_BLANK}\d{{3}}(?!\d))++(?:[.,]\d+)?|\d+(?:[.,'’`´]\d+)*+)"
+    rf"(?:[.,]{_BLANK}\d\d(?![\d.,]))?+(?:[.,](?=\D|$))?"
+)
+"""A blank is part of a number only before groups of three digits, or between the separator and two last ones."""
+_BETWEEN = re.compile(r"(?<![.,\d])(\d+(?:[., ]\d{3})*)\s*(?:[€$£]|€uro)\s*(\d{2})(?![\d.,]|\s*[€$£])")
 """The symbol as the decimal point: `12€99`."""
-_MULTIPLE = re.compile(r"\b(\d{1,2})\s*(?:for|für|pour|x|×|por|per)\s*(?=[^\d\s]{0,4}\s*\d)", re.IGNORECASE)
-"""`2 for £3`: the price of several."""
+_SEVERAL = re.compile(r"\s*(?:for|für|pour|voor|por|za|x|×)\s*(?=[^\d\s]{0,4}\s*\d)", re.IGNORECASE)
+"""`2 for £3`: stands between a count and the price of so many."""
+_NOW = re.compile(r"\b(?:now|jetzt|aktuell|maintenant|ahora|adesso|nu|teraz|nyní|сейчас)\b", re.IGNORECASE)
 _FREE = re.compile(r"^\W*(?:free|gratis|kostenlos|gratuit|бесплатно)\W*$", re.IGNORECASE)
+_CLOSE = re.compile(rf"(?:[.,]?[-–—]{{1,2}})?{_BLANK}*")
+"""Between a number and its currency: nothing, or the dash of `5,-`."""
+_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)\d\d|(?:19|20)\d\d-\d\d-\d\d")
 _ORDINAL_GROUPS = re.compile(r"\d{1,3}(?:(?P<sep>[.,])\d{3})(?:(?P=sep)\d{3})*")
+_THOUSANDTHS = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
+"""Currencies with three decimals: `12.500 KD` is twelve and a half."""
+
+
+_PERCENT = re.compile(r"\s*%")
+_MINUS = re.compile(r"(?:^|\s)[-−–](?:[€$£¥₹]\s?)?$")
+
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +64,17 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
     iso = iso_currency(symbol)
     if _FREE.match(source):
         return Price(Decimal(0), iso, symbol, "0")
-    found = _first_number(source)
+    found = _best_number(_BETWEEN.sub(r"\1.\2", source))
     if found is None:
         return Price(None, iso, symbol)
-    amount = to_amount(found, decimal)
+    amount = to_amount(found, decimal if decimal in (".", ",") else None, iso)
     return Price(amount, iso, symbol, found)
 
 
-def to_amount(number: str, decimal: str | None = None) -> Decimal | None:
+def to_amount(number: str, decimal: str | None = None, currency: str | None = None) -> Decimal | None:
     """A written number as a decimal: the separators are told apart by where they stand."""
-    bare = re.sub(rf"[{_BLANKS}'’`´]", "", number)
-    point = decimal or _decimal_separator(bare)
+    bare = re.sub(rf"{_BLANK}|['’`´]", "", number)
+    point = decimal or _decimal_separator(bare, currency)
     if point is None:
         plain = re.sub(r"[.,]", "", bare)
     else:
@@ -65,40 +84,60 @@ def to_amount(number: str, decimal: str | None = None) -> Decimal | None:
     return Decimal(plain) if re.fullmatch(r"\d+(?:\.\d+)?", plain) and len(plain) <= 40 else None
 
 
-def _decimal_separator(bare: str) -> str | None:
+def _decimal_separator(bare: str, currency: str | None) -> str | None:
     """The last separator, unless it can only separate thousands."""
     last = max(bare.rfind("."), bare.rfind(","))
     if last < 0:
         return None
     separator, digits = bare[last], len(bare) - last - 1
-    if digits == 3 and (_ORDINAL_GROUPS.fullmatch(bare) and not bare.startswith("0")):
-        return None
     if bare.count(separator) > 1:
+        return None
+    if digits == 3 and _ORDINAL_GROUPS.fullmatch(bare) and not bare.startswith("0") and currency not in _THOUSANDTHS:
         return None
     return separator
 
 
-def _first_number(text: str) -> str | None:
-    joined = _BETWEEN.sub(r"\1.\3", text)
-    joined = _MULTIPLE.sub("", joined) if CURRENCY.search(joined) else joined
-    for found in _NUMBER.finditer(joined):
-        rest = joined[found.end() :].lstrip()
-        if rest.startswith("%") or _is_negative(joined, found.start()):
-            continue
-        return found[0].rstrip()
-    return None
+def _best_number(text: str) -> str | None:
+    """The number that is the price: one that stands beside a currency before one that does not, today's before what it
+    was, and otherwise the first."""
+    marks = [mark.span() for mark in islice(CURRENCY.finditer(text), MOST_NUMBERS)]
+    dates = [date.span() for date in _DATE.finditer(text)]
+    found = islice(_NUMBER.finditer(text), MOST_NUMBERS)
+    numbers = [each for each in found if _may_be_price(text, each, marks, dates)]
+    priced = [each for each in numbers if any(_belong(text, each, mark) for mark in marks)]
+    if len(priced) > 1 and (now := _NOW.search(text, priced[0].end())):
+        later = [each for each in priced if each.start() >= now.end() and re.search("[1-9]", each[0])]
+        priced = later or priced
+    best = priced or numbers
+    return best[0][0].rstrip() if best else None
 
 
-def _is_negative(text: str, start: int) -> bool:
-    """A minus directly before the number or its symbol, with nothing but a blank before the minus."""
-    before = re.sub(r"[€$£¥₹]\s*$", "", text[:start].rstrip()).rstrip()
-    return before.endswith(("-", "−", "–")) and not before[:-1].strip()
+def _may_be_price(text: str, found: re.Match[str], marks: Sequence[Span], dates: Sequence[Span]) -> bool:
+    """A percentage, a negative amount, a date and the count of `2 for £3` are no prices."""
+    start, end = found.span()
+    if _PERCENT.match(text, end) or text[:start].endswith("%"):
+        return False
+    if _MINUS.search(text, max(0, start - 5), start):
+        return False
+    if any(first <= start < last for first, last in dates):
+        return False
+    return not (len(found[0]) <= 2 and _SEVERAL.match(text, end) and any(first >= end for first, _ in marks))
+
+
+def _belong(text: str, found: re.Match[str], mark: Span) -> bool:
+    """Whether a currency stands directly before or behind a number, and is not that of the number behind it."""
+    (start, end), (first, last) = found.span(), mark
+    if last <= start:
+        return start - last <= 3 and not text[last:start].strip(" \u00a0\u2009\u202f:.")
+    if first < end or first - end > 6 or not _CLOSE.fullmatch(text, end, first):
+        return False
+    return first == end or not text[last : last + 1].isdigit()
 
 
 def _currency(text: str, hint: str | None) -> str | None:
     """The first currency of the text, or else of the hint; one that only one country has goes before `$`."""
     for source in (text, (hint or "")[:LONGEST]):
-        found = [each[0] for each in CURRENCY.finditer(source)][:5]
+        found = [each[0] for each in islice(CURRENCY.finditer(source), 5)]
         if found:
             return next((each for each in found if iso_currency(each)), found[0]) if len(found) > 1 else found[0]
     return None
