@@ -201,7 +201,15 @@ def _seen(job: JobReport) -> dict[str, Any]:
 
 _JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
 _TOKEN_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {JSON: {"schema": TokenBody.model_json_schema()}}}
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": TokenBody.model_json_schema(),
+                "examples": {"token": {"value": {"access_token": "ya29.a0AfH6…"}}},
+            }
+        },
+    }
 }
 _CREATED = example(
     {"job_id": _JOB, "status": "queued", "message": "Job enqueued for processing"}, description="The job is on disk."

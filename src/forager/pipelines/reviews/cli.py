@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forager.core.errors import Rejected
+from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import run_job
 from forager.kit.cli.running import with_api
@@ -39,6 +40,22 @@ def run(
         await run_job(at, "/review-fetch", body, words=words, total=None, watch=watch, as_json=as_json)
 
     with_api(context, work)
+
+
+@commands.command()
+def show(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Job id, as `forager jobs list` shows it.")],
+    as_json: Json = False,
+) -> None:
+    """Show how a reviews job stands: accounts, locations, reviews and failures so far."""
+    seen = with_api(context, lambda at: at.api.get(f"/review-fetch/{job}"))
+    if as_json:
+        render.show_json(seen)
+        return
+    counted = [(name, render.count(seen[name])) for name in ("accounts", "locations", "reviews", "failures")]
+    pages = f"{render.count(seen['pages_done'])} of {render.count(seen['pages'])} known so far"
+    render.out().print(render.facts([("state", render.state(seen["status"])), *counted, ("pages", pages)]))
 
 
 def _read_token(file: Path) -> str:
