@@ -1,1 +1,1 @@
-"""Apartment listings that stay fresh. Start reading at `markets.py`: what is scraped, and how fast it ages."""
+"""Apartment listings that stay fresh. Start reading at `records.py`, then `parse.py`; `markets.py` has the cities."""

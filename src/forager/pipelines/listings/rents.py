@@ -1,0 +1,84 @@
+"""Rents and free units of a row: from `rent`, else from `rentals`, else from `models`. Pure.
+
+`rent` is often absent. `rentals` are the units that are really free; `models` is a catalogue that also shows plans
+without a free unit, so that a plan's own range counts only if no unit has a price.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from forager.pipelines.listings.values import Range, day, mapping, number, numbers, objects, span, words
+
+Row = Mapping[str, Any]
+
+
+def rent_range(row: Row) -> Range | None:
+    """Return the lowest and highest monthly rent; None if the row shows none ("call for rent").
+
+    Raises ValueError if the row's own range is impossible: a negative rent, or a lowest above the highest.
+    """
+    return _stated(mapping(row.get("rent"))) or _of_rentals(row) or _of_models(row)
+
+
+def free_units(row: Row) -> list[dict[str, Any]]:
+    """Return what is known of each free unit. A masked unit number (`N/A-204`) is left out: it is not on any door."""
+    rentals = [
+        {
+            "key": words(unit.get("key")),
+            "unit": _unit_number(unit.get("unitNumber")),
+            "beds": number(unit.get("beds")),
+            "baths": number(unit.get("baths")),
+            "rent": _rent_of(unit),
+            "area": number(unit.get("squareFeet")),
+            "available": None if day(unit.get("availableDate")) is None else unit["availableDate"][:10],
+        }
+        for unit in objects(row.get("rentals"))
+    ]
+    return [_known(unit) for unit in rentals or map(_of_catalogue, _model_units(row)) if _known(unit)]
+
+
+def _stated(rent: Row) -> Range | None:
+    low, high = number(rent.get("min")), number(rent.get("max"))
+    found = span(value for value in (low, high) if value != 0)
+    if found is None:
+        return None
+    if found.low < 0 or (low and high and low > high):
+        raise ValueError(f"The row's rent from {low} to {high} is impossible.")
+    return found
+
+
+def _of_rentals(row: Row) -> Range | None:
+    return span(_positive(_rent_of(unit) for unit in objects(row.get("rentals"))))
+
+
+def _of_models(row: Row) -> Range | None:
+    prices = span(_positive(number(unit.get("price")) for unit in _model_units(row)))
+    if prices is not None:
+        return prices
+    return span(_positive(each for model in objects(row.get("models")) for each in numbers(model.get("rentLabel"))))
+
+
+def _model_units(row: Row) -> list[Row]:
+    return [unit for model in objects(row.get("models")) for unit in objects(model.get("units"))]
+
+
+def _of_catalogue(unit: Row) -> dict[str, Any]:
+    name = (words(unit.get("type")) or "").removeprefix("Unit ")
+    return {"unit": _unit_number(name), "rent": number(unit.get("price")), "area": number(unit.get("sqft"))}
+
+
+def _rent_of(unit: Row) -> float | None:
+    return number(unit.get("basePrice")) or number(unit.get("totalPrice"))
+
+
+def _positive(values: Iterable[float | None]) -> Iterable[float]:
+    return (value for value in values if value is not None and value > 0)
+
+
+def _unit_number(value: Any) -> str | None:
+    said = words(value)
+    return None if said is None or said.upper().startswith("N/A") else said
+
+
+def _known(unit: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in unit.items() if value is not None}
