@@ -19,7 +19,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock, SystemClock
-from forager.core.errors import FieldError, NotFound, Rejected, Stopping
+from forager.core.errors import Busy, FieldError, NotFound, Rejected, Stopping
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
 from forager.core.names import checked_name
@@ -71,6 +71,8 @@ log = structlog.get_logger("forager.app")
 T = TypeVar("T")
 
 FEW = 200
+PARKED_SHARE = 0.2
+"""Share of a limited queue that tasks may take up which only wait (paused site, outside its hours, a later try)."""
 SCHEDULES = "schedules"
 
 
@@ -160,7 +162,29 @@ class App:
         )
         if secrets:
             return await self._submit_with_secrets(new, plans, secrets)
-        return await self.ledger.submit(new, plans)
+        try:
+            return await self.ledger.submit(new, plans)
+        except Busy as full:
+            if not isinstance(plans, list):
+                raise
+            return await self.ledger.submit(await self._beside_parked(new, plans, full), plans)
+
+    async def _beside_parked(self, new: NewJob, plans: Sequence[Plan], full: Busy) -> NewJob:
+        """The job with as much more room in the queue as tasks that only wait take up beyond their share.
+
+        A queue that is full of pages of paused sites must not keep other pages out. Raises the error again if there
+        are no more of them than their share, or if the job itself could only wait.
+        """
+        most = new.limits.most_queued
+        if most is None:
+            raise full
+        lanes = {self.rules.politeness.lane_name(plan.task.lane()) for plan in plans}
+        if (waits := await self.waits.shut(sorted(lanes))) is not None:
+            raise Busy(f"The queue is full, and {waits.message}. Nothing was kept; ask again later.") from full
+        beyond = await self.waits.parked(new.pipeline) - round(most * PARKED_SHARE)
+        if beyond <= 0:
+            raise full
+        return replace(new, limits=replace(new.limits, most_queued=most + beyond))
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Queue a job's failed tasks again, with the secrets that it needs again. Returns how many were queued."""

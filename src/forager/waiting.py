@@ -14,6 +14,8 @@ from forager.ledger.reports import JobReport, LaneReport, QueuedTask, Reports
 from forager.politeness.rulebook import Rulebook
 from forager.politeness.standing import Standing, lane_waiting
 
+PACING = frozenset({WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER})
+"""Waits that are part of a lane's ordinary work, and pass by themselves."""
 OPEN = frozenset({"queued", "running"})
 SOON = timedelta(minutes=1)
 """A longer wait is not waited for by a worker that ends when it has nothing to do."""
@@ -51,6 +53,8 @@ class Waits:
         for report in reports:
             idle = report.state in OPEN and report.queued > 0 and report.running == 0
             waits = await self._of_job(report, known) if idle and known.asked < MOST_JOBS else None
+            if report.state in OPEN and (trouble := self._worker.stats.trouble) is not None:
+                waits = Waiting(reason=WaitReason.STORE, message=trouble)  # also of what is in flight
             told.append(report.model_copy(update={"waiting": waits}) if waits else report)
         return told
 
@@ -62,6 +66,20 @@ class Waits:
         found = [job for state in sorted(OPEN) for job in (await self._reports.jobs(state=state, hidden=hidden)).items]
         now, told = await self._now(), await self.jobs(found)
         return None if any(_moves_soon(job.waiting, now) for job in told) else told
+
+    async def parked(self, pipeline: str) -> int:
+        """Count the queued tasks of a pipeline that only wait: for a later try, or in a lane that sends nothing."""
+        known = _Known(self._reports, self._of_lane, await self._now())
+        counted = await self._reports.queued_by_lane(pipeline)
+        return sum([tasks for lane, state, tasks in counted if state is TaskState.WAITING or await known.is_shut(lane)])
+
+    async def shut(self, lanes: Iterable[str]) -> Waiting | None:
+        """Return why a task in these lanes could only wait, if one of them sends nothing for long; else None."""
+        known = _Known(self._reports, self._of_lane, await self._now())
+        for lane in lanes:
+            if await known.is_shut(lane):
+                return await known.lane(lane)
+        return None
 
     def standing(self, report: LaneReport | None, name: str, now: datetime) -> Standing:
         """How a lane stands: as our worker knows it if it owns the lane, else as it was last written down."""
@@ -79,8 +97,6 @@ class Waits:
 
     async def _of_job(self, report: JobReport, known: "_Known") -> Waiting | None:
         known.asked += 1
-        if (trouble := self._worker.stats.trouble) is not None:
-            return Waiting(reason=WaitReason.STORE, message=trouble)
         if not await known.has_worker():
             return Waiting(reason=WaitReason.NO_WORKER, message="no worker is running")
         waits = [await self._of_task(task, known) for task in await self._reports.queued_tasks(report.id)]
@@ -93,7 +109,7 @@ class Waits:
         lane, now = await known.lane(task.lane), known.now
         if task.state is TaskState.HELD:
             return Waiting(reason=WaitReason.PREDECESSOR, message="another task must be completed first")
-        if lane is not None and lane.reason not in (WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER):
+        if lane is not None and lane.reason not in PACING:
             return lane  # whatever the task itself waits for, this comes first
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
             why = (task.error or "The last attempt could not be completed").rstrip(".")
@@ -123,6 +139,11 @@ class _Known:
             report = await self._reports.lane(name)
             self._lanes[name] = self._of_lane(report, self.now) if report else None
         return self._lanes[name]
+
+    async def is_shut(self, name: str) -> bool:
+        """Whether the lane sends nothing, and not just because the next request is not due yet."""
+        waits = await self.lane(name)
+        return waits is not None and waits.reason not in PACING
 
     async def has_worker(self) -> bool:
         if self._worker is None:

@@ -1,6 +1,7 @@
 """The parts under the commands: calling the API, following a job, stopping, auditing a crash."""
 
 import asyncio
+import errno
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from forager.cli import demo_setup, transport
 from forager.cli.asgi import Receive, Scope, Send, call
 from forager.cli.demos.places_audit import audit_crash, expected_places
+from forager.cli.report import report
 from forager.cli.schedules import hinted, read_params, seconds
 from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
 from forager.kit.cli import progress, render, stopping
@@ -123,6 +125,14 @@ async def test_an_application_that_streams_is_heard_to_its_end() -> None:
         assert (await gone)["type"] == "http.disconnect"
 
     assert await call(application, "POST", "/a%20b?x=1", {}, b"hello ") == (201, {"x-one": "1"}, b"hello x=1")
+
+
+def test_a_full_disk_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code = report(OSError(errno.ENOSPC, "No space left on device", "/data/lock"), as_json=False, debug=False)
+
+    assert code is ExitCode.UNAVAILABLE
+    said = "forager: The disk is full (/data/lock). Free some space, then run the command again.\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_locked_store_is_not_taken_for_any_other_trouble_of_a_store() -> None:

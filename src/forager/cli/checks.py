@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forager import __version__
-from forager.core.errors import ForagerError, Rejected, StoreUnavailable
+from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
 from forager.kit.cli.finding import Finding
 from forager.kit.cli.render import near
 
@@ -154,6 +154,8 @@ def _store(settings: "Settings") -> Iterator[Finding]:
             return
         migrate.check(store, Catalog(build_pipelines(settings)))
         yield Finding("store", "ok", f"{where}, schema {', '.join(stands)}")
+    except StoreFull as error:
+        yield Finding("store", "problem", error.message)
     except StoreUnavailable as error:
         yield Finding("store", "problem", error.message, _mend_file(path) if embedded else MEND_SERVER)
     except ForagerError as error:

@@ -3,11 +3,12 @@
 With `--json` the same as one JSON line, so that a program need not read sentences.
 """
 
+import errno
 import sys
 import traceback
 from collections.abc import Mapping
 
-from forager.core.errors import ForagerError, StoreUnavailable
+from forager.core.errors import ForagerError, StoreFull, StoreUnavailable
 from forager.kit.cli.exit_codes import ExitCode, exit_code_for
 from forager.kit.cli.render import sentence
 
@@ -16,6 +17,9 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
     """Write an error to standard error. `flags` has the options of the command by the fields that they fill."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        where = f" ({error.filename})" if error.filename else ""
+        error = StoreFull(f"The disk is full{where}. Free some space, then run the command again.")
     code = exit_code_for(error)
     message, fields = _said(error)
     if as_json:

@@ -6,6 +6,7 @@ ForagerError
 ├── Transient            the same call may succeed later: the engine retries
 │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
 │   ├── TimedOut         no answer in time: what it cost is unknown
+│   ├── Unreachable      no connection came about: the name does not resolve, or nothing listens there
 │   ├── ProxyFailed      the proxy, not the site: another one may do
 │   └── BrowserCrashed   the browser died under the page: it is replaced
 ├── Short                we are short of something ourselves: the task waits, no attempt is burned
@@ -134,6 +135,12 @@ class TimedOut(Transient):
 
     reason = Reason.TIMED_OUT
     maybe_done = True
+
+
+class Unreachable(Transient):
+    """No connection came about: the name does not resolve, or nothing listens there. Nothing was sent."""
+
+    reason = Reason.UNREACHABLE
 
 
 class ProxyFailed(Transient):

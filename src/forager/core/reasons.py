@@ -34,6 +34,7 @@ class Reason(StrEnum):
 
     # ── the upstream ──
     TIMED_OUT = "timed_out"
+    UNREACHABLE = "unreachable"
     RATE_LIMITED = "rate_limited"
     BLOCKED = "blocked"
     ROBOTS = "robots"

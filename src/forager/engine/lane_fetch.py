@@ -208,6 +208,8 @@ class LaneFetch:
         verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
         if verdict.ask_again_in is not None:
             unread = f"The robots.txt of {_host(url)} cannot be read now."
+            if self._when_open == "fail":  # the page is wanted now: it fails like any other, after a few tries
+                raise Transient(unread, reason=Reason.ROBOTS_UNREADABLE)
             raise MustSnooze(
                 verdict.ask_again_in,
                 unread,

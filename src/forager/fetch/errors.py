@@ -1,19 +1,22 @@
 """Foreign exceptions become ours here, and nowhere else. An error must never show a query, a user name or a secret.
 
 time-out while waiting for the answer                     → TimedOut   (what it cost is unknown)
-no connection, dropped, incomplete, not HTTP              → Transient  (the same call may succeed later)
+no connection                                             → Unreachable
+dropped, incomplete, not HTTP                             → Transient  (the same call may succeed later)
 certificate, a request that cannot be written             → Permanent
 the guard, a cap                                          → Refused
 """
 
 import asyncio
+import os
+import socket
 from types import TracebackType
 
 import aiohttp
 from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
-from forager.core.errors import ForagerError, Permanent, Refused, TimedOut, Transient
+from forager.core.errors import ForagerError, Permanent, Refused, TimedOut, Transient, Unreachable
 from forager.core.reasons import ErrorType
 from forager.fetch.connect import NotCleared
 
@@ -54,7 +57,7 @@ def translated(error: Exception) -> ForagerError:
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotCleared):
             return Refused(f"{error.os_error}.")
         case aiohttp.ClientConnectorError():
-            return Transient(f"no connection ({_reason(error.os_error)}).")
+            return Unreachable(f"no connection ({_reason(error.os_error)}).")
         case aiohttp.ClientResponseError() if _caused_by(error, LineTooLong):
             return Refused("a line of its headers is too long, and was stopped.")
         case aiohttp.ClientResponseError():
@@ -80,6 +83,8 @@ def shown(url: str | URL) -> str:
 
 def _reason(error: BaseException) -> str:
     """The operating system's words for a failure, or the kind of it: never a library's own text."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)  # asyncio writes the address where these words belong
     return getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
 
 

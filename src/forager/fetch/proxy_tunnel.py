@@ -14,7 +14,7 @@ from functools import cache
 from ipaddress import ip_address
 from typing import TypeVar, cast
 
-from forager.core.errors import ForagerError, ProxyFailed, Transient
+from forager.core.errors import ForagerError, ProxyFailed, Transient, Unreachable
 from forager.core.proxies import ProxyEndpoint
 from forager.fetch.connect import Dialer, dial
 from forager.fetch.guard import EgressGuard
@@ -184,7 +184,7 @@ async def _connect(proxy: ProxyEndpoint, address: str, port: int, talk: Talk) ->
         raise failed(proxy, "answers, but not as an HTTP proxy does. Check its protocol and port")
     status = int(rest[:3])
     if status == NO_ANSWER:
-        raise Transient(f"no connection: the proxy {named(proxy)} says that the site does not answer.")
+        raise Unreachable(f"no connection: the proxy {named(proxy)} says that the site does not answer.")
     if not 200 <= status < 300:
         raise refused_by(proxy, status)
 
@@ -200,7 +200,7 @@ async def _socks(proxy: ProxyEndpoint, address: str, port: int, talk: Talk) -> N
         if version != 5:
             raise failed(proxy, "answers, but not as a SOCKS5 proxy does. Check its protocol and port")
         if reply in SOCKS_ABOUT_THE_SITE:
-            raise Transient(f"no connection: the proxy {named(proxy)} says that {SOCKS_ABOUT_THE_SITE[reply]}.")
+            raise Unreachable(f"no connection: the proxy {named(proxy)} says that {SOCKS_ABOUT_THE_SITE[reply]}.")
         if reply:
             raise failed(proxy, SOCKS_REFUSALS.get(reply, f"refused the connection (SOCKS {reply})"))
         length = {1: 4, 4: 16}.get(bound) or (await talk.exactly(1))[0]

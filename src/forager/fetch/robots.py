@@ -4,7 +4,9 @@ What an answer to `/robots.txt` means:
 
 2xx                                   obeyed
 4xx                                   the site has none: everything is allowed
-429, 5xx, no answer, another status   nothing is known: nothing is allowed, unless a good copy is younger than 24 hours
+429, 5xx, time-out, another status    nothing is known: nothing is allowed, unless a good copy is younger than 24 hours
+no connection                         the page cannot be reached either: the failure is raised as that of the page,
+                                      unless there is such a copy
 refused by our own egress guard       so would be the page: the refusal is raised
 
 A good copy (2xx or 4xx) is asked for again after 12 hours, or sooner by its `max-age`, but never within 10 minutes.
@@ -22,9 +24,10 @@ from dataclasses import dataclass, replace
 from yarl import URL
 
 from forager.core.clock import Clock
-from forager.core.errors import ProxyFailed, Refused, Transient
+from forager.core.errors import ProxyFailed, Refused, Transient, Unreachable
 from forager.core.http import Fetch, Request, Response
 from forager.core.robots import RobotsFile, RobotsStore, RobotsVerdict
+from forager.fetch.errors import shown
 from forager.fetch.robots_rules import Rules, decoded
 
 AGENT = "Forager"
@@ -98,6 +101,10 @@ class RobotsTxt:
             refusal = error.message
         except ProxyFailed:
             raise  # says nothing about the site
+        except Unreachable as error:
+            if known is None or known.rules is None or self._age(known.file.good_at) >= VALID:
+                error.where = shown(wire)
+                raise
         except Transient:
             pass
         now = self._now()

@@ -181,3 +181,47 @@ async def test_every_page_leaves_one_line_in_the_log_without_its_query__SC_15(si
     assert failed["target_url"] == simple.site.url("/nowhere")
     assert (failed["error_reason"], failed["proxy_used"]) == ("not_found", None)
     assert "canary" not in str(lines)
+
+
+@pytest.mark.parametrize("robots", [True, False], ids=["with robots", "without"])
+async def test_a_page_that_cannot_be_reached_fails_soon_with_the_same_words_with_and_without_robots(
+    tmp_path: Path, unused_tcp_port: int, robots: bool
+) -> None:
+    """Nothing listens there: that is a failure of the page, not a robots.txt to be waited for."""
+    nowhere = f"127.0.0.1:{unused_tcp_port}"
+    policies = QUICK.replace("respect_robots_txt: true", f"respect_robots_txt: {str(robots).lower()}")
+    async with open_service(tmp_path, policies=policies, egress_allow=(nowhere,)) as service, service.app.engine():
+        job = await service.batch([service.target(target_url=f"http://{nowhere}/x?key=1")])
+        await service.ended(job)
+        (task,) = (await service.client.get(f"/api/v1/jobs/{job}/tasks")).json()["data"]
+    assert (task["state"], task["attempts"], task["reason"]) == ("failed", 3, "unreachable")
+    assert task["error"] == f"http://{nowhere}/x: no connection (Connection refused)."
+
+
+async def test_a_robots_txt_that_answers_with_an_error_does_not_keep_a_page_waiting(simple: Service) -> None:
+    simple.site.set_robots("", status=503)
+    answer = await simple.sync("/jobs/jsonld/1")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "robots_unreadable")
+
+
+async def test_pages_of_a_paused_site_do_not_keep_other_pages_out_of_the_queue(tmp_path: Path) -> None:
+    """Tasks that only wait count up to a fifth of the queue; more of them are refused, and others are not."""
+    async with open_service(tmp_path, max_queue_depth=10) as service:
+        await service.client.post("/api/v1/lanes/paused.example/pause")
+        parked = [service.target(target_url=f"https://paused.example/{number}") for number in range(10)]
+        await service.batch(parked)
+        async with service.app.engine():
+            refused = await service.client.post(API, json=parked[0])
+            good = await service.batch([service.target(f"/jobs/jsonld/{number}") for number in range(1, 9)])
+            seen = await service.ended(good)
+    assert refused.status_code == 503
+    assert "paused.example is paused by an operator" in refused.json()["error"]
+    assert (seen["status"], seen["completed_tasks"]) == ("completed", 8)
+
+
+async def test_a_queue_that_is_full_of_pages_that_can_run_is_full(tmp_path: Path) -> None:
+    async with open_service(tmp_path, max_queue_depth=10) as service:
+        await service.batch([service.target(f"/jobs/jsonld/{number}") for number in range(10)])
+        refused = await service.client.post(API, json=service.target())
+    assert refused.status_code == 503
+    assert "room for 0 of at most 10 tasks" in refused.json()["error"]

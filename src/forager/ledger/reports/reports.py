@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.database import Database
+from forager.core.states import TaskState
 from forager.kit.queries import MOST, Page
 from forager.kit.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
 from forager.ledger.catalog import Catalog
@@ -67,6 +68,10 @@ class Reports:
     async def queued_tasks(self, job: UUID) -> list[QueuedTask]:
         """Some queued tasks of a job, at most a few hundred."""
         return await waiting.queued_tasks(self._db, job)
+
+    async def queued_by_lane(self, pipeline: str) -> list[tuple[str, TaskState, int]]:
+        """How many tasks of a pipeline's open jobs are queued, by lane and state."""
+        return await waiting.queued_by_lane(self._db, pipeline)
 
     async def task(self, task: UUID) -> TaskDetail:
         return await jobs.one_task(self._db, task)

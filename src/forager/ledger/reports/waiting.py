@@ -27,6 +27,17 @@ async def queued_tasks(db: Database, job: UUID) -> list[QueuedTask]:
     return []
 
 
+async def queued_by_lane(db: Database, pipeline: str) -> list[tuple[str, TaskState, int]]:
+    """Count the queued tasks of a pipeline's open jobs by lane and state. Reads each of them: for short queues only."""
+    rows = await db.fetch(
+        f"SELECT l.name AS lane, t.state, count(*) AS tasks FROM jobs j JOIN tasks_now t ON t.job_id = j.id"
+        f" JOIN lanes l ON l.id = t.lane_id WHERE j.finished_at IS NULL AND j.pipeline = :pipeline"
+        f" AND t.state IN ({_OPEN}) GROUP BY l.name, t.state",
+        {"pipeline": pipeline},
+    )
+    return [(row["lane"], TaskState(row["state"]), int(row["tasks"])) for row in rows]
+
+
 def _queued(row: Row) -> QueuedTask:
     known = {name: row[name] for name in ("lane", "error", "reason")}
     return QueuedTask(state=TaskState(row["state"]), due_at=at(row["due"]), **known)

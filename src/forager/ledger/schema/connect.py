@@ -4,6 +4,7 @@ Everything that is done through it is one transaction, DDL included: an upgrade 
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from forager.core.errors import StoreError, StoreUnavailable
+from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -24,6 +25,7 @@ Store = Path | str
 """The file of the embedded store, or the URL of a PostgreSQL database (`postgresql://…`)."""
 
 BUSY_SECONDS = 30
+FULL = "The disk that holds the ledger is full. Free some space, then run the command again."
 # Two processes that start together must not both make the schema. The number is arbitrary and ours.
 _SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(4707250611)"
 
@@ -43,6 +45,12 @@ def parse_store(store: Store) -> Store:
     )
 
 
+def is_full(error: object) -> bool:
+    """Whether a driver's error means that the disk of the store is full: of SQLite, or by PostgreSQL's code for it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code == sqlite3.SQLITE_FULL or getattr(error, "sqlstate", None) == "53100"
+
+
 def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
     """Do `work` in one transaction that nobody else's change of the schema can overlap.
 
@@ -52,6 +60,8 @@ def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
     try:
         return _on_sqlite(store, work) if isinstance(store, Path) else _in_own_loop(store, work)
     except DBAPIError as error:
+        if is_full(error.orig):
+            raise StoreFull(FULL) from error
         raise StoreUnavailable(f"The ledger's database said: {error.orig}") from error
     except OSError as error:
         raise StoreUnavailable(f"The ledger's database cannot be reached: {error}") from error

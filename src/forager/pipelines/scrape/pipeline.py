@@ -21,6 +21,10 @@ RETRY = Retry(2, first=2.0, cap=10.0)
 """Somebody waits for the answer: a server's stumble is tried again soon, and not for long."""
 
 
+PATIENCE = 300.0
+"""Seconds that a page waits in vain (no proxy, no browser, too many requests) before it fails: a person waits."""
+
+
 def plan(job: ScrapeJob) -> Iterator[Plan]:
     """One task per target, in their order."""
     for number, target in enumerate(job.targets):
@@ -47,7 +51,17 @@ def build(
         name=NAME,
         params=ScrapeJob,
         plan=plan,
-        steps=(step(Scrape, scraper.scrape, timeout=timeout, retry=RETRY, when_open="fail", when_late="fail"),),
+        steps=(
+            step(
+                Scrape,
+                scraper.scrape,
+                timeout=timeout,
+                retry=RETRY,
+                when_open="fail",
+                when_late="fail",
+                patience=PATIENCE,
+            ),
+        ),
         records=(Result,),
         limits=partial(limits, most_queued=most_queued),
         check=partial(check, extractors=known),

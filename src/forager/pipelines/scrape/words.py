@@ -10,6 +10,8 @@ POOL_EXHAUSTED: Final = Reason.POOL_EXHAUSTED.value
 NO_HEALTHY_PROXIES: Final = Reason.NO_HEALTHY_PROXIES.value
 CREDENTIALS_MISSING: Final = Reason.CREDENTIALS_MISSING.value
 TIMED_OUT: Final = Reason.TIMED_OUT.value
+UNREACHABLE: Final = Reason.UNREACHABLE.value
+ROBOTS_UNREADABLE: Final = Reason.ROBOTS_UNREADABLE.value
 PARSE_LATE: Final = Reason.PARSE_LATE.value
 PARSE_CRASHED: Final = Reason.PARSE_CRASHED.value
 BLOCKED: Final = Reason.BLOCKED.value
@@ -25,6 +27,8 @@ REASONS = frozenset(
         NO_HEALTHY_PROXIES,
         CREDENTIALS_MISSING,
         TIMED_OUT,
+        UNREACHABLE,
+        ROBOTS_UNREADABLE,
         LOGIN_WALL,
         NOT_FOUND,
         BLOCKED,
