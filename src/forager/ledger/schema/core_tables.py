@@ -335,7 +335,8 @@ schedules = Table(
 domains = Table(
     "domains",
     metadata,
-    Column("domain_name", Text, primary_key=True),
+    Column("id", BigId, primary_key=True),
+    Column("domain_name", Text, nullable=False, unique=True),
     Column("base_url", Text),
     Column("crawl_delay_seconds", Float),
     Column("max_concurrent_requests", Integer),
@@ -350,6 +351,8 @@ domains = Table(
     Column("use_proxies", Boolean),
     Column("proxy_cooldown_seconds", Float),
     Column("block_resources", Text, comment="image, font, media, stylesheet; separated by commas"),
+    Column("currency", Text, comment="ISO 4217, for prices of pages that do not say one"),
+    Column("crawl_frequency", BigInteger, comment="seconds between two crawls of a page; NULL: the general default"),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_domains_updated_at", "updated_at"),
