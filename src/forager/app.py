@@ -39,6 +39,7 @@ from forager.fetch.fetcher import Fetcher
 from forager.fetch.proxies import ProxyPool
 from forager.fetch.robots import RobotsTxt
 from forager.kit.feature import Feature
+from forager.lane_switch import switch_lane
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import JobReport, Reports
 from forager.ledger.side_tables.blob_references import BlobReferences
@@ -203,6 +204,9 @@ class App:
         made = await self.ledger.submit(replace(new, id=job, secrets=self.job_secrets.sealed(job, secrets)), plans)
         await self.job_secrets.reseal_job(made.job)  # a rotation of keys meanwhile has not seen this row
         return made
+
+    async def switch_lane(self, lane: str, *, active: bool) -> str:
+        return await switch_lane(self, lane, active=active)
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """What a job would cost. Calls nothing, spends nothing."""

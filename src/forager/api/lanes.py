@@ -1,6 +1,5 @@
 """Lanes: what rates and limits belong to, who runs them now, and what an operator says about them."""
 
-import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query
@@ -12,12 +11,12 @@ from forager.api.examples import LANE, LANE_DETAIL, OVERRIDE, OVERRIDES
 from forager.api.lane_detail import LaneDetail, OverrideReport, lane_detail, override_report
 from forager.app import App
 from forager.core.errors import FieldError, NotFound, Rejected
-from forager.core.hosts import checked_host
 from forager.core.rules import Rules
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.lane_switch import belongs_to, switch_lane
 from forager.ledger.reports import LaneReport
 from forager.ledger.side_tables.domains import checked_name
 from forager.politeness.precedence import API_FIELDS
@@ -76,24 +75,19 @@ def _add_reading(router: APIRouter, app: App) -> None:
     async def show_lane(request: Request, lane: LaneName) -> Response:
         """Which rules hold, whose they are, and how the lane stands. A host shows the lane that it belongs to."""
         await app.rules.refresh()
-        return answer(request, await lane_detail(app, await _belongs_to(app, lane)))
+        return answer(request, await lane_detail(app, await belongs_to(app, lane)))
 
 
 def _add_pausing(router: APIRouter, app: App) -> None:
     @router.post("/lanes/{lane}/pause", summary="Pause a lane", **_ONE)
     async def pause_lane(request: Request, lane: LaneName) -> Response:
         """Nothing new is asked there until it is resumed; what is in flight ends. Its tasks stay queued."""
-        name = await _itself(app, lane)
-        await _switch(app, name, active=False)
-        await app.ledger.pause_lane(name, paused=True)
+        name = await switch_lane(app, lane, active=False)
         return answer(request, await lane_detail(app, name))
 
     @router.post("/lanes/{lane}/resume", summary="Resume a lane", **_ONE)
     async def resume_lane(request: Request, lane: LaneName) -> Response:
-        name = await _itself(app, lane)
-        if await app.reports.lane(name) is not None:
-            await app.ledger.pause_lane(name, paused=False)
-        await _switch(app, name, active=True)
+        name = await switch_lane(app, lane, active=True)
         return answer(request, await lane_detail(app, name))
 
 
@@ -131,38 +125,6 @@ def _add_rules(router: APIRouter, app: App) -> None:
             raise NotFound(f"No operator rules are set for {name!r}. Set one with `forager lanes set {name} …`.")
         await app.rules.refresh()
         return answer(request, {"cleared": name})
-
-
-async def _belongs_to(app: App, lane: str) -> str:
-    """A lane that there is, under its own name; else the one that a host of this name belongs to."""
-    if await app.reports.lane(lane) is not None or app.rules.politeness.is_api(lane):
-        return lane
-    return app.rules.politeness.lane_name(checked_name(lane))
-
-
-async def _itself(app: App, lane: str) -> str:
-    """A host in another lane is refused: to pause it would either do nothing or stop its neighbours as well."""
-    await app.rules.refresh()
-    name = await _belongs_to(app, lane)
-    if name not in (lane, _spelled(lane)):
-        problem = FieldError("lane", f"belongs to the lane {name}; name that one")
-        raise Rejected(f"{lane!r} {problem.message}, or give {lane} rules of its own first.", fields=[problem])
-    return name
-
-
-async def _switch(app: App, name: str, *, active: bool) -> None:
-    """The table of domains says so, too; not of an API's lane whose name could be no domain's."""
-    with contextlib.suppress(ValueError):
-        if checked_host(name) == name:
-            await app.domains.switch(name, active=active)
-            await app.rules.refresh()
-
-
-def _spelled(lane: str) -> str:
-    try:
-        return checked_host(lane)
-    except ValueError:
-        return lane
 
 
 def _ruled(app: App, lane: str, said: set[str]) -> str:

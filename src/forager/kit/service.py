@@ -104,6 +104,10 @@ class Service(Protocol):
         """A keyed hash: equal secrets have equal ones, and it tells nothing without our key."""
         ...
 
+    async def switch_lane(self, lane: str, *, active: bool) -> str:
+        """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""
+        ...
+
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """The price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
         ...

@@ -46,6 +46,21 @@ async def pause_locked(db: Db, job: int, reason: str | None) -> bool:
     return paused is not None
 
 
+async def prioritise(db: Db, job: UUID, turn: int) -> None:
+    number, _, _ = await _job(db, job)
+    await db.execute(
+        "UPDATE flows SET turn = $2 WHERE (lane_id, job_id) IN"
+        " (SELECT lane_id, job_id FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE)",
+        number,
+        turn,
+    )
+    await lock_jobs(db, [number])
+    _, state, _ = await _job(db, job)
+    if state.is_terminal:
+        raise has_ended(job, state)
+    await db.execute("UPDATE jobs SET turn = $2 WHERE id = $1", number, turn)
+
+
 async def resume(db: Db, job: UUID) -> None:
     number, state, drain = await _job(db, job)
     if _is_running_already(job, state, drain):

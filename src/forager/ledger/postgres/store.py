@@ -92,6 +92,9 @@ class PostgresLedger(SharedVerbs):
     async def resume(self, job: UUID) -> None:
         await self._connections.run(lambda db: control.resume(db, job))
 
+    async def prioritise(self, job: UUID, turn: int) -> None:
+        await self._connections.run(lambda db: control.prioritise(db, job, turn))
+
     async def cancel(self, job: UUID) -> None:
         number = await self._connections.run(lambda db: control.cancel(db, job))
         if number is not None:

@@ -34,6 +34,14 @@ def pause(db: sqlite3.Connection, memory: Memory, job: UUID, reason: str | None)
         raise Conflict(f"Job {job} is {_doing(db, number, state)}: only a queued or running job can be paused.")
 
 
+def prioritise(db: sqlite3.Connection, memory: Memory, job: UUID, turn: int) -> None:
+    number, state = _job(db, job)
+    if state.is_terminal:
+        raise has_ended(job, state)
+    db.execute("UPDATE jobs SET turn = ? WHERE id = ?", (turn, number))
+    memory.flows.turn_to(number, turn)
+
+
 def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
     number, state = _job(db, job)
     if state is not JobState.PAUSED:

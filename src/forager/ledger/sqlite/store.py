@@ -140,6 +140,9 @@ class SqliteLedger(SharedVerbs):
     async def cancel(self, job: UUID) -> None:
         await self._run(lambda db: control.cancel(db, self._memory, job))
 
+    async def prioritise(self, job: UUID, turn: int) -> None:
+        await self._run(lambda db: control.prioritise(db, self._memory, job, turn))
+
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
         return await self._run(lambda db: control.retry(db, self._memory, job, secrets or {}))
 

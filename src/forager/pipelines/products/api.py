@@ -1,21 +1,21 @@
 """The catalogue: list products with filters, show one, and how its price and stock changed."""
 
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Query
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
-from forager.kit.http.openapi import body_of, example, failures
-from forager.kit.http.params import REPEATED, IdempotencyKey, PageQuery, checked_key
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.products import reports
+from forager.pipelines.products.api_admin import add_admin
 from forager.pipelines.products.api_examples import POINT, PRODUCT
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.reports import PricePoint, ProductFilter, ProductReport
@@ -33,35 +33,11 @@ class ProductsQuery(PageQuery, ProductFilter):
         return ProductFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
 
 
-class CrawlJobCreated(BaseModel):
-    job_id: UUID
-    status: str = Field(description="queued, also in a repeat: the job itself shows its state now.")
-    total: int = Field(description="Tasks that are known at once; a sitemap and links bring more.")
-
-
 def routes(service: Service, _: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
-    _add_jobs(router, service)
+    add_admin(router, service)
     _add_catalogue(router, service)
     return router
-
-
-def _add_jobs(router: APIRouter, service: Service) -> None:
-    @router.post(
-        "/admin/crawl-jobs",
-        status_code=202,
-        summary="Crawl pages, a sitemap or a site",
-        response_model=Envelope[CrawlJobCreated],
-        responses={202: _CREATED, **failures(409, body=True)},
-        openapi_extra=body_of(service.pipelines[NAME]),
-    )
-    async def create_crawl_job(
-        request: Request, body: Annotated[dict[str, Any], Body()], idempotency_key: IdempotencyKey = None
-    ) -> Response:
-        """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
-        made = await service.submit(NAME, body, key=checked_key(idempotency_key))
-        data = {"job_id": made.job, "status": "queued", "total": made.total}
-        return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
 
 def _add_catalogue(router: APIRouter, service: Service) -> None:
@@ -97,9 +73,3 @@ def _add_catalogue(router: APIRouter, service: Service) -> None:
         product = await reports.one_product(service.database, product_id)
         found = await service.reports.history("product", product.url_hash, limit=MOST_CHANGES)
         return answer(request, reports.price_points(found.items))
-
-
-_CREATED = example(
-    {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11", "status": "queued", "total": 1},
-    description="The job is on disk.",
-)

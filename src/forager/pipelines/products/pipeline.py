@@ -19,6 +19,8 @@ RETRY = Retry(3, first=5.0)
 """After 5, 10 and 20 seconds."""
 EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
 """A shop that nobody has said anything about: one page a second."""
+USUAL = 5
+"""The priority of a job that names none."""
 PAGE = 1
 """What one page costs of a job's budget."""
 
@@ -35,7 +37,17 @@ def plan(job: CrawlJob) -> Iterator[Plan]:
 
 def limits(job: CrawlJob) -> JobLimits:
     """Jobs of a higher priority come first in a domain's lane."""
-    return JobLimits(max_cost=job.max_pages, turn=job.priority)
+    return JobLimits(max_cost=job.max_pages, turn=turn_of(job.priority))
+
+
+def turn_of(priority: int) -> int:
+    """The usual priority is the fair turn of all jobs; a higher one is before them, a lower one behind, for a while."""
+    return priority - USUAL
+
+
+def priority_of(turn: int, asked: int) -> int:
+    """The priority that a job's turn stands for. A lower one than usual has aged, so it is shown as it was asked."""
+    return turn + USUAL if turn < 0 or asked < USUAL else asked
 
 
 def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane: Lane = EVERY_SHOP) -> Pipeline:

@@ -1,9 +1,10 @@
 """The queries of the products pipeline: lists with filters, one product, the history of its price and stock."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,8 +12,9 @@ from forager.core.errors import NotFound
 from forager.core.hosts import one_spelling
 from forager.extract.availability import Availability
 from forager.extract.canonical import canonical_url, url_hash
-from forager.kit.queries import Database, Page, Row, Walk, at, loads, walk
+from forager.kit.queries import Database, Page, Row, Walk, at, loads, no_job, walk
 from forager.kit.reports import Report
+from forager.pipelines.products.reports_domains import currencies_of
 
 CENT = Decimal("0.01")
 SCALE = 10_000
@@ -87,7 +89,7 @@ async def find_products(
     if asked.url is not None:
         return Page(items=await _shown_by(db, asked.url), next_cursor=None)
     rows, following = await walk(db, _walk_for(asked), cursor, limit)
-    return Page(items=[product_report(row) for row in rows], next_cursor=following)
+    return Page(items=await product_reports(db, rows), next_cursor=following)
 
 
 async def one_product(db: Database, number: int) -> ProductReport:
@@ -95,7 +97,15 @@ async def one_product(db: Database, number: int) -> ProductReport:
     rows = await db.fetch("SELECT * FROM items WHERE id = :id", {"id": number})
     if not rows:
         raise NotFound(f"There is no product {number}.")
-    return product_report(rows[0])
+    return (await product_reports(db, rows))[0]
+
+
+async def turn_of_job(db: Database, job: UUID) -> int:
+    """Where a job stands among those of the same lane; 0 is the fair turn. Raises `NotFound` if there is none."""
+    rows = await db.fetch("SELECT turn FROM jobs WHERE public_id = :job", {"job": str(job)})
+    if not rows:
+        raise no_job(job)
+    return int(rows[0]["turn"])
 
 
 def price_points(changes: Sequence[Any]) -> list[PricePoint]:
@@ -129,7 +139,7 @@ async def _shown_by(db: Database, url: str) -> list[ProductReport]:
     pages = await db.fetch("SELECT product_url FROM pages WHERE url_hash = :key", {"key": key})
     shown = pages[0]["product_url"] if pages else None
     rows = await db.fetch("SELECT * FROM items WHERE url_hash = :key", {"key": url_hash(shown) if shown else key})
-    return [product_report(row) for row in rows]
+    return await product_reports(db, rows)
 
 
 _BY_INDEX = ("domain", "brand", "category")
@@ -163,10 +173,19 @@ def _walk_for(asked: ProductFilter) -> Walk:
     return Walk("products", "SELECT * FROM items", ("id",), where, descending=True, only=tuple(only), values=values)
 
 
-def product_report(row: Row) -> ProductReport:
-    """A row of `items` as people see it."""
+async def product_reports(db: Database, rows: Sequence[Row]) -> list[ProductReport]:
+    """Rows of `items` as people see them. A price without a currency has that of its domain, if an operator set one."""
+    unsaid = [row["domain"] for row in rows if row["price"] is not None and row["currency"] is None]
+    usual = await currencies_of(db, unsaid)
+    return [_report(row, usual) for row in rows]
+
+
+def _report(row: Row, currencies: Mapping[str, str]) -> ProductReport:
+    stored = {name: row[name] for name in _AS_STORED}
+    if row["price"] is not None and row["currency"] is None:
+        stored["currency"] = currencies.get(row["domain"])
     return ProductReport(
-        **{name: row[name] for name in _AS_STORED},
+        **stored,
         domain_name=row["domain"],
         price=_money(row["price"]),
         rating=_money(row["rating"]),

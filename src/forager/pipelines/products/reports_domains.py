@@ -1,0 +1,126 @@
+"""The domains that are crawled: a row for each in the table that also holds what operators say about them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from forager.core.errors import NotFound
+from forager.core.hosts import host_of
+from forager.kit.queries import Database, Page, Row, Walk, at, walk
+from forager.kit.reports import Report
+
+USUAL_DELAY, USUAL_CONCURRENCY = 1.0, 5
+AT_ONCE = 2_000
+"""Pages whose times are moved in one statement, so that no other writer waits long."""
+
+
+class DomainReport(Report):
+    """A shop."""
+
+    id: int
+    domain_name: str
+    base_url: str | None
+    crawl_delay_seconds: float = Field(description="Least seconds from one request to the next.")
+    max_concurrent_requests: int
+    is_active: bool = Field(description="False: an operator has paused it.")
+    currency: str | None = Field(description="For prices of pages that do not say one.")
+    crawl_frequency: int | None = Field(description="Seconds between two crawls of a page; null: a day.")
+    created_at: datetime
+    updated_at: datetime
+
+
+async def remember_domains(db: Database, urls: Iterable[str], now_ms: int) -> None:
+    """Make a row for the host of each URL that has none."""
+    hosts = {host_of(url): url for url in urls}
+    for host, url in list(hosts.items())[:1_000]:
+        scheme = url.partition("://")[0]
+        await db.write(
+            "INSERT INTO domains (domain_name, base_url, created_at, updated_at) VALUES (:name, :base, :now, :now)"
+            " ON CONFLICT (domain_name) DO UPDATE SET base_url = excluded.base_url WHERE domains.base_url IS NULL",
+            {"name": host, "base": f"{scheme}://{host}", "now": now_ms},
+        )
+
+
+async def list_domains(db: Database, *, cursor: str | None = None, limit: int = 100) -> Page[DomainReport]:
+    """By id."""
+    rows, following = await walk(db, Walk("crawled domains", "SELECT * FROM domains", ("id",)), cursor, limit)
+    return Page(items=[_report(row) for row in rows], next_cursor=following)
+
+
+async def one_domain(db: Database, number: int) -> DomainReport:
+    """Raises `NotFound` if there is none with this id."""
+    rows = await db.fetch("SELECT * FROM domains WHERE id = :id", {"id": number})
+    if not rows:
+        raise NotFound(f"There is no domain {number}. `forager products domains` shows those there are.")
+    return _report(rows[0])
+
+
+async def change_domain(db: Database, number: int, changes: dict[str, Any], now_ms: int) -> DomainReport:
+    """Set the currency or the crawl frequency; the pages of the domain that have no frequency of their own follow."""
+    before = await one_domain(db, number)
+    for name in ("currency", "crawl_frequency"):
+        if name in changes:
+            await db.write(
+                f"UPDATE domains SET {name} = :value, updated_at = :now WHERE id = :id",
+                {"value": changes[name], "now": now_ms, "id": number},
+            )
+    if "crawl_frequency" in changes:
+        await _reschedule(db, before.domain_name, changes["crawl_frequency"])
+    return await one_domain(db, number)
+
+
+async def _reschedule(db: Database, domain: str, frequency: int | None) -> None:
+    start = 0
+    while True:
+        rows = await db.fetch(
+            "SELECT id FROM pages WHERE domain = :domain AND id > :start ORDER BY id LIMIT :most",
+            {"domain": domain, "start": start, "most": AT_ONCE},
+        )
+        if not rows:
+            return
+        await db.write(_RESCHEDULE, {"domain": domain, "first": start, "last": rows[-1]["id"], "every": frequency})
+        start = rows[-1]["id"]
+
+
+_RESCHEDULE = """
+UPDATE pages SET usual_frequency = CAST(:every AS BIGINT),
+  crawl_interval = CASE WHEN frequency IS NULL AND next_crawl_at IS NOT NULL
+    THEN coalesce(CAST(:every AS BIGINT), 86400) ELSE crawl_interval END,
+  next_crawl_at = CASE WHEN frequency IS NULL AND next_crawl_at IS NOT NULL
+    THEN crawled_at + coalesce(CAST(:every AS BIGINT), 86400) * 1000 ELSE next_crawl_at END
+WHERE domain = :domain AND id > :first AND id <= :last
+"""
+
+
+def _report(row: Row) -> DomainReport:
+    return DomainReport(
+        id=row["id"],
+        domain_name=row["domain_name"],
+        base_url=row["base_url"],
+        crawl_delay_seconds=_or(row["crawl_delay_seconds"], USUAL_DELAY),
+        max_concurrent_requests=_or(row["max_concurrent_requests"], USUAL_CONCURRENCY),
+        is_active=bool(row["is_active"]),
+        currency=row["currency"],
+        crawl_frequency=row["crawl_frequency"],
+        created_at=at(row["created_at"]),
+        updated_at=at(row["updated_at"]),
+    )
+
+
+def _or(value: Any, usual: Any) -> Any:
+    return usual if value is None else value
+
+
+async def currencies_of(db: Database, domains: Iterable[str]) -> dict[str, str]:
+    """By domain: the currency that an operator has set for it."""
+    names = sorted(set(domains))
+    if not names:
+        return {}
+    values = {f"name{number}": name for number, name in enumerate(names)}
+    marks = ", ".join(f":{mark}" for mark in values)
+    rows = await db.fetch(
+        f"SELECT domain_name, currency FROM domains WHERE currency IS NOT NULL AND domain_name IN ({marks})", values
+    )
+    return {row["domain_name"]: row["currency"] for row in rows}

@@ -1,0 +1,112 @@
+"""The admin routes, the domains, and the views in the seed's words."""
+
+from typing import Any
+
+from forager.core.hosts import host_of
+from tests.support.shop import JOBS, OpenShop, Shop
+
+DAY = 86_400
+
+
+async def post(shop: Shop, path: str, status: int = 200, **body: Any) -> Any:
+    got = await shop.client.post(f"/api/v1/admin{path}", json=body or None)
+    assert got.status_code == status, got.text
+    return got.json()["data"]
+
+
+async def test_a_job_is_stopped_and_started_again_and_cancelled_for_good__PR_3(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=6)
+    job = await shop.submit(urls=[shop.site.product_url(n) for n in range(1, 7)])
+    assert (await post(shop, f"/crawl-jobs/{job}/stop"))["job"]["reason"] == "stopped"
+    await shop.work()
+    assert shop.asked() == []
+    assert (await post(shop, f"/crawl-jobs/{job}/resume"))["job"]["state"] == "queued"
+    assert (await post(shop, f"/crawl-jobs/{job}/pause"))["job"]["state"] == "paused"
+    await post(shop, f"/crawl-jobs/{job}/resume")
+    await shop.work()
+    seen = await shop.get(f"/admin/crawl-jobs/{job}")
+    assert (seen["job"]["state"], seen["job"]["completed"], seen["errors"]) == ("completed", 6, [])
+    other = await shop.submit(urls=[shop.site.product_url(1)])
+    assert (await post(shop, f"/crawl-jobs/{other}/cancel"))["job"]["state"] == "cancelled"
+    await post(shop, f"/crawl-jobs/{other}/resume", 409)
+    assert [each["id"] for each in await shop.get("/admin/crawl-jobs")] == [other, job]
+
+
+async def test_a_higher_priority_is_crawled_first_also_if_it_is_given_later__PR_3(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=9, settings={"capacity": 1})
+    shop.app.settings.home.joinpath("policies.yaml").write_text(
+        f'domains:\n  "127.0.0.1:{shop.site.port}":\n    tokens_per_interval: 100000\n    interval_seconds: 1\n'
+        "    max_concurrent_requests: 1\n"
+    )
+    await shop.app.rules.refresh()
+    usual = await shop.submit(urls=[shop.site.product_url(n) for n in (1, 2, 3)])
+    low = await shop.submit(urls=[shop.site.product_url(n) for n in (4, 5, 6)], priority=9)
+    high = await shop.submit(urls=[shop.site.product_url(n) for n in (7, 8, 9)], priority=2)
+    changed = await shop.client.patch(f"{JOBS}/{low}", json={"priority": 1})
+    assert (changed.status_code, changed.json()["data"]["priority"]) == (200, 1)
+    assert (await shop.get(f"/admin/crawl-jobs/{high}"))["priority"] == 2
+    await shop.work()
+    assert [set(shop.asked()[n : n + 3]) for n in (0, 3, 6)] == [{"4", "5", "6"}, {"7", "8", "9"}, {"1", "2", "3"}]
+    assert (await shop.client.patch(f"{JOBS}/{usual}", json={"priority": 1})).status_code == 409
+
+
+async def test_a_domain_is_paused_and_resumed_by_its_id__PR_3(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    job = await shop.submit(urls=[shop.site.product_url(1)])
+    (domain,) = await shop.get("/admin/domains")
+    assert (domain["domain_name"], domain["is_active"]) == (host_of(shop.site.url()), True)
+    assert (domain["crawl_delay_seconds"], domain["max_concurrent_requests"]) == (1.0, 5)
+    assert (await post(shop, f"/domains/{domain['id']}/pause"))["is_active"] is False
+    elsewhere = await shop.submit(urls=[shop.site.product_url(2, "localhost")])
+    async with shop.app.engine():
+        await shop.ended(elsewhere)
+        assert shop.asked() == ["2"]  # nothing of the paused domain
+        assert (await post(shop, f"/domains/{domain['id']}/resume"))["is_active"] is True
+        assert (await shop.ended(job))["state"] == "completed"
+    await post(shop, "/domains/999/pause", 404)
+
+
+async def test_a_page_is_crawled_at_once_when_a_person_asks__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    made = await post(shop, "/urls/recrawl", 202, urls=[shop.site.product_url(1)])
+    await shop.work()
+    assert (await shop.get(f"/jobs/{made['job_id']}"))["completed"] == 1
+    assert shop.asked() == ["1", "1"]
+
+
+async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3, layout="plain")  # prices as `$5.00`, which says no currency
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    await shop.crawl(urls=[shop.site.product_url(2)], frequency=7_200)
+    assert (await shop.product(1))["currency"] is None
+    (domain,) = await shop.get("/admin/domains")
+    changes = {"currency": "USD", "crawl_frequency": 21_600}
+    changed = await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json=changes)
+    assert changed.status_code == 200, changed.text
+    assert (await shop.product(1))["currency"] == "USD"
+    wrong = await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json={"currency": "XXQ"})
+    assert wrong.status_code == 422
+    rows = await shop.app.database.fetch("SELECT url, crawled_at, next_crawl_at FROM pages ORDER BY id")
+    assert [row["next_crawl_at"] - row["crawled_at"] for row in rows] == [21_600_000, 7_200_000]
+
+
+async def test_the_seeds_tables_are_there_as_views__PR_4__PR_11__PR_17(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3, currency="EUR")
+    await shop.crawl(urls=[shop.site.product_url(1), shop.site.url("/p/nothing-99")], priority=3)
+    await shop.submit(urls=[shop.site.product_url(2)], scheduled_at="2099-01-01T00:00:00Z")
+    tasks = await shop.app.database.fetch("SELECT * FROM crawl_tasks ORDER BY url")
+    assert list(tasks[0]) == [
+        "id", "domain_id", "url", "url_hash", "status", "priority", "scheduled_at", "started_at", "completed_at",
+        "retry_count", "max_retries", "error_message", "crawl_frequency", "next_crawl_at", "html_path", "created_at",
+        "updated_at",
+    ]  # fmt: skip
+    by_url = {task["url"]: task for task in tasks}
+    crawled, waiting = by_url[shop.site.product_url(1)], by_url[shop.site.product_url(2)]
+    assert (crawled["status"], crawled["priority"], crawled["retry_count"]) == ("pending", 3, 0)
+    assert crawled["html_path"].startswith("blob:")
+    assert (waiting["status"], waiting["html_path"]) == ("pending", None)
+    (product,) = await shop.app.database.fetch("SELECT * FROM products")
+    assert float(product["price"]) == float(shop.site.shown(1)["price"])
+    assert (product["crawl_task_id"], product["currency"]) == (crawled["id"], "EUR")
+    assert product["domain_id"] == (await shop.get("/admin/domains"))[0]["id"]
