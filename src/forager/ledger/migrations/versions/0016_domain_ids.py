@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "core_0015"
-down_revision = "core_0014"
+revision = "core_0016"
+down_revision = "core_0015"
 branch_labels = None
 depends_on = None
 
