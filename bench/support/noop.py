@@ -102,7 +102,7 @@ async def _work_off(ledger: Ledger, tasks: int, callers: int) -> None:
     done = await asyncio.gather(*[_turns(ledger, session, lane.id) for _ in range(callers)])
     await ledger.end(session)
     assert sum(done) == tasks, f"{sum(done)} of {tasks} tasks were done"
-    assert not await ledger.has_open_work(), "jobs are left open"
+    assert not await ledger.has_work(), "jobs are left open"
 
 
 async def _turns(ledger: Ledger, session: Session, lane: int) -> int:

@@ -21,9 +21,10 @@ from pydantic import BaseModel, ValidationError
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import Busy, FieldError, NotFound, Rejected, Stopping
 from forager.core.invalid import field_errors
-from forager.core.ledger import Ledger, NewJob, Schedule, Submitted
+from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Pipeline
+from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.core.task import Plan
 from forager.engine.deliver import Delivery
@@ -47,6 +48,7 @@ from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
+from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.side_tables.sinks import SinkTable
 from forager.offload.pool import ProcessPool
 from forager.politeness.rulebook import Rulebook
@@ -116,7 +118,8 @@ class App:
         self.stored_pages = stored_pages
         self.worker = worker
         self.waits = Waits(reports, rules, worker, ledger.now)
-        self.scheduler = Scheduler(ledger, self._create_scheduled, clock)
+        self.schedules = ScheduleTable(ledger.database)
+        self.scheduler = Scheduler(self.schedules, self._create_scheduled, ledger.now, clock)
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """By pipeline: what a webhook reports about the tasks of a job, for pipelines that have a form of their own."""
         self.sinks = sinks
@@ -229,15 +232,15 @@ class App:
         await self._checked(schedule.pipeline, schedule.params)
         now = round((await self.ledger.now()).timestamp() * 1000)
         timed = replace(schedule, next_at=next_firing(schedule, now))
-        await self.ledger.put_schedule(timed)
+        await self.schedules.put(timed)
         return timed
 
     async def resume_schedule(self, name: str) -> None:
         now = round((await self.ledger.now()).timestamp() * 1000)
-        await self.ledger.pause_schedule(name, paused=False, next_at=next_firing(await self.schedule(name), now))
+        await self.schedules.pause(name, paused=False, next_at=next_firing(await self.schedule(name), now))
 
     async def schedule(self, name: str) -> Schedule:
-        for schedule in await self.ledger.schedules():
+        for schedule in await self.schedules.all():
             if schedule.name == name:
                 return schedule
         raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
@@ -261,7 +264,7 @@ class App:
         if self.worker.in_flight:
             return None
         left: Sequence[JobReport] | None = ()
-        if await self.ledger.has_open_work(but=self.internal):
+        if await self.ledger.has_work(but=self.internal):
             left = await self.waits.stuck(self.internal)
         return left if left is not None and await self.has_delivered() else None
 
@@ -275,7 +278,7 @@ class App:
             return False
         for delivery in self.deliveries.values():
             await delivery.deliver_new()  # now, not at the next look
-        return not await self.ledger.has_ready_work(self.internal)
+        return not await self.ledger.has_work(self.internal, ready=True)
 
     # ── inside ──
 

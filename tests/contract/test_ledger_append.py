@@ -93,7 +93,7 @@ async def test_changes_can_be_read_by_kind_and_up_to_a_number(rig: Rig, worker: 
     await append(rig, "a")
     await worker.drain()
     await append(rig, "b")
-    last = await rig.ledger.last_change()
+    last = rig.last_change()
     assert last == len(await rig.ledger.changes(0, 100))
     assert [c.op for c in await rig.ledger.changes(0, 100, kinds={"job"}, until=last - 1)] == ["created", "ended"]
     assert await rig.ledger.changes(0, 100, kinds={"thing"}) == []
@@ -101,15 +101,15 @@ async def test_changes_can_be_read_by_kind_and_up_to_a_number(rig: Rig, worker: 
 
 async def test_ready_work_is_what_runs_or_could_run_now(rig: Rig, worker: Worker) -> None:
     job = (await append(rig, "a")).job
-    assert await rig.ledger.has_ready_work(["rig"])
-    assert not await rig.ledger.has_ready_work(["other"])
+    assert await rig.ledger.has_work(["rig"], ready=True)
+    assert not await rig.ledger.has_work(["other"], ready=True)
     (lease,) = await worker.lease()
-    assert await rig.ledger.has_ready_work(["rig"])
+    assert await rig.ledger.has_work(["rig"], ready=True)
     await worker.settle(lease, TaskState.WAITING, wait=60.0)
-    assert not await rig.ledger.has_ready_work(["rig"])
-    assert await rig.ledger.has_open_work()
-    assert not await rig.ledger.has_open_work(but=["rig"])
+    assert not await rig.ledger.has_work(["rig"], ready=True)
+    assert await rig.ledger.has_work()
+    assert not await rig.ledger.has_work(but=["rig"])
     await append(rig, "b")
-    assert await rig.ledger.has_ready_work(["rig"])
+    assert await rig.ledger.has_work(["rig"], ready=True)
     await rig.ledger.pause(job)
-    assert not await rig.ledger.has_ready_work(["rig"])
+    assert not await rig.ledger.has_work(["rig"], ready=True)

@@ -278,14 +278,14 @@ async def test_a_discarded_dead_letter_is_hidden_and_still_counted(rig: Rig, wor
 
 
 async def test_open_work_is_what_can_still_go_on(rig: Rig, worker: Worker) -> None:
-    assert not await rig.ledger.has_open_work()
+    assert not await rig.ledger.has_work()
     job = (await rig.submit(calls(1))).job
-    assert await rig.ledger.has_open_work()
+    assert await rig.ledger.has_work()
     await rig.ledger.pause(job)
-    assert not await rig.ledger.has_open_work()
+    assert not await rig.ledger.has_work()
     await rig.ledger.resume(job)
     await worker.drain()
-    assert not await rig.ledger.has_open_work()
+    assert not await rig.ledger.has_work()
 
 
 @pytest.fixture

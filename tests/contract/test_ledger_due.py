@@ -35,7 +35,7 @@ async def test_a_task_does_not_run_before_its_moment(rig: Rig, worker: Worker) -
     job = (await rig.submit([await later(rig, "late", HOUR), *calls(1)])).job
     assert await keys(worker) == ["t0"]
     assert rig.states(job)["late"] == "waiting"
-    assert not await rig.ledger.has_ready_work("other")
+    assert not await rig.ledger.has_work(["other"], ready=True)
     rig.pass_time(HOUR - 10)
     assert await keys(worker) == []
     rig.pass_time(11)

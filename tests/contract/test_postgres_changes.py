@@ -81,7 +81,7 @@ def _job(number: int) -> Any:
 
 async def _work(rig: Rig, seed: int) -> None:
     worker = await rig.worker(f"w{seed}")
-    while await rig.ledger.has_open_work():
+    while await rig.ledger.has_work():
         taken = await rig.ledger.take_lanes(worker.session, 1)
         worker.lanes.update({lane.name: lane.id for lane in taken})
         if not worker.lanes:
@@ -100,7 +100,7 @@ async def _read_log(rig: Rig) -> tuple[list[int], list[tuple[str, str]]]:
     ids: list[int] = []
     keys: list[tuple[str, str]] = []
     while True:
-        open_work = await rig.ledger.has_open_work()
+        open_work = await rig.ledger.has_work()
         page = await rig.ledger.changes(ids[-1] if ids else 0, 10)
         ids.extend(change.id for change in page)
         keys.extend((change.kind, change.key) for change in page)

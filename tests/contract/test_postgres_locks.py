@@ -60,7 +60,7 @@ def _plan(name: str, chance: random.Random) -> Plan:
 async def work(rig: Rig, chance: random.Random, submitted: asyncio.Event) -> int:
     worker, turns = await rig.worker(f"w{chance.random()}"), 0
     done: list[Settlement] = []
-    while not submitted.is_set() or done or await rig.ledger.has_open_work():
+    while not submitted.is_set() or done or await rig.ledger.has_work():
         for lane in await rig.ledger.take_lanes(worker.session, 2):
             worker.lanes[lane.name] = lane.id
         turn = await worker.turn(done, most=15)

@@ -13,10 +13,11 @@ from pydantic import BaseModel
 
 from forager.core.errors import Transient
 from forager.core.http import Fetch, Request, Response
-from forager.core.ledger import Change, Schedule
+from forager.core.ledger import Change
 from forager.core.outcome import Done, Outcome, Snooze
 from forager.core.pipeline import Hours, Lane, Pipeline, Retry, step
 from forager.core.record import Record
+from forager.core.schedules import Schedule
 from forager.core.task import Plan, Task
 from tests.support.simulation import SimulatedClock, simulation
 
@@ -129,10 +130,10 @@ async def test_a_fortnight_of_hourly_jobs_with_retries_snoozes_hangs_and_hours_r
     async with simulation(tmp_path, [pipeline], world.fetch, clock=world.clock, sinks=[log]) as sim:
         await sim.put_schedule(Schedule("hourly", "hourly", {}, every=3_600))
         await sim.run_for(days=DAYS)
-        await sim.rig.ledger.pause_schedule("hourly", paused=True)
+        await sim.rig.schedules.pause("hourly", paused=True)
         await sim.run_for(days=1)
         assert time.process_time() - began < MOST_CPU
-        last = await sim.rig.ledger.last_change()
+        last = sim.rig.last_change()
         states = sim.rig.tables.read("SELECT state, count(*) AS jobs FROM jobs GROUP BY state")
     assert sim.fired == [START + timedelta(hours=n + 1) for n in range(HOURS)]
     assert states == [{"state": "completed", "jobs": HOURS}]

@@ -137,5 +137,5 @@ async def test_forager_is_idle_when_every_end_was_told_and_a_dead_receiver_does_
             while await app.left_over() is None:
                 await asyncio.sleep(0.01)
         assert len(receiver.log) == 1
-        assert await app.ledger.has_open_work()
-        assert not await app.ledger.has_open_work(but=["deliveries"])
+        assert await app.ledger.has_work()
+        assert not await app.ledger.has_work(but=["deliveries"])

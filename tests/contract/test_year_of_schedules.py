@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from forager.core.ledger import NewJob, Schedule
+from forager.core.ledger import NewJob
+from forager.core.schedules import Schedule
 from forager.engine.schedule import Scheduler, next_firing
 from tests.support.rig import HandClock, Rig, calls
 
@@ -42,13 +43,13 @@ async def test_a_year_of_nights_makes_one_job_each_although_sometimes_two_schedu
 
     started = clock.now()
     first = next_firing(NIGHTLY, round(started.timestamp() * 1000))
-    await rig.ledger.put_schedule(replace(NIGHTLY, next_at=first))
-    schedulers = [Scheduler(rig.ledger, create, clock) for _ in range(2)]
+    await rig.schedules.put(replace(NIGHTLY, next_at=first))
+    schedulers = [Scheduler(rig.schedules, create, rig.ledger.now, clock) for _ in range(2)]
     nights: list[datetime] = []
     while clock.now() < started + timedelta(days=DAYS):
         watching = schedulers if len(nights) % 7 == 1 else schedulers[:1]
         await asyncio.gather(*(each.fire_due() for each in watching))
-        (schedule,) = await rig.ledger.schedules()
+        (schedule,) = await rig.schedules.all()
         assert schedule.next_at is not None
         nights.append(datetime.fromtimestamp(schedule.next_at / 1000, UTC))
         clock.pass_((nights[-1] - clock.now()).total_seconds())

@@ -18,7 +18,7 @@ async def main(url: str, seed: int) -> None:
     session = await ledger.begin(f"claimer {seed}")
     lanes: set[int] = set()
     done: list[Settlement] = []
-    while done or await ledger.has_open_work():
+    while done or await ledger.has_work():
         lanes |= {lane.id for lane in await ledger.take_lanes(session, 4)}
         turn = await ledger.turn(session, done, [Want(lane, BATCH) for lane in lanes])
         for lease in turn.leases:

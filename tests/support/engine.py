@@ -22,6 +22,7 @@ from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import create_sqlite
+from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import build as build_places
@@ -65,6 +66,13 @@ class EngineRig:
     """Whether lanes sleep by rules of their own (hours, long pauses)."""
     starts: list[float] = field(default_factory=list)
     """When each request left us, by the monotonic clock."""
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        return ScheduleTable(self.ledger.database)
+
+    def last_change(self) -> int:
+        return int(self.tables.read("SELECT change FROM tail")[0]["change"])
 
     def worker(self, *endpoints: str, **more: Any) -> Worker:
         guard = EgressGuard([urlsplit(e).netloc or e for e in endpoints])

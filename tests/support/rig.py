@@ -27,6 +27,7 @@ from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
+from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 from tests.support.clock import FakeClock
@@ -243,6 +244,13 @@ class Rig:
     def catalog(self) -> Catalog:
         """What the ledger knows of pipelines, which `forager.app` may change after it was opened."""
         return cast("SqliteLedger", self.ledger)._catalog  # both stores call it so
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        return ScheduleTable(self.ledger.database)
+
+    def last_change(self) -> int:
+        return int(self.tables.read("SELECT change FROM tail")[0]["change"])
 
     def pass_time(self, seconds: float) -> None:
         if self.clock is not None:

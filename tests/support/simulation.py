@@ -15,8 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.http import Fetch
-from forager.core.ledger import NewJob, Schedule
+from forager.core.ledger import NewJob
 from forager.core.pipeline import Pipeline
+from forager.core.schedules import Schedule
 from forager.core.sink import Sink
 from forager.engine.deliver import Delivery, Pace
 from forager.engine.schedule import Scheduler, next_firing
@@ -122,7 +123,7 @@ class Simulation:
 
     async def put_schedule(self, schedule: Schedule) -> None:
         now = round(self.clock.now().timestamp() * 1000)
-        await self.rig.ledger.put_schedule(replace(schedule, next_at=next_firing(schedule, now)))
+        await self.rig.schedules.put(replace(schedule, next_at=next_firing(schedule, now)))
 
     async def create_job(self, schedule: Schedule, key: str) -> UUID:
         pipeline = next(each for each in self.rig.pipelines if each.name == schedule.pipeline)
@@ -155,7 +156,7 @@ async def simulation(
     clock.wait_for(lambda: rig.ledger._writer.pending)
     rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
     made = Simulation(rig, clock, fetch, options)
-    scheduler = Scheduler(rig.ledger, made.create_job, clock, longest_nap=every)
+    scheduler = Scheduler(rig.schedules, made.create_job, rig.ledger.now, clock, longest_nap=every)
     made.loops += [
         asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
         asyncio.create_task(scheduler.run()),

@@ -84,7 +84,7 @@ async def submit(options: Options, jobs: int) -> list[str]:
 
 async def _something_left(app: App) -> bool:
     at = await app.sinks.position("webhook")
-    return at.cursor < at.last or await app.ledger.has_open_work()
+    return at.cursor < at.last or await app.ledger.has_work()
 
 
 def _child(options: Options) -> None:

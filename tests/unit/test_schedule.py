@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from forager.core.errors import Busy, ForagerError, Rejected, StoreError, StoreUnavailable
-from forager.core.ledger import Schedule
+from forager.core.schedules import Schedule
 from forager.engine.schedule import Scheduler, next_firing
 from tests.support.clock import FakeClock
 
@@ -28,7 +28,7 @@ class OneSchedule:
     async def now(self) -> datetime:
         return self._clock.now()
 
-    async def schedules(self) -> list[Schedule]:
+    async def all(self) -> list[Schedule]:
         return [self.row]
 
     async def fired(
@@ -48,7 +48,8 @@ async def run_for(schedule: Schedule, clock: FakeClock, seconds: float) -> list[
         created.append(clock.now())
         return uuid4()
 
-    scheduler = Scheduler(OneSchedule(schedule, clock), create, clock)  # type: ignore[arg-type]
+    kept = OneSchedule(schedule, clock)
+    scheduler = Scheduler(kept, create, kept.now, clock)  # type: ignore[arg-type]
     end = clock.monotonic() + seconds
     while clock.monotonic() < end:
         await clock.sleep(min(await scheduler.fire_due(), end - clock.monotonic()))
@@ -81,7 +82,7 @@ async def test_a_firing_by_hand_is_noted_and_moves_none_of_its_own_times(meanwhi
             kept.row = replace(kept.row, next_at=due + 3_600_000)
         return made
 
-    assert await Scheduler(kept, create, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
+    assert await Scheduler(kept, create, kept.now, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
 
     noted = (kept.row.next_at, kept.row.last_at, kept.row.last_job)
     assert noted == ((due + 3_600_000, None, None) if meanwhile else (due, ms(clock.now()), made))
@@ -99,7 +100,7 @@ async def test_a_firing_by_hand_that_cannot_be_noted_is_no_error() -> None:
         return made
 
     kept = Away(Schedule("hourly", "places", {}, every=3_600, next_at=ms(clock.now())), clock)
-    assert await Scheduler(kept, create, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
+    assert await Scheduler(kept, create, kept.now, clock).fire_now(kept.row) == made  # type: ignore[arg-type]
 
 
 class Two:
@@ -113,12 +114,12 @@ class Two:
         )
         self.keys: list[str] = []
         self._trouble = trouble
-        self.scheduler = Scheduler(self, self._create, self.clock)  # type: ignore[arg-type]
+        self.scheduler = Scheduler(self, self._create, self.now, self.clock)  # type: ignore[arg-type]
 
     async def now(self) -> datetime:
         return self.clock.now()
 
-    async def schedules(self) -> list[Schedule]:
+    async def all(self) -> list[Schedule]:
         return [self.bad.row, self.good.row]
 
     async def fired(self, name: str, **what: Any) -> bool:
@@ -154,16 +155,16 @@ async def test_what_may_pass_does_not_cost_a_schedule_its_firing(trouble: Forage
 
 async def test_a_store_that_is_away_leaves_every_schedule_as_it_is() -> None:
     two = Two([StoreUnavailable("away")])
-    before = await two.schedules()
+    before = await two.all()
     with pytest.raises(StoreUnavailable):
         await two.scheduler.fire_due()
-    assert await two.schedules() == before
+    assert await two.all() == before
 
 
 async def test_a_scheduler_goes_on_whatever_happens_to_it() -> None:
     """Nobody looks at it while it runs: what it does not survive would stop every schedule in silence."""
     two = Two([])
-    real, failed = two.schedules, 0
+    real, failed = two.all, 0
 
     async def schedules() -> list[Schedule]:
         nonlocal failed
@@ -172,7 +173,7 @@ async def test_a_scheduler_goes_on_whatever_happens_to_it() -> None:
             raise RuntimeError("what nobody expected")
         return await real()
 
-    two.schedules = schedules  # type: ignore[method-assign]
+    two.all = schedules  # type: ignore[method-assign]
     running = asyncio.create_task(two.scheduler.run())
     async with asyncio.timeout(10):
         while not two.keys:

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from forager.api.examples import JOB, SCHEDULE
 from forager.api.job_examples import job_examples
 from forager.app import App
-from forager.core.ledger import Schedule
 from forager.core.names import NAME, bad_name, checked_name, is_name
+from forager.core.schedules import Schedule
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
@@ -84,7 +84,7 @@ def _add_keeping(router: APIRouter, app: App) -> None:
         responses={200: example([SCHEDULE]), **failures()},
     )
     async def list_schedules(request: Request) -> Response:
-        return answer(request, [_report(schedule) for schedule in await app.ledger.schedules()])
+        return answer(request, [_report(schedule) for schedule in await app.schedules.all()])
 
     @router.get("/{name}", summary="Show a schedule", **_ONE)
     async def show_schedule(request: Request, name: ScheduleName) -> Response:
@@ -110,14 +110,14 @@ def _add_keeping(router: APIRouter, app: App) -> None:
     )
     async def remove_schedule(request: Request, name: ScheduleName) -> Response:
         """Its jobs stay."""
-        await app.ledger.remove_schedule(name)
+        await app.schedules.remove(name)
         return answer(request, {"removed": name})
 
 
 def _add_moving(router: APIRouter, app: App) -> None:
     @router.post("/{name}/pause", summary="Pause a schedule", **_ONE)
     async def pause_schedule(request: Request, name: ScheduleName) -> Response:
-        await app.ledger.pause_schedule(name, paused=True)
+        await app.schedules.pause(name, paused=True)
         return answer(request, _report(await app.schedule(name)))
 
     @router.post("/{name}/resume", summary="Resume a schedule", **_ONE)

@@ -246,22 +246,6 @@ class Swept:
     robots_removed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A job that is created again and again: by cron expression or by interval, in UTC."""
-
-    name: str
-    pipeline: str
-    params: Mapping[str, Any]
-    cron: str | None = None
-    every: float | None = None
-    paused: bool = False
-    next_at: int | None = None
-    last_at: int | None = None
-    last_job: UUID | None = None
-    last_error: str | None = None
-
-
 class Ledger(Protocol):
     """The durable truth."""
 
@@ -342,12 +326,14 @@ class Ledger(Protocol):
         """What the session holds. After a turn whose answer was lost, it may be more than the session knows of."""
         ...
 
-    async def has_open_work(self, but: Collection[str] = ()) -> bool:
-        """Whether any job, but those of these pipelines, is neither ended nor paused."""
-        ...
+    async def has_work(
+        self, of: Collection[str] | None = None, *, but: Collection[str] = (), ready: bool = False
+    ) -> bool:
+        """Whether any job is neither ended nor paused: of these pipelines (None: of all), but not of those.
 
-    async def has_ready_work(self, pipelines: Collection[str]) -> bool:
-        """Whether any task of these pipelines is running or could be: not paused, and not due at a later moment."""
+        `ready`: whether such a job has a task that runs or could run now. One that waits for a later moment does not
+        count then.
+        """
         ...
 
     async def work_arrived(self, timeout: float) -> None:
@@ -386,24 +372,9 @@ class Ledger(Protocol):
         """
         ...
 
-    async def last_change(self) -> int:
-        """The number of the newest change; every one up to it can be read."""
-        ...
-
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         """Call this soon after jobs have ended by whichever process's doing, with their numbers; with none when some
         may have been missed. Says nothing where only one process can end a job: its own engine knows first."""
-        ...
-
-    # ── schedules ──
-    async def put_schedule(self, schedule: Schedule) -> None: ...
-    async def schedules(self) -> Sequence[Schedule]: ...
-    async def remove_schedule(self, name: str) -> None: ...
-    async def pause_schedule(self, name: str, *, paused: bool, next_at: int | None = None) -> None: ...
-    async def fired(
-        self, name: str, *, at: int, next_at: int | None, job: UUID | None, error: str | None, expected: int | None
-    ) -> bool:
-        """Record that a schedule has fired; False when another process was first (`expected` is the old `next_at`)."""
         ...
 
     # ── the store itself ──

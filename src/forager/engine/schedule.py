@@ -13,7 +13,7 @@ from cronsim import CronSim, CronSimError
 
 from forager.core.clock import Clock
 from forager.core.errors import Busy, FieldError, ForagerError, Rejected, StoreError, StoreFull, StoreUnavailable
-from forager.core.ledger import Ledger, Schedule
+from forager.core.schedules import Schedule, Schedules
 
 log = structlog.get_logger("forager.engine")
 
@@ -40,9 +40,19 @@ def next_firing(schedule: Schedule, after: int) -> int:
 
 
 class Scheduler:
-    def __init__(self, ledger: Ledger, create: CreateJob, clock: Clock, *, longest_nap: float = LONGEST_NAP) -> None:
-        self._ledger = ledger
+    def __init__(
+        self,
+        schedules: Schedules,
+        create: CreateJob,
+        now: Callable[[], Awaitable[datetime]],
+        clock: Clock,
+        *,
+        longest_nap: float = LONGEST_NAP,
+    ) -> None:
+        """`now`: the store's time, by which schedules fire; `clock`: what naps are taken by."""
+        self._schedules = schedules
         self._create = create
+        self._now = now
         self._clock = clock
         self._longest_nap = longest_nap
 
@@ -61,9 +71,9 @@ class Scheduler:
     async def fire_due(self) -> float:
         """Fire what is due by the store's clock. Returns the seconds until the next firing, at most `longest_nap`: a
         schedule may be added meanwhile."""
-        now = _milliseconds(await self._ledger.now())
+        now = _milliseconds(await self._now())
         naps = [self._longest_nap]
-        for schedule in await self._ledger.schedules():
+        for schedule in await self._schedules.all():
             if schedule.paused or schedule.next_at is None:
                 continue
             following = await self._fire(schedule, now) if schedule.next_at <= now else schedule.next_at
@@ -73,11 +83,11 @@ class Scheduler:
 
     async def fire_now(self, schedule: Schedule) -> UUID:
         """By hand, beside its own times: these stay as they are."""
-        now, due = _milliseconds(await self._ledger.now()), schedule.next_at
+        now, due = _milliseconds(await self._now()), schedule.next_at
         job = await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
         # If its own time came meanwhile, that firing is the last one, and this is not noted.
         try:
-            await self._ledger.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
+            await self._schedules.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
         except StoreError as error:  # the job is there: whoever asked must not ask again
             log.warning("a firing by hand could not be noted", schedule=schedule.name, error=error.message)
         return job
@@ -95,7 +105,7 @@ class Scheduler:
             raise
         except (Busy, StoreError) as passing:
             log.warning("a schedule could not create its job yet", schedule=schedule.name, error=passing.message)
-            await self._ledger.fired(
+            await self._schedules.fired(
                 schedule.name, at=now, next_at=schedule.next_at, job=None, error=passing.message,
                 expected=schedule.next_at,
             )  # fmt: skip
@@ -107,7 +117,7 @@ class Scheduler:
             following = next_firing(schedule, now)
         except Rejected as never:
             error = never.message
-        await self._ledger.fired(
+        await self._schedules.fired(
             schedule.name, at=now, next_at=following, job=job, error=error, expected=schedule.next_at
         )
         return following

@@ -348,4 +348,4 @@ class Worker:
         """Whether every job has ended or is paused: what `run --watch` and the demo wait for."""
         if self._flight.running or self._flight.finished:
             return False
-        return not await self._ledger.has_open_work()
+        return not await self._ledger.has_work()

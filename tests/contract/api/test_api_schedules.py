@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from forager.core.errors import Rejected
-from forager.core.ledger import Schedule
+from forager.core.schedules import Schedule
 from tests.support.api import ONE_QUERY, Front
 
 NIGHTLY: dict[str, Any] = {"pipeline": "places", "params": ONE_QUERY, "cron": "0 3 * * *"}

@@ -1,0 +1,91 @@
+"""Schedules in the ledger: one row for each, on either database. Never on a hot path."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import orjson
+
+from forager.core.database import Database, Row
+from forager.core.errors import NotFound
+from forager.core.schedules import Schedule
+from forager.kit.queries import loads
+
+
+class ScheduleTable:
+    """Implements `core.schedules.Schedules`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, schedule: Schedule) -> None:
+        await self._database.write(
+            "INSERT INTO schedules (name, pipeline, params, cron, every, paused, next_at)"
+            " VALUES (:name, :pipeline, :params, :cron, :every, :paused, :next_at)"
+            " ON CONFLICT (name) DO UPDATE SET pipeline = excluded.pipeline, params = excluded.params,"
+            " cron = excluded.cron, every = excluded.every, paused = excluded.paused, next_at = excluded.next_at",
+            {
+                "name": schedule.name,
+                "pipeline": schedule.pipeline,
+                "params": orjson.dumps(schedule.params, default=str).decode(),
+                "cron": schedule.cron,
+                "every": schedule.every,
+                "paused": schedule.paused,
+                "next_at": schedule.next_at,
+            },
+        )
+
+    async def all(self) -> Sequence[Schedule]:
+        rows = await self._database.fetch(
+            "SELECT name, pipeline, params, cron, every, paused, next_at, last_at, last_job, last_error"
+            " FROM schedules ORDER BY name"
+        )
+        return [_schedule(row) for row in rows]
+
+    async def remove(self, name: str) -> None:
+        self._expect(
+            name, await self._database.write("DELETE FROM schedules WHERE name = :name RETURNING name", {"name": name})
+        )
+
+    async def pause(self, name: str, *, paused: bool, next_at: int | None = None) -> None:
+        """Pause, or resume with the next moment: what was missed while paused is not made up for."""
+        rows = await self._database.write(
+            "UPDATE schedules SET paused = :paused, next_at = coalesce(:next_at, next_at)"
+            " WHERE name = :name RETURNING name",
+            {"name": name, "paused": paused, "next_at": next_at},
+        )
+        self._expect(name, rows)
+
+    async def fired(
+        self, name: str, *, at: int, next_at: int | None, job: UUID | None, error: str | None, expected: int | None
+    ) -> bool:
+        rows = await self._database.write(
+            "UPDATE schedules SET last_at = :at, next_at = :next_at, last_job = coalesce(:job, last_job),"
+            " last_error = :error"
+            " WHERE name = :name AND coalesce(next_at, -1) = coalesce(CAST(:expected AS BIGINT), -1) RETURNING name",
+            {
+                "name": name,
+                "at": at,
+                "next_at": next_at,
+                "job": None if job is None else str(job),
+                "error": error,
+                "expected": expected,
+            },
+        )
+        return bool(rows)
+
+    @staticmethod
+    def _expect(name: str, rows: Sequence[Row]) -> None:
+        if not rows:
+            raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+
+
+def _schedule(row: Row) -> Schedule:
+    last_job = row["last_job"]
+    return Schedule(
+        **{
+            **row,
+            "params": loads(row["params"]),
+            "paused": bool(row["paused"]),
+            "last_job": UUID(last_job) if last_job else None,
+        }
+    )
