@@ -85,7 +85,7 @@ def test_bad_input_names_the_field_and_the_remedy__PL_1(forager: Forager) -> Non
 
     assert (swapped.code, both.code) == (2, 2)
     assert "did you mean AZ?" in swapped.err
-    assert [line.split(":")[0].strip() for line in both.err.splitlines()] == ["forager", "keyword", "pages"]
+    assert [line.split(":")[0].strip() for line in both.err.splitlines()] == ["forager", "--keyword", "--pages"]
 
 
 def test_with_json_an_error_is_one_json_line(forager: Forager) -> None:

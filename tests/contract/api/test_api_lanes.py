@@ -23,7 +23,7 @@ async def test_a_domain_that_no_job_has_seen_shows_the_rules_that_would_hold__SC
     assert lane["rules"]["tokens_per_interval"] == {"value": 1.0, "by": "file", "where": "linkedin.com"}
     assert lane["rules"]["allowed_hours"]["value"] == {"start": 6, "end": 22}
     assert lane["rules"]["respect_robots_txt"]["value"] is True
-    assert lane["rules"]["max_concurrent_requests"]["by"] == "settings"
+    assert lane["rules"]["max_concurrent_requests"]["by"] == "pipeline", "of all that could use it, the slower"
     assert set(lane["rules"]) == set(FIELDS)
     assert lane["breaker"] == {"state": "closed", "calls": 0, "failures": 0, "probe_at": None}
     assert lane["overrides"] is None
@@ -48,7 +48,7 @@ async def test_overrides_are_changed_in_parts_replaced_and_cleared(front: Front)
     said = again.json()["data"]
     assert said["overrides"] == {"tokens_per_interval": 4, "allowed_hours": {"start": 22, "end": 6}}
     assert said["rules"]["tokens_per_interval"] == {"value": 4, "by": "operator", "where": "shop.example"}
-    assert said["rules"]["interval_seconds"]["by"] == "default"
+    assert said["rules"]["interval_seconds"]["by"] == "pipeline"
     put = await front.client.put(f"{SHOP}/rules", json={"block_resources": ["font", "image"]})
     assert put.json()["data"]["overrides"] == {"block_resources": ["image", "font"]}
     (listed,) = await front.data("/api/v1/overrides")
@@ -56,7 +56,7 @@ async def test_overrides_are_changed_in_parts_replaced_and_cleared(front: Front)
     assert (await front.client.delete(f"{SHOP}/rules")).json()["data"] == {"cleared": "shop.example"}
     assert await front.data("/api/v1/overrides") == []
     assert (await front.client.delete(f"{SHOP}/rules")).status_code == 404
-    assert (await rules(front, "shop.example"))["tokens_per_interval"]["by"] == "default"
+    assert (await rules(front, "shop.example"))["tokens_per_interval"]["by"] == "pipeline"
 
 
 async def test_a_domain_with_rules_of_its_own_is_a_lane_of_its_own(simple: Front) -> None:
