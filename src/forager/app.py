@@ -19,7 +19,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock, SystemClock
-from forager.core.errors import Busy, FieldError, NotFound, Rejected, Stopping
+from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected, Stopping
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
@@ -99,7 +99,9 @@ class App:
         rotate: Callable[[], Awaitable[Rotated]],
         job_secrets: JobSecretTable,
         stored_pages: StoredPages,
+        guard: EgressGuard,
     ) -> None:
+        self.guard = guard
         self.settings = settings
         self.features = {each.name: each for each in features}
         self.clock = clock
@@ -148,6 +150,7 @@ class App:
         if self.is_stopping:
             raise Stopping
         chosen, job, needs = await self._valid(pipeline, params)
+        self._check_callback(job)
         dry = chosen.dry_run(job)
 
         def planned() -> Iterable[Plan]:
@@ -172,6 +175,17 @@ class App:
             if not isinstance(plans, list):
                 raise
             return await self.ledger.submit(await self._beside_parked(new, plans, full), plans)
+
+    def _check_callback(self, job: Any) -> None:
+        """Refuse a receiver that the egress guard would refuse when the job ends: then it would be too late."""
+        url = getattr(job, "callback_url", None)
+        if url is None:
+            return
+        try:
+            self.guard.check_url(str(url))
+        except Refused as refused:
+            problem = FieldError("callback_url", refused.message)
+            raise Rejected(f"callback_url: {problem.message}", fields=[problem]) from refused
 
     async def _beside_parked(self, new: NewJob, plans: Sequence[Plan], full: Busy) -> NewJob:
         """The job with as much more room in the queue as tasks that only wait take up beyond their share.
@@ -421,4 +435,5 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             rotate,
             job_secrets,
             StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
+            guard,
         )

@@ -84,15 +84,21 @@ def test_a_line_is_json_with_time_level_event_and_request__SC_15(stream: Stream)
 
 def test_lines_of_libraries_have_the_same_form__SC_15(stream: Stream) -> None:
     with structlog.contextvars.bound_contextvars(request_id="r-1"):
-        logging.getLogger("uvicorn.error").info("started on %s", "127.0.0.1")
+        logging.getLogger("uvicorn.error").warning("started on %s", "127.0.0.1")
 
     assert stream.only | {"timestamp": ""} == {
         "timestamp": "",
-        "level": "info",
+        "level": "warning",
         "event": "started on 127.0.0.1",
         "logger": "uvicorn.error",
         "request_id": "r-1",
     }
+
+
+def test_a_server_that_starts_and_stops_says_nothing_beside_our_own_lines(stream: Stream) -> None:
+    logging.getLogger("uvicorn.error").info("Started server process")
+
+    assert stream.getvalue() == ""
 
 
 def test_what_is_below_the_level_is_not_written(stream: Stream) -> None:

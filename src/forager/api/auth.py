@@ -20,6 +20,7 @@ OPEN_PATHS = frozenset({"/health", "/readiness", "/metrics"})
 DOCUMENTS = frozenset({"/docs", "/openapi.json"})
 ASK_A_BROWSER = 'Basic realm="Forager: any name, the service key as the password", charset="UTF-8"'
 WHERE = "It is in service.key in the data folder."
+MISSING = f"Send the service key in the header X-Service-Key. {WHERE}"
 
 
 class ServiceKey:
@@ -61,7 +62,8 @@ def _denied(scope: Scope) -> Response:
     if _is_for_a_document(scope):
         message = f"Send the service key in the header X-Service-Key, or as the password with any user name. {WHERE}"
         return refusal(scope, 401, "unauthorized", message, headers={"WWW-Authenticate": ASK_A_BROWSER})
-    message = f"Send the service key in the header X-Service-Key. {WHERE}"
+    wrong = any(name == HEADER for name, _ in scope["headers"])
+    message = f"The service key in X-Service-Key is wrong. {WHERE}" if wrong else MISSING
     return refusal(scope, 401, "unauthorized", message, headers={"WWW-Authenticate": "X-Service-Key"})
 
 

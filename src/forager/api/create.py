@@ -13,6 +13,7 @@ from forager.api.docs import docs_router
 from forager.api.errors import answer_errors
 from forager.api.events import events_router
 from forager.api.feed import Feeds
+from forager.api.head import HeadAsGet
 from forager.api.health import health_router
 from forager.api.health_snapshot import VitalSigns
 from forager.api.jobs import jobs_router
@@ -43,6 +44,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         middleware=[
             Middleware(RequestIds, count=metrics.count),
             Middleware(KeyGate, key=service_key),
+            Middleware(HeadAsGet),
             Middleware(SizeLimit),
         ],
     )

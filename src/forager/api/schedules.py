@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Path
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from forager.api.examples import JOB, SCHEDULE
 from forager.api.job_examples import job_examples
 from forager.app import App
+from forager.core.durations import read_seconds
 from forager.core.names import NAME, bad_name, checked_name, is_name
 from forager.core.schedules import Schedule
 from forager.kit.http.envelope import Envelope, answer
@@ -34,6 +35,10 @@ ScheduleName = Annotated[
 ]
 
 
+def _seconds(value: Any) -> Any:
+    return read_seconds(value) if isinstance(value, str) else value
+
+
 class ScheduleBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
@@ -43,7 +48,11 @@ class ScheduleBody(BaseModel):
     pipeline: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict, description="The parameters of each job.")
     cron: str | None = Field(default=None, max_length=200, description="When, in UTC. Give this or `every`.")
-    every: float | None = Field(default=None, ge=1, le=TEN_YEARS, description="Seconds between two jobs.")
+    every: Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=TEN_YEARS)] | None = Field(
+        default=None,
+        description="Time between two jobs: seconds, or a text such as `30m`, `6h` or `1d`.",
+        examples=["6h"],
+    )
     paused: bool = False
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from forager.core.durations import read_seconds
 from forager.core.errors import FieldError, Rejected
 from forager.core.names import checked_name
 from forager.kit.cli.invocation import Json
@@ -14,7 +15,6 @@ from forager.kit.cli.running import post, with_api
 app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 @app.command("list")
@@ -116,10 +116,10 @@ def rhythm(schedule: dict[str, Any]) -> str:
 
 def seconds(text: str) -> float:
     """`90`, `30m`, `6h`, `1d` in seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
-    if found is None or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 30m, 6h or 1d", param_hint="--every")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    try:
+        return read_seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--every") from None
 
 
 def read_params(given: list[str]) -> dict[str, Any]:

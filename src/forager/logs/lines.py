@@ -21,8 +21,8 @@ LONGEST_LINE = 16 * 1024
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # What a line keeps when all of it is too long.
 _HEAD = ("timestamp", "level", "logger", "request_id", "event", "exception")
-# At INFO these tell of every request what our own lines tell already, with the whole URL.
-_TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "asyncio")
+# At INFO these repeat what our own lines say: every request, with the whole URL; start and stop of the server.
+_TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "uvicorn.error", "asyncio")
 
 
 def configure_logs(
@@ -105,7 +105,8 @@ class _ConsoleLine:
         self._render = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
     def __call__(self, logger: Any, method: str, event: EventDict) -> str:
-        fitted = {_escaped(key): self._value(key, value) for key, value in _fitted(event).items()}
+        known = {key: value for key, value in event.items() if key != "request_id" or value is not None}
+        fitted = {_escaped(key): self._value(key, value) for key, value in _fitted(known).items()}
         return str(self._render(logger, method, fitted))[:LONGEST_LINE]
 
     @staticmethod

@@ -177,3 +177,10 @@ async def test_a_websocket_is_refused(simple: Front) -> None:
     scope = {"type": "websocket", "path": "/health", "raw_path": b"/health", "query_string": b"", "headers": []}
     await simple.api(scope, receive, send)  # type: ignore[arg-type]
     assert sent[0]["type"] == "websocket.close"
+
+
+async def test_a_wrong_key_is_told_apart_from_a_missing_one(simple: Front) -> None:
+    async with client_of(simple.api, None) as without, client_of(simple.api, "wrong") as wrong:
+        said = [(await client.get("/api/v1/jobs")).json()["error"] for client in (without, wrong)]
+    assert said[0].startswith("Send the service key in the header X-Service-Key.")
+    assert said[1].startswith("The service key in X-Service-Key is wrong.")

@@ -237,3 +237,17 @@ async def test_an_installation_without_browsers_is_ready_for_what_needs_none(
     assert (refused.status_code, "doctor" in refused.text) == (503, True), "one with them, but no Chromium, is not"
     monkeypatch.setattr("forager.fetch.browser.fetcher.find_spec", lambda _: None)
     assert (await simple.client.get("/readiness")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/health", "/api/v1/jobs", "/openapi.json", "/api/v1/export/place?format=csv"])
+async def test_head_is_answered_wherever_get_is_with_the_same_headers(simple: Front, path: str) -> None:
+    head, whole = await simple.client.head(path), await simple.client.get(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+async def test_head_of_a_stream_ends(simple: Front) -> None:
+    job = await simple.create()
+    async with asyncio.timeout(PATIENCE):
+        head = await simple.client.head(f"/api/v1/jobs/{job}/events")
+    assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")

@@ -92,3 +92,12 @@ async def test_a_schedule_that_is_not_there_is_a_404(simple: Front) -> None:
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run")):
         missing = await simple.client.request(method, f"{PATH}/nightly{path}")
         assert missing.status_code == 404, (method, path)
+
+
+@pytest.mark.parametrize(("every", "seconds"), [("6h", 21_600), ("90", 90), (90, 90), ("1.5d", 129_600)])
+async def test_an_interval_is_written_as_on_the_command_line(simple: Front, every: str | int, seconds: float) -> None:
+    body = {"pipeline": "places", "params": {"keyword": "bars", "state": "AZ"}, "every": every}
+    kept = await simple.client.put("/api/v1/schedules/bars", json=body)
+    assert kept.json()["data"]["every"] == seconds
+    wrong = await simple.client.put("/api/v1/schedules/bars", json={**body, "every": "soon"})
+    assert "write 90s, 30m, 6h or 1d" in wrong.json()["meta"]["fields"][0]["message"]

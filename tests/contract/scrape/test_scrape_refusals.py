@@ -225,3 +225,14 @@ async def test_a_queue_that_is_full_of_pages_that_can_run_is_full(tmp_path: Path
         refused = await service.client.post(API, json=service.target())
     assert refused.status_code == 503
     assert "room for 0 of at most 10 tasks" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/hook", "http://169.254.169.254/", "http://[::1]:80/"])
+async def test_a_receiver_that_could_never_be_told_is_refused_when_the_job_is_created(
+    simple: Service, url: str
+) -> None:
+    refused = await simple.client.post(API, json=simple.target(callback_url=url))
+    assert refused.status_code == 422
+    (field,) = refused.json()["meta"]["fields"]
+    assert field["field"] == "callback_url"
+    assert "not a public web address" in field["message"]

@@ -106,7 +106,7 @@ class Api:
             content = _encoded(body)
             sent["Content-Type"] = "application/json"
         answer = await self._transport(method, target, sent, content)
-        return _opened(answer, self._transport.where)
+        return _opened(answer, self._transport.where, has_key=bool(self._key))
 
 
 def part(name: str) -> str:
@@ -114,7 +114,7 @@ def part(name: str) -> str:
     return quote(_readable(name), safe="")
 
 
-def _opened(answer: Answer, where: str) -> Page:
+def _opened(answer: Answer, where: str, *, has_key: bool = True) -> Page:
     """What is in the envelope, or the error that it names."""
     try:
         envelope = orjson.loads(answer.body) if answer.body else {"success": answer.status < 400, "data": None}
@@ -126,13 +126,14 @@ def _opened(answer: Answer, where: str) -> Page:
     fields = envelope.get("meta") or {}
     if answer.status < 400 and envelope.get("success", True):
         return Page(envelope.get("data"), fields, answer.headers.get("idempotent-replayed") == "true")
-    raise _error(answer.status, _message(envelope.get("error")), fields, where)
+    raise _error(answer.status, _message(envelope.get("error")), fields, where, has_key=has_key)
 
 
-def _error(status: int, message: str, meta: Mapping[str, Any], where: str) -> ForagerError:
+def _error(status: int, message: str, meta: Mapping[str, Any], where: str, *, has_key: bool) -> ForagerError:
     if status in (401, 403):
+        problem = "refused the service key" if has_key else "requires a service key, and none is set"
         return KeyRefused(
-            f"{where} refused the service key. Set FORAGER_SERVICE_KEY to the key of that Forager"
+            f"{where} {problem}. Set FORAGER_SERVICE_KEY to the key of that Forager"
             " (it is in service.key of its data folder)."
         )
     if status == 404:

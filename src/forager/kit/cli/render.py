@@ -112,6 +112,11 @@ def count(number: int | float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
+def money(usd: float) -> str:
+    """Dollars with enough digits: `$12.50`, and `$0.0003` where two would show nothing."""
+    return f"${usd:,.2f}" if usd == 0 or abs(usd) >= 1 else f"${usd:.2g}" if abs(usd) < 0.01 else f"${usd:.3f}"
+
+
 def some(number: int, one: str, many: str | None = None) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

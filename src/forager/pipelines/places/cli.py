@@ -120,13 +120,17 @@ def _show_plan(created: Mapping[str, Any]) -> None:
 
 def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
     n, took = render.count, render.duration
+
+    def dollars(amount: Any) -> str:
+        return render.money(float(amount))
+
     package = f", package {priced['package']}" if priced["package"] else ""
     known = priced["zips_with_history"]
     basis = f"what was recorded of {n(known)} ZIPs" if known else "60 % full pages, since nothing is recorded yet"
     return [
         ("queries", f"{n(priced['queries'])} ({n(priced['zips'])} ZIPs × {priced['pages']} pages)"),
         ("credits", f"{n(priced['expected_credits'])} expected, {n(priced['worst_credits'])} at worst"),
-        ("money", f"${float(priced['expected_usd']):,.2f} expected, ${float(priced['worst_usd']):,.2f} at worst"),
+        ("money", f"{dollars(priced['expected_usd'])} expected, {dollars(priced['worst_usd'])} at worst"),
         ("price", f"${priced['price_per_1000_usd']} per 1,000 credits{package}"),
         ("time", f"{took(priced['expected_seconds'])} expected, {took(priced['worst_seconds'])} at worst"),
         ("bound by", BINDS.get(priced["binds"], priced["binds"])),
