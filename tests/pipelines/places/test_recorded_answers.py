@@ -29,7 +29,7 @@ async def test_an_answer_is_read_as_recorded__PL_13(case: str) -> None:
     read = {
         "cost": outcome.cost,
         "facts": dict(outcome.facts),
-        "skip": [[skip.key, skip.reason] for skip in outcome.skip],
+        "skip": [[skip.key, skip.message] for skip in outcome.skip],
         "places": [record.model_dump(exclude_none=True) for record in outcome.records if isinstance(record, Place)],
         "positions": [record.position for record in outcome.records if isinstance(record, Sighting)],
     }
