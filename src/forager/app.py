@@ -24,10 +24,12 @@ from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Pipeline
+from forager.core.retention import Pruned
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.core.task import Plan
 from forager.engine.deliver import Delivery
+from forager.engine.prune import prune_forever
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.stored_pages import StoredPages
 from forager.engine.sweep import sweep_forever, sweep_interval
@@ -60,6 +62,7 @@ from forager.waiting import Waits
 from forager.wiring import (
     build_pipelines,
     build_sinks,
+    keep_of,
     logins,
     open_browsers,
     open_ledger,
@@ -124,6 +127,7 @@ class App:
         self.scheduler = Scheduler(self.schedules, self._create_scheduled, ledger.now, clock)
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """By pipeline: what a webhook reports about the tasks of a job, for pipelines that have a form of their own."""
+        self.keep = keep_of(settings)
         self.sinks = sinks
         self.deliveries = {
             sink.name: Delivery(ledger, sinks, sink, clock, lambda: worker.session) for sink in build_sinks(self)
@@ -294,6 +298,16 @@ class App:
             await delivery.deliver_new()  # now, not at the next look
         return not await self.ledger.has_work(self.internal, ready=True)
 
+    # ── retention ──
+
+    async def prune(self) -> Pruned:
+        """Remove a page of what the settings do not keep any longer."""
+        return await self.ledger.prune(self.keep, self.deliveries)
+
+    async def prunable(self) -> Pruned:
+        """How much `prune` would remove by and by."""
+        return await self.ledger.prunable(self.keep, self.deliveries)
+
     # ── inside ──
 
     def _loops(self) -> dict[str, Loop]:
@@ -305,6 +319,9 @@ class App:
             "proxies": self.proxies.run,
             "stored pages": self.stored_pages.run,
             SCHEDULES: self.scheduler.run,
+            "prune": partial(
+                prune_forever, self.ledger, self.keep, self.deliveries, self.clock, lambda: self.worker.session
+            ),
         }
 
     async def warm_up(self) -> None:

@@ -10,6 +10,7 @@ from forager.core.clock import Clock
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger
 from forager.core.pipeline import Breaker, Pipeline
+from forager.core.retention import Keep
 from forager.core.sink import Sink
 from forager.features import all_features, all_sinks
 from forager.fetch import EgressGuard
@@ -36,6 +37,22 @@ from forager.settings import Settings
 def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
     """The pipeline of every feature, with its settings in it."""
     return tuple(each.build.load()(settings) for each in (all_features() if features is None else features))
+
+
+def keep_of(settings: Settings) -> Keep:
+    """How long things are kept; 0 days are for ever."""
+
+    def seconds(days: float) -> float | None:
+        return days * 86_400 or None
+
+    return Keep(
+        jobs=seconds(settings.keep_jobs_days),
+        messages=seconds(settings.keep_messages_days),
+        rejected=seconds(settings.keep_rejected_days),
+        attempts=seconds(settings.keep_attempts_days),
+        changes=seconds(settings.keep_changes_days),
+        records=seconds(settings.keep_records_days),
+    )
 
 
 def build_sinks(service: Any) -> list[Sink]:

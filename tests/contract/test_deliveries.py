@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from forager.core.change import Change
 from forager.core.clock import SystemClock
 from forager.core.errors import NotFound
-from forager.core.ledger import Change, Session
+from forager.core.ledger import Session
 from forager.engine.deliver import Delivery, Pace
 from forager.ledger.side_tables.sinks import SinkTable
 from tests.support.deliveries import QUICK, Faulty, Kept, pause, sink_table

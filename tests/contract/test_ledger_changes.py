@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from forager.core.change import Change
 from forager.core.database import Row
-from forager.core.ledger import Change
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.rig import Rig, Seen, Thing, Worker, calls
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
+from forager.core.change import Change
 from forager.core.errors import Transient
 from forager.core.http import Fetch, Request, Response
-from forager.core.ledger import Change
 from forager.core.outcome import Done, Outcome, Snooze
 from forager.core.pipeline import Hours, Lane, Pipeline, Retry, step
 from forager.core.record import Record

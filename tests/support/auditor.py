@@ -105,18 +105,21 @@ def audit(
     *,
     may_rest: bool = False,
     sole: Sequence[str] = (),
+    pruned: bool = False,
 ) -> list[str]:
     """Everything that must hold after every commit. `now` is the ledger's clock in milliseconds, if not the wall's.
 
     `may_rest`: lanes have rules by which one with ready work may sleep until a moment; never for ever. `sole`: kinds
-    of tasks of which one is open for each key.
+    of tasks of which one is open for each key. `pruned`: old things were removed, so that what is left cannot be
+    compared with what there was.
     """
-    checks = (_counters, _ends, _claims, _followers, _spending, _changes, _rejected)
+    of_everything = () if pruned else (_spending, _changes, _rejected)
+    checks = (_counters, _ends, _claims, _followers, _orphans, *of_everything)
     with tables.snapshot():
         broken = [line for check in checks for line in check(tables)]
         soon = round(time.time() * 1000) if now is None else now
         broken.extend(_lanes(tables, soon + (A_DAY if may_rest else 0)))
-        broken.extend(line for record in records for line in _records(tables, record))
+        broken.extend(line for record in records for line in _records(tables, record, pruned=pruned))
         broken.extend(line for kind in sole for line in _sole(tables, kind))
     return broken
 
@@ -214,6 +217,25 @@ def _lanes(t: Tables, now: int) -> Iterator[str]:
         yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
 
 
+def _orphans(t: Tables) -> Iterator[str]:
+    """A task without a job is left of a big job that was removed, and about to be cleared; nothing of it is queued."""
+    for row in t.read(
+        f"""SELECT t.id, t.state FROM {t.tasks} t LEFT JOIN jobs j ON j.id = t.job_id LEFT JOIN past_jobs p
+        ON p.id = t.job_id AND p.clearing WHERE j.id IS NULL AND (p.id IS NULL OR t.state IN {OPEN})"""
+    ):
+        yield f"task {row['id']}: in state {row['state']}, and its job is gone"
+    for row in t.read("SELECT p.id FROM past_jobs p JOIN jobs j ON j.id = p.id OR j.public_id = p.public_id"):
+        yield f"job {row['id']}: there, and removed"
+    for table in ("evidence", "attempts"):
+        for row in t.read(f"SELECT x.task_id FROM {table} x LEFT JOIN tasks t ON t.id = x.task_id WHERE t.id IS NULL"):
+            yield f"{table}: of task {row['task_id']}, which is gone"
+    for row in t.read(
+        "SELECT r.id FROM rejected r LEFT JOIN jobs j ON j.id = r.job_id"
+        " LEFT JOIN past_jobs p ON p.id = r.job_id AND p.clearing WHERE j.id IS NULL AND p.id IS NULL"
+    ):
+        yield f"rejected row {row['id']}: its job is gone"
+
+
 def _spending(t: Tables) -> Iterator[str]:
     for row in t.read(
         f"""SELECT l.id, coalesce((SELECT sum(spent) FROM spending s WHERE s.lane_id = l.id), 0) AS spent,
@@ -243,7 +265,7 @@ def _changes(t: Tables) -> Iterator[str]:
         yield f"change {row['kind']} {row['key']}: version {row['version']} twice"
 
 
-def _records(t: Tables, record: type[Record]) -> Iterator[str]:
+def _records(t: Tables, record: type[Record], *, pruned: bool = False) -> Iterator[str]:
     """One row per natural key; the log tells of each, once per version, and ends at the version of the row."""
     table, key, kind = record.table, record.key_field, record.kind
     per_job = record.scope == "job"
@@ -256,7 +278,7 @@ def _records(t: Tables, record: type[Record]) -> Iterator[str]:
         f"""SELECT r.{key} AS key, r.version, c.told FROM {table} r LEFT JOIN (SELECT {scope}key, max(version) AS told
         FROM changes WHERE kind = '{kind}' GROUP BY {scope}key) c ON c.key = r.{key}{same_job}"""
     ):
-        if row["told"] != row["version"] and not (per_job and row["told"] is None):
+        if row["told"] != row["version"] and not ((per_job or pruned) and row["told"] is None):
             yield f"{kind} {row['key']}: version {row['version']}, the log ends at {row['told']}"
     grouped = "key, version, job_id" if per_job else "key, version"
     for row in t.read(

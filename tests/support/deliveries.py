@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forager.core.change import Change
 from forager.core.clock import Clock
 from forager.core.errors import Permanent, Transient
-from forager.core.ledger import Change
-from forager.core.sink import Cursors, Sink, sink_lane
+from forager.core.lane_names import sink_lane
+from forager.core.sink import Cursors, Sink
 from forager.engine.deliver import Delivery, Pace
 from forager.ledger.side_tables.sinks import SinkTable
 

@@ -224,6 +224,8 @@ class Rig:
     """None where time is the database's own: then `pass_time` makes its rows older instead."""
     write: Callable[[str], Any]
     """Raw SQL, to damage a row as a fault would."""
+    pruned: bool = False
+    """Whether old things were removed: then the log has gaps, and lanes have spent more than their tasks."""
     audited: bool = True
     """Whether `check` looks; over a hundred thousand tasks it would take longer than the test."""
 
@@ -267,7 +269,7 @@ class Rig:
         if not self.audited:
             return
         now = None if self.clock is None else round(self.clock.now().timestamp() * 1000)
-        broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind])
+        broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind], pruned=self.pruned)
         assert not broken, broken
 
     def job(self, job: UUID) -> Row:
@@ -356,6 +358,13 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("evidence", "kept_until"),
         ("jobs", "planning_until"),
         ("jobs", "created_at"),
+        ("jobs", "finished_at"),
+        ("past_jobs", "finished_at"),
+        ("tasks", "ended_at"),
+        ("changes", "at"),
+        ("rejected", "at"),
+        *((Thing.table, column) for column in ("changed_at", "gone_at")),
+        (Seen.table, "first_seen_at"),
         ("tasks", "waited_until"),
         ("tasks", "due"),
     ):

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from forager.core.ledger import Change
+from forager.core.change import Change
 from forager.core.sink import Sink
 from forager.engine.deliver import Delivery, Pace
 from forager.engine.sweep import sweep_forever, sweep_interval

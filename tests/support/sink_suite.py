@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from forager.core.change import Change
 from forager.core.faults import Faults
-from forager.core.ledger import Change, NewJob, Settlement, Want
+from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.sink import Sink
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -116,11 +117,11 @@ def member(name: str) -> Member:
 # ── the log that they are given ──
 
 
-async def open_store(where: str, *, create: bool = True, lease: float = 30.0) -> EngineRig:
+async def open_store(where: str, *, create: bool = True, lease: float = 30.0, **more: Any) -> EngineRig:
     """A folder for SQLite, or the URL of a PostgreSQL database."""
     if "://" in where:
-        return await open_postgres(where, PIPELINES, create=create, lease=lease)
-    return await open_sqlite(Path(where), PIPELINES, lease=lease)
+        return await open_postgres(where, PIPELINES, create=create, lease=lease, **more)
+    return await open_sqlite(Path(where), PIPELINES, lease=lease, **more)
 
 
 async def make_changes(ledger: Any, jobs: int = 3) -> None:

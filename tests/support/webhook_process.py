@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from forager.app import App, open_app
 from forager.config import new_settings
-from forager.core.ledger import Change
+from forager.core.change import Change
 from forager.settings import Settings
 from tests.support.webhooks import SECRET
 

@@ -28,7 +28,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 def test_the_issue_s_commands_are_all_there() -> None:
     wanted = {
-        *("demo", "up", "worker", "sandbox", "export", "doctor", "places plan", "places run"),
+        *("demo", "up", "worker", "sandbox", "export", "doctor", "prune", "places plan", "places run"),
         *("scrape page", "scrape batch"),
         *(f"jobs {verb}" for verb in ("list", "show", "tasks", "logs", "watch", "pause", "resume", "cancel", "retry")),
         "jobs rejected",
@@ -38,7 +38,7 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *(f"sinks {verb}" for verb in ("list", "show", "pause", "resume", "replay")),
         *(f"sinks {verb}" for verb in ("refused", "retry", "discard", "forget")),
         *(f"lanes {verb}" for verb in ("list", "show", "pause", "resume", "set")),
-        *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key")),
+        *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key", "compact")),
     }
 
     assert wanted <= {path for path, _ in COMMANDS}

@@ -24,6 +24,7 @@ from forager.api.openapi import describe
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
+from forager.api.retention import retention_router
 from forager.api.schedules import schedules_router
 from forager.api.sinks import sinks_router
 from forager.app import App
@@ -62,6 +63,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         lanes_router(app),
         proxies_router(app),
         sinks_router(app),
+        retention_router(app),
         blobs_router(app),
         records_router(app),
         health_router(app, vital, feeds, service_key),

@@ -17,8 +17,9 @@ from uuid import UUID
 import structlog
 
 from forager.api.frames import Numbered, change_frame, progress_of
+from forager.core.change import Change
 from forager.core.errors import ForagerError
-from forager.core.ledger import Change, Ledger
+from forager.core.ledger import Ledger
 from forager.ledger.reports import Reports
 
 log = structlog.get_logger("forager.api")

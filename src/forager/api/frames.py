@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from forager.core.ledger import Change
+from forager.core.change import Change
 from forager.kit.http.event_stream import frame
 from forager.ledger.reports import ChangeReport, JobReport
 from forager.ledger.shared.counting import COUNTED

@@ -25,6 +25,7 @@ TAGS = [
     {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
     {"name": "sinks", "description": "Where changes are delivered: look, pause, replay, and what was refused."},
     {"name": "stored pages", "description": "Pages that steps keep: how many, and removal of unused ones."},
+    {"name": "retention", "description": "What is old: count it, remove it."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from forager.api.examples import REFUSED_CHANGE, SINK
 from forager.app import App
 from forager.core.errors import Conflict, FieldError, NotFound, Rejected
-from forager.core.sink import SinkStatus, sink_lane
+from forager.core.lane_names import sink_lane
+from forager.core.sink import SinkStatus
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures

@@ -11,7 +11,7 @@ from forager.kit.cli.invocation import Invocation, Json, invocation
 if TYPE_CHECKING:
     from forager.ledger.catalog import Catalog
 
-app = typer.Typer(help="The schema of the store: where it stands, up and down; and its key.", no_args_is_help=True)
+app = typer.Typer(help="The store itself: its schema, up and down; its key; its size.", no_args_is_help=True)
 
 
 @app.command()
@@ -82,6 +82,30 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     old = "The old key is gone." if done.dropped else "The keys are those of FORAGER_SECRET_KEY: take the old one away."
     said = f"{render.some(done.resealed, 'secret entry', 'secret entries')} sealed with the newest key."
     render.out().print(f"{said} {old}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def compact(context: typer.Context, as_json: Json = False) -> None:
+    """Rewrite the embedded store without its free space. Nothing else may have it open.
+
+    A store of an earlier release needs this once: afterwards, retention returns space by itself.
+    """
+    from forager.core.errors import NotFound, Rejected
+    from forager.kit.cli import render
+    from forager.ledger.schema.migrate import alone
+    from forager.ledger.sqlite.compact import compact as rewrite
+
+    store, _ = _store(invocation(context))
+    if not isinstance(store, Path):
+        raise Rejected("PostgreSQL reuses free space by itself. `VACUUM FULL` returns it to the system.")
+    if not store.exists():
+        raise NotFound(f"There is no store at {store}.")
+    with alone(store):
+        before, after = rewrite(store)
+    if as_json:
+        render.show_json({"bytes_before": before, "bytes": after})
+    else:
+        render.out().print(f"{before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now.", markup=False)
 
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":

@@ -16,6 +16,7 @@ from forager.cli import (
     jobs,
     lanes,
     proxies,
+    prune,
     sandbox,
     schedules,
     serving,
@@ -67,6 +68,7 @@ app.add_typer(proxies.app, name="proxies")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(blobs.app, name="blobs")
 app.command()(export.export)
+app.command()(prune.prune)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")
 app.command()(sandbox.sandbox)

@@ -10,11 +10,13 @@ from enum import Enum
 from typing import Any, Protocol
 from uuid import UUID
 
+from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
 from forager.core.outcome import Gone, Reject, Skip
 from forager.core.pipeline import JobLimits
 from forager.core.record import Record
+from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 
@@ -198,38 +200,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One row of the append-only log, whole: a reader needs no other table to act on it."""
-
-    id: int
-    """Dense and in commit order: a reader that has passed a number has missed nothing before it."""
-    kind: str
-    """`job`, or the kind of a record."""
-    key: str
-    """The record's natural key, unique within its kind (and, for a record of job scope, its job); a job's public id."""
-    op: str
-    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job."""
-    version: int
-    """Grows with every change of this key: of two changes, the higher version is the later state."""
-    job: UUID | None
-    """The public id of the job that caused it; None where that job has been removed."""
-    pipeline: str | None
-    """The pipeline of that job."""
-    at: int
-    """When it was committed, in Unix milliseconds."""
-    body: Mapping[str, Any] | None
-    """The whole value after the change, without fields that are unknown. For a record that was renamed (`gone`), only
-    the stronger key that replaces it. None where the record of job scope has been removed since."""
-    scope: str = "world"
-    """`job` if each job has a record of its own under this key; `world` if all jobs share one."""
-
-    @property
-    def identity(self) -> str:
-        """What the change is about, as one text: two changes with the same identity are about the same record."""
-        return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"
-
-
-@dataclass(frozen=True, slots=True)
 class Swept:
     """What a sweep mended."""
 
@@ -343,6 +313,17 @@ class Ledger(Protocol):
     async def sweep(self) -> Swept:
         """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence and old files
         of robots.txt: page by page."""
+        ...
+
+    async def prune(self, keep: Keep, sinks: Collection[str]) -> Pruned:
+        """Remove one page of what is older than it is to be kept, in one transaction. `more`: call again.
+
+        `sinks` are the configured ones: what one of them has not passed stays.
+        """
+        ...
+
+    async def prunable(self, keep: Keep, sinks: Collection[str]) -> Pruned:
+        """How much `prune` would remove by and by. Removes nothing."""
         ...
 
     # ── lanes ──

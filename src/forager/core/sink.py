@@ -11,14 +11,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from forager.core.ledger import Change
-
-SINK_LANES = "sink:"
-
-
-def sink_lane(name: str) -> str:
-    """The lane that a session holds while it delivers a sink. Pausing the lane pauses the sink."""
-    return SINK_LANES + name
+from forager.core.change import Change
 
 
 class Sink(Protocol):

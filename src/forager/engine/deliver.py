@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from forager.core.change import Change
 from forager.core.clock import Clock
 from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, StoreUnavailable
-from forager.core.ledger import Away, Change, GivenLane, Ledger, Session
-from forager.core.sink import Cursors, Sink, SinkPosition, sink_lane
+from forager.core.lane_names import sink_lane
+from forager.core.ledger import Away, GivenLane, Ledger, Session
+from forager.core.sink import Cursors, Sink, SinkPosition
 
 log = structlog.get_logger("forager.engine")
 

@@ -30,6 +30,7 @@ from forager.kit.settings import FeatureSettings, Part, setting
 LATER = "Later: read and checked, without effect until its pipeline opens"
 
 _store = partial(setting, group="Data")
+_keep = partial(setting, group="Retention")
 _api = partial(setting, group="API")
 _logs = partial(setting, group="Logs")
 _engine = partial(setting, group="Engine and egress")
@@ -38,6 +39,7 @@ _proxies = partial(setting, group="Proxies")
 _browser = partial(setting, group="Browsers")
 _credentials = partial(setting, group="Credentials")
 _later = partial(setting, group=LATER)
+_AGE: dict[str, Any] = {"ge": 0, "le": 36_500}
 
 
 class Settings(BaseSettings):
@@ -58,6 +60,18 @@ class Settings(BaseSettings):
     )
     evidence_days: float = _store(
         7.0, "How long the page and the picture of a failure are kept for a look.", ge=0, le=3_650
+    )
+    keep_jobs_days: float = _keep(
+        90.0, "How long a finished job and its tasks are kept; its records and changes stay. 0: for ever.", **_AGE
+    )
+    keep_messages_days: float = _keep(30.0, "How long a delivered webhook is kept; 0: for ever.", **_AGE)
+    keep_rejected_days: float = _keep(90.0, "How long a row that failed validation is kept; 0: for ever.", **_AGE)
+    keep_attempts_days: float = _keep(30.0, "How long the log of a task's attempts is kept; 0: for ever.", **_AGE)
+    keep_changes_days: float = _keep(
+        0.0, "How long a change is kept in the log once every sink has passed it; 0: for ever.", **_AGE
+    )
+    keep_records_days: float = _keep(
+        0.0, "How long the records of one job are kept once that job is removed; 0: for ever.", **_AGE
     )
 
     blob_days: float | None = _store(

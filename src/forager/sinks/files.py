@@ -20,9 +20,9 @@ from typing import Literal
 import orjson
 from pydantic import BaseModel, Field, ValidationError
 
+from forager.core.change import Change
 from forager.core.errors import FieldError, Permanent, Rejected, Transient
 from forager.core.faults import Faults, NoFaults
-from forager.core.ledger import Change
 from forager.kit.service import SinkService
 from forager.kit.setting_types import Location, Texts
 from forager.kit.settings import FeatureSettings, setting

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from forager.core.sink import sink_lane
+from forager.core.lane_names import sink_lane
 from tests.support.api import Front
 
 PATH = "/api/v1/sinks"

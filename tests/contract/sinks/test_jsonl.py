@@ -11,8 +11,8 @@ import pytest
 
 from forager.app import open_app
 from forager.config import new_settings
+from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
-from forager.core.ledger import Change
 from forager.sinks import files
 from forager.sinks.files import JsonlSink, read_lines, read_manifest
 from tests.support.chaos import gone

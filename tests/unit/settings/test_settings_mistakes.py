@@ -116,6 +116,7 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
     assert error.message.startswith("3 settings are wrong:")
 
 
+KEPT = ("jobs", "messages", "rejected", "attempts", "changes", "records")
 LIMITS = {  # field: (least, beyond it, most, beyond it)
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
@@ -130,6 +131,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "credential_cache_ttl_seconds": ("0", "-1", "86400", "86401"),
     "credential_max_retries": ("0", "-1", "10", "11"),
     "evidence_days": ("0", "-1", "3650", "3651"),
+    **{f"keep_{what}_days": ("0", "-1", "36500", "36501") for what in KEPT},
     "parse_processes": ("1", "0", "64", "65"),
     "blob_days": ("0.001", "0", "36500", "36501"),
     "blob_grace_hours": ("1", "0.99", "8760", "8761"),

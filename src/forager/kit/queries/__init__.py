@@ -6,11 +6,13 @@ along an index and gives the cursor of the next one.
 
 from forager.core.database import Database, Row
 from forager.kit.queries.aliases import stored_key
-from forager.kit.queries.jobs import job_number, no_job
+from forager.kit.queries.jobs import JOB_NAME, JOB_NAMES, job_number, no_job
 from forager.kit.queries.page import MOST, Page, Walk, walk
 from forager.kit.queries.values import at, loads, task_body
 
 __all__ = [
+    "JOB_NAME",
+    "JOB_NAMES",
     "MOST",
     "Database",
     "Page",

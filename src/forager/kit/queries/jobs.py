@@ -5,10 +5,21 @@ from uuid import UUID
 from forager.core.database import Database
 from forager.core.errors import NotFound
 
+JOB_NAMES = "LEFT JOIN jobs j ON j.id = w.job_id LEFT JOIN past_jobs p ON p.id = w.job_id"
+"""Joins the names of jobs to rows `w` that outlive them: records and changes."""
+JOB_NAME = "coalesce(j.public_id, p.public_id) AS public_id"
+"""The column that this gives."""
 
-async def job_number(db: Database, job: UUID) -> int:
-    """The value of `job_id` in the rows of this job. Raises `NotFound` if there is no such job."""
-    rows = await db.fetch("SELECT id FROM jobs WHERE public_id = :job", {"job": str(job)})
+
+async def job_number(db: Database, job: UUID, *, past: bool = False) -> int:
+    """The value of `job_id` in the rows of this job. Raises `NotFound` if there is no such job.
+
+    `past`: also if the job itself was removed since, because it had ended long ago; its records may still be there.
+    """
+    sql = "SELECT id FROM jobs WHERE public_id = :job"
+    if past:
+        sql += " UNION ALL SELECT id FROM past_jobs WHERE public_id = :job"
+    rows = await db.fetch(sql, {"job": str(job)})
     if not rows:
         raise no_job(job)
     return int(rows[0]["id"])

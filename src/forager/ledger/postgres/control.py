@@ -219,7 +219,10 @@ async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
     """(job, task)"""
     numbers = task_numbers(task)
     row = numbers and await db.fetchrow(
-        "SELECT job_id, id FROM tasks WHERE id = $1 AND job_id = $2 AND state = 5", numbers[1], numbers[0]
+        "SELECT t.job_id, t.id FROM tasks t JOIN jobs j ON j.id = t.job_id"
+        " WHERE t.id = $1 AND t.job_id = $2 AND t.state = 5",
+        numbers[1],
+        numbers[0],
     )
     if not row:
         raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")

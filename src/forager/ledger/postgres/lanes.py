@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
+from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
-from forager.core.sink import SINK_LANES
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
@@ -54,7 +54,7 @@ UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NUL
 WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch
 """
 _OWNED_BUT_UNKNOWN = f"""
-SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND name NOT LIKE '{SINK_LANES}%'
+SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND NOT {IS_WITHOUT_TASKS}
 ORDER BY id LIMIT $3
 """
 _SPENT = """

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
-from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.postgres.attempts import keep_lost
 from forager.ledger.postgres.changes import write_changes
@@ -49,9 +49,9 @@ UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_a
   crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
-# No task is ever in the lane of a sink: a worker must not take it for work.
+# No task is ever in these lanes: a worker must not take them for work.
 _FREE_LANES = f"""
-UPDATE lanes SET owner = NULL, wake_at = CASE WHEN name LIKE '{SINK_LANES}%' THEN NULL ELSE $2::bigint END
+UPDATE lanes SET owner = NULL, wake_at = CASE WHEN {IS_WITHOUT_TASKS} THEN NULL ELSE $2::bigint END
 WHERE owner = $1
 """
 

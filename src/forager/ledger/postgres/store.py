@@ -34,6 +34,7 @@ from forager.ledger.postgres.database import PostgresDatabase
 from forager.ledger.postgres.drain import Drain
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
+from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
 from forager.ledger.postgres.settle_and_lease import Worker, turn, turn_to_suspects
@@ -42,6 +43,7 @@ from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
 from forager.ledger.shared.plan_encoding import encode_all
+from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
 
 MOST_SESSIONS_PER_SWEEP = 20
@@ -63,6 +65,7 @@ class PostgresLedger(SharedVerbs):
         self._drain = Drain(connections)
         self._workers: dict[int, Worker] = {}
         self.database = PostgresDatabase(connections)
+        self._retention = Retention(self.database, catalog, {name: self._walk(walk) for name, walk in WALKS.items()})
 
     @classmethod
     async def open(
@@ -222,6 +225,17 @@ class PostgresLedger(SharedVerbs):
         woken = await self._connections.run(wake_sleepers)
         more = self._drain.has_more or removed is not None or old >= SWEEP_PAGE or ended == MOST_SESSIONS_PER_SWEEP
         return Swept(rescued, ended, drained, int(removed is True), woken, old, more, aged, robots)
+
+    def _walk(self, walk: Walk) -> RemovePage:
+        async def page(limits: Limits, after: Any) -> Removed:
+            async def command(db: Db) -> Removed:
+                removed = await walk(db, self._catalog, limits, after)
+                self._faults.at("pruned")
+                return removed
+
+            return await self._connections.run(command)
+
+        return page
 
     # ── lanes ──
 

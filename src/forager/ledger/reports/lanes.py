@@ -3,7 +3,7 @@
 from datetime import date, datetime
 
 from forager.core.errors import NotFound
-from forager.core.sink import SINK_LANES
+from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
 from forager.ledger.reports.models import Health, LaneReport, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
@@ -16,9 +16,9 @@ _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 
 async def list_lanes(db: Database, *, cursor: str | None, limit: int) -> Page[LaneReport]:
-    """By name; those that only say who delivers a sink are left out."""
+    """By name; those that never hold a task are left out."""
     sessions = "LEFT JOIN sessions s ON s.id = w.owner"
-    of_work = (f"name NOT LIKE '{SINK_LANES}%'",)
+    of_work = (f"NOT {IS_WITHOUT_TASKS}",)
     plan = Walk("lanes", _LANE, ("name",), of_work, columns="w.*, s.name AS session", joins=sessions)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_lane(row) for row in rows], next_cursor=following)

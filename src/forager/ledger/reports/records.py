@@ -7,7 +7,20 @@ from uuid import UUID
 from sqlalchemy.types import JSON
 
 from forager.core.errors import FieldError, NotFound, Rejected
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, job_number, loads, stored_key, walk
+from forager.kit.queries import (
+    JOB_NAME,
+    JOB_NAMES,
+    MOST,
+    Database,
+    Page,
+    Row,
+    Walk,
+    at,
+    job_number,
+    loads,
+    stored_key,
+    walk,
+)
 from forager.kit.reports import ChangeReport
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports.models import RecordKind
@@ -17,7 +30,6 @@ from forager.ledger.schema.record_tables import RecordTable
 
 LONGEST_SHOWN = 100
 """Characters of a record's key in a cursor, which must stay short."""
-_JOB = "JOIN jobs j ON j.id = w.job_id"
 
 
 async def history(
@@ -31,8 +43,8 @@ async def history(
         ("version", "id"),
         ("kind = :kind", "key = :key", "body IS NOT NULL"),
         descending=True,
-        columns="w.*, j.public_id",
-        joins="LEFT JOIN jobs j ON j.id = w.job_id",
+        columns=f"w.*, {JOB_NAME}",
+        joins=JOB_NAMES,
         values={"kind": kind, "key": known},
     )
     rows, following = await walk(db, plan, cursor, limit)
@@ -48,9 +60,9 @@ async def one_record(db: Database, catalog: Catalog, kind: str, key: str, *, job
         if job is None:
             problem = FieldError("job", f"is needed: a {kind} belongs to a job")
             raise Rejected(f"job: {problem.message}", fields=[problem])
-        chosen, values = f"{chosen} AND job_id = :job", {**values, "job": await job_number(db, job)}
-    joins = _JOB if table.per_job else ""
-    scope = ", j.public_id" if table.per_job else ""
+        chosen, values = f"{chosen} AND job_id = :job", {**values, "job": await job_number(db, job, past=True)}
+    joins = JOB_NAMES if table.per_job else ""
+    scope = f", {JOB_NAME}" if table.per_job else ""
     rows = await db.fetch(f"SELECT w.*{scope} FROM (SELECT * FROM {table.name} WHERE {chosen}) w {joins}", values)
     if not rows:
         raise NotFound(f"There is no {kind} {key!r}.")
@@ -73,7 +85,8 @@ async def export_page(
     """
     table = table_of(catalog, kind)
     chosen = read_filters(table.record, filters)
-    plan = _all_of(table, chosen) if job is None else _of_job(catalog, table, await job_number(db, job), chosen)
+    number = None if job is None else await job_number(db, job, past=True)
+    plan = _all_of(table, chosen) if number is None else _of_job(catalog, table, number, chosen)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_as_people_see(table, row) for row in rows], next_cursor=following)
 
@@ -114,7 +127,7 @@ def table_of(catalog: Catalog, kind: str) -> RecordTable:
 
 
 def _all_of(table: RecordTable, filters: Filters) -> Walk:
-    scope, joins = (", j.public_id", _JOB) if table.per_job else ("", "")
+    scope, joins = (f", {JOB_NAME}", JOB_NAMES) if table.per_job else ("", "")
     return Walk(
         f"records {table.name}{filters.mark}",
         f"SELECT * FROM {table.name}",
@@ -136,8 +149,8 @@ def _of_job(catalog: Catalog, table: RecordTable, job: int, filters: Filters) ->
             f"SELECT * FROM {table.name}",
             ("id",),
             ("job_id = :job",),
-            columns="w.*, j.public_id",
-            joins=_JOB,
+            columns=f"w.*, {JOB_NAME}",
+            joins=JOB_NAMES,
             only=filters.conditions(tuple(filters.values), "w"),
             values={**filters.bound, "job": job},
         )

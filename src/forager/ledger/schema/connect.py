@@ -73,6 +73,8 @@ def _on_sqlite(path: Path, work: Callable[[Connection], T]) -> T:
     # The driver would commit before DDL by itself; told not to, it leaves transactions to the BEGIN below.
     event.listen(engine, "connect", lambda db, _: setattr(db, "isolation_level", None))
     event.listen(engine, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
+    # A new file is laid out so that pages which a removal frees can go back to the system; an old one stays as it is.
+    event.listen(engine, "connect", lambda db, _: db.execute("PRAGMA auto_vacuum=INCREMENTAL"))
     with engine.begin() as connection:
         return work(connection)
 

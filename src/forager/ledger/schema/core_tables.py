@@ -138,6 +138,20 @@ idempotency = Table(
     Column("job_id", BigInteger, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Index("ix_idempotency_expires_at", "expires_at"),
+    # A job that is removed takes its key along.
+    Index("ix_idempotency_job_id", "job_id"),
+)
+
+# Jobs that were removed: changes and records of theirs still name them.
+past_jobs = Table(
+    "past_jobs",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("public_id", String(36), nullable=False, unique=True),
+    Column("pipeline", Text, nullable=False),
+    Column("finished_at", BigInteger, nullable=False),
+    Column("clearing", Boolean, nullable=False, comment="some of its tasks may be left"),
+    Index("ix_past_jobs_clearing", "id", sqlite_where=text("clearing"), postgresql_where=text("clearing")),
 )
 
 tasks = Table(
@@ -277,6 +291,9 @@ tail = Table(
     Column("one", SmallInteger, primary_key=True, autoincrement=False),
     Column("change", BigInteger, nullable=False),
     Column("claim", BigInteger, nullable=False),
+    # Of jobs and tasks that were removed. SQLite goes on counting from there; PostgreSQL has sequences.
+    Column("last_job", BigInteger, nullable=False, server_default="0"),
+    Column("last_task", BigInteger, nullable=False, server_default="0"),
 )
 
 cursors = Table(

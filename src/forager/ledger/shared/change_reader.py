@@ -9,16 +9,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from forager.core.change import Change
 from forager.core.database import Database, Row
-from forager.core.ledger import Change
 from forager.kit.queries import loads
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.record_tables import RecordTable
 
 _PAGE = """
-SELECT c.id, c.kind, c.key, c.op, c.version, c.job_id, j.public_id, j.pipeline, c.at, c.body
+SELECT c.id, c.kind, c.key, c.op, c.version, c.job_id, coalesce(j.public_id, p.public_id) AS public_id,
+  coalesce(j.pipeline, p.pipeline) AS pipeline, c.at, c.body
 FROM (SELECT * FROM changes WHERE {asked} ORDER BY id LIMIT :limit) c
-LEFT JOIN jobs j ON j.id = c.job_id ORDER BY c.id
+LEFT JOIN jobs j ON j.id = c.job_id LEFT JOIN past_jobs p ON p.id = c.job_id ORDER BY c.id
 """
 # Bounded by the numbers of the page, so that both databases walk the same part of the same index as for the page.
 _BODIES = """

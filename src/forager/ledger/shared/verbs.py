@@ -3,10 +3,12 @@
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+from forager.core.change import Change
 from forager.core.database import Database
-from forager.core.ledger import Change
+from forager.core.retention import Keep, Pruned
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.change_reader import ChangeReader
+from forager.ledger.shared.retention import Retention
 
 
 class SharedVerbs:
@@ -14,6 +16,7 @@ class SharedVerbs:
 
     database: Database
     _catalog: Catalog
+    _retention: Retention
 
     async def now_ms(self) -> int:
         raise NotImplementedError
@@ -52,6 +55,12 @@ class SharedVerbs:
             "UPDATE lanes SET wake_at = CAST(:now AS BIGINT) WHERE owner IS NULL AND wake_at > CAST(:now AS BIGINT)",
             {"now": await self.now_ms()},
         )
+
+    async def prune(self, keep: Keep, sinks: Collection[str]) -> Pruned:
+        return await self._retention.page(keep, sinks, await self.now_ms())
+
+    async def prunable(self, keep: Keep, sinks: Collection[str]) -> Pruned:
+        return await self._retention.prunable(keep, sinks, await self.now_ms())
 
 
 _OPEN = "SELECT 1 AS one FROM jobs j WHERE j.finished_at IS NULL AND j.state <> 'paused'"

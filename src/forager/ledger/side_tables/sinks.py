@@ -11,7 +11,8 @@ from uuid import UUID
 
 from forager.core.database import Database, Row
 from forager.core.errors import NotFound
-from forager.core.sink import SINK_LANES, SetAside, SinkPosition, SinkStatus, sink_lane
+from forager.core.lane_names import SINK_LANES, sink_lane
+from forager.core.sink import SetAside, SinkPosition, SinkStatus
 from forager.kit.queries import Page, Walk, at, walk
 
 RATE_OVER = 60.0
@@ -138,8 +139,9 @@ class SinkTable:
             _REFUSED,
             ("change_id",),
             ("sink = :sink",),
-            columns="w.*, c.kind, c.key, c.op, j.public_id",
-            joins="JOIN changes c ON c.id = w.change_id LEFT JOIN jobs j ON j.id = c.job_id",
+            columns="w.*, c.kind, c.key, c.op, coalesce(j.public_id, p.public_id) AS public_id",
+            joins="JOIN changes c ON c.id = w.change_id LEFT JOIN jobs j ON j.id = c.job_id"
+            " LEFT JOIN past_jobs p ON p.id = c.job_id",
             values={"sink": sink},
         )
         rows, following = await walk(self._database, plan, cursor, limit)

@@ -224,7 +224,9 @@ def _task(db: sqlite3.Connection, task: UUID) -> tuple[int, int]:
     row = (
         numbers
         and db.execute(
-            "SELECT job_id, id FROM tasks WHERE id = ? AND job_id = ? AND state = 5", (numbers[1], numbers[0])
+            "SELECT t.job_id, t.id FROM tasks t JOIN jobs j ON j.id = t.job_id"
+            " WHERE t.id = ? AND t.job_id = ? AND t.state = 5",
+            (numbers[1], numbers[0]),
         ).fetchone()
     )
     if not row:

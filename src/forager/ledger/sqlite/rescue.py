@@ -8,8 +8,8 @@ import sqlite3
 from collections import defaultdict
 from typing import Any
 
+from forager.core.lane_names import WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
-from forager.core.sink import SINK_LANES
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
@@ -38,7 +38,7 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
         rescued += len(rows)
         lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
         for lane, name in lanes:
-            if not name.startswith(SINK_LANES):  # no task is ever in such a lane: a worker must not take it for work
+            if not name.startswith(WITHOUT_TASKS):  # no task is ever in such a lane: a worker must not take it for work
                 wake(db, memory, lane, now)
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
     return rescued

@@ -37,6 +37,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
 from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
+from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
 from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.sqlite import control, lanes
@@ -45,6 +46,7 @@ from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
+from forager.ledger.sqlite.prune import WALKS, Walk
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
@@ -94,6 +96,7 @@ class SqliteLedger(SharedVerbs):
         self._writer = Writer(db, faults, on_rollback=self._read_memory_again)
         self._sqlite = SqliteDatabase(path, self._writer)
         self.database = self._sqlite
+        self._retention = Retention(self.database, catalog, {name: self._walk(walk) for name, walk in WALKS.items()})
 
     @classmethod
     async def open(
@@ -257,6 +260,17 @@ class SqliteLedger(SharedVerbs):
             return Swept(rescued, len(late), drained, removed, woken, old, more, aged, robots)
 
         return await self._run(command)
+
+    def _walk(self, walk: Walk) -> RemovePage:
+        async def page(limits: Limits, after: Any) -> Removed:
+            def command(db: sqlite3.Connection) -> Removed:
+                removed = walk(db, self._memory, limits, after)
+                self._faults.at("pruned")
+                return removed
+
+            return await self._run(command)
+
+        return page
 
     # ── lanes ──
 

@@ -24,8 +24,7 @@ class Memory:
 
     @classmethod
     def read(cls, db: sqlite3.Connection, catalog: Catalog, now_ms: Callable[[], int]) -> "Memory":
-        (job,) = db.execute("SELECT coalesce(max(id), 0) + 1 FROM jobs").fetchone()
-        (task,) = db.execute("SELECT coalesce(max(id), 0) + 1 FROM tasks").fetchone()
+        job, task = (db.execute(_NEXT.format(table=table)).fetchone()[0] for table in ("job", "task"))
         identities = {table.record.identity for table in catalog.records.values() if table.record.identity}
         named = "SELECT 1 FROM aliases WHERE identity = ? LIMIT 1"
         aliased = {identity for identity in identities if db.execute(named, (identity,)).fetchone()}
@@ -53,6 +52,8 @@ class Memory:
         (self.next_wake,) = db.execute(_NEXT_WAKE, (self.now_ms(),)).fetchone()
 
 
+# What was removed had numbers, too, and none is given again.
+_NEXT = "SELECT 1 + max(last_{table}, coalesce((SELECT max(id) FROM {table}s), 0)) FROM tail"
 _WAKE = "UPDATE lanes SET wake_at = ?2 WHERE id = ?1 AND owner IS NULL AND (wake_at IS NULL OR wake_at > ?2)"
 _NEXT_WAKE = "SELECT min(wake_at) FROM lanes WHERE owner IS NULL AND wake_at > ? AND NOT paused"
 

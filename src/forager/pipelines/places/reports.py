@@ -119,7 +119,7 @@ async def _jobs_worth_reading(db: Database, keyword: str, state: str | None) -> 
 async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
     """The narrowest index drives; what it does not know is looked at afterwards."""
     if asked.job is not None:
-        return _seen_by_job(asked, await job_number(db, asked.job))
+        return _seen_by_job(asked, await job_number(db, asked.job, past=True))
     if asked.zip is not None:
         return _seen_in_zip(asked)
     only, values = _of_place(asked, "w")

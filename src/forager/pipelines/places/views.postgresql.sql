@@ -63,7 +63,7 @@ CREATE VIEW serper_places AS
 SELECT
   lpad(to_hex(s.job_id >> 16), 8, '0') || '-' || lpad(to_hex(s.job_id & 65535), 4, '0') || '-8001-'
     || to_hex(32768 | (s.id >> 48)) || '-' || lpad(to_hex(s.id & 281474976710655), 12, '0') AS ingest_id,
-  j.public_id AS job_id,
+  coalesce(j.public_id, p.public_id) AS job_id,
   s.source,
   s.source_version,
   to_timestamp(s.first_seen_at / 1000.0) AS ingest_ts,
@@ -78,4 +78,5 @@ SELECT
   s.results_count,
   s.credits,
   s.error
-FROM sightings s JOIN jobs j ON j.id = s.job_id;
+-- A sighting outlives its job.
+FROM sightings s LEFT JOIN jobs j ON j.id = s.job_id LEFT JOIN past_jobs p ON p.id = s.job_id;

@@ -59,7 +59,7 @@ CREATE VIEW serper_places AS
 SELECT
   printf('%08x-%04x-8001-%04x-%012x', s.job_id >> 16, s.job_id & 65535, 32768 | (s.id >> 48), s.id & 281474976710655)
     AS ingest_id,
-  j.public_id AS job_id,
+  coalesce(j.public_id, p.public_id) AS job_id,
   s.source,
   s.source_version,
   strftime('%Y-%m-%dT%H:%M:%fZ', s.first_seen_at / 1000.0, 'unixepoch') AS ingest_ts,
@@ -74,4 +74,5 @@ SELECT
   s.results_count,
   s.credits,
   s.error
-FROM sightings s JOIN jobs j ON j.id = s.job_id;
+-- A sighting outlives its job.
+FROM sightings s LEFT JOIN jobs j ON j.id = s.job_id LEFT JOIN past_jobs p ON p.id = s.job_id;

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from forager.core.change import Change
 from forager.core.errors import FieldError, Rejected
-from forager.core.ledger import Change
 from forager.core.secret import Secret
 from forager.kit.http.envelope import refusal
 from forager.kit.http.event_stream import (

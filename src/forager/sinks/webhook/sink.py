@@ -13,7 +13,7 @@ from uuid import UUID
 
 import orjson
 
-from forager.core.ledger import Change
+from forager.core.change import Change
 from forager.core.states import TERMINAL_JOBS
 from forager.sinks.webhook.task import DEFAULT_RECEIVER
 

@@ -1,0 +1,39 @@
+"""`forager prune`: remove what the settings do not keep any longer, now instead of within the hour."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.running import with_api
+
+NAMES = ("jobs", "tasks", "messages", "rejected", "attempts", "changes", "records")
+
+
+def prune(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove finished jobs and whatever else is older than the settings keep it (FORAGER_KEEP_…_DAYS)."""
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: _pruned(at, dry_run=dry_run))
+    if as_json:
+        render.show_json(found)
+        return
+    gone = [(name, render.count(found[name])) for name in NAMES if found[name]]
+    if not gone:
+        render.notes().print("Nothing is old enough to go.")
+        return
+    render.out().print("Would go:" if dry_run else "Removed:")
+    render.out().print(render.facts(gone))
+
+
+async def _pruned(at: Reached, *, dry_run: bool) -> dict[str, Any]:
+    """Call again while there is more, and add up what went."""
+    sums: dict[str, Any] = {**dict.fromkeys(NAMES, 0), "more": True}
+    while sums["more"]:
+        found = await at.api.post("/prune", {"dry_run": dry_run})
+        sums = {**{name: sums[name] + found[name] for name in NAMES}, "more": found["more"]}
+    return sums

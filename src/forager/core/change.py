@@ -1,0 +1,38 @@
+"""Changes: the append-only log of everything that happened to records and jobs. Sinks read it, and so do streams."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the append-only log, whole: a reader needs no other table to act on it."""
+
+    id: int
+    """Dense and in commit order: a reader that has passed a number has missed nothing before it."""
+    kind: str
+    """`job`, or the kind of a record."""
+    key: str
+    """The record's natural key, unique within its kind (and, for a record of job scope, its job); a job's public id."""
+    op: str
+    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job."""
+    version: int
+    """Grows with every change of this key: of two changes, the higher version is the later state."""
+    job: UUID | None
+    """The public id of the job that caused it, also when that job has been removed since."""
+    pipeline: str | None
+    """The pipeline of that job."""
+    at: int
+    """When it was committed, in Unix milliseconds."""
+    body: Mapping[str, Any] | None
+    """The whole value after the change, without fields that are unknown. For a record that was renamed (`gone`), only
+    the stronger key that replaces it. None where the record of job scope has been removed since."""
+    scope: str = "world"
+    """`job` if each job has a record of its own under this key; `world` if all jobs share one."""
+
+    @property
+    def identity(self) -> str:
+        """What the change is about, as one text: two changes with the same identity are about the same record."""
+        return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"

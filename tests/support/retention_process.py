@@ -1,0 +1,78 @@
+"""Retention in a process of its own, to be killed at a fail point. Its pages are small."""
+
+import asyncio
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from forager.core.retention import Keep
+from forager.ledger.postgres import prune as postgres
+from forager.ledger.shared import retention
+from forager.ledger.sqlite import prune as sqlite
+from tests.support.doomed import KillAt
+from tests.support.sink_suite import open_store
+
+AGE = 1e-6
+"""Seconds: whatever has ended is old at once."""
+KEEP = Keep(jobs=AGE)
+PAGE = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    store: str
+    point: str = ""
+    """The fail point to die at, if any."""
+    nth: int = 1
+    broken: bool = False
+    """Negative control: tasks are removed in a transaction of their own, before their job (SQLite only)."""
+
+
+def with_small_pages(size: int = PAGE) -> None:
+    """Pages of a few rows, so that a few jobs take many of them; for the rest of this process."""
+    texts = {"LIMIT 1000": f"LIMIT {size}", "LIMIT 5000": f"LIMIT {2 * size}", ">= 1000": f">= {size}"}
+    for module in (retention, sqlite, postgres):
+        names = vars(module)
+        names.update(PAGE=size, LOOKED_AT=2 * size)
+        for name, value in list(names.items()):
+            if isinstance(value, str) and name.startswith("_") and not name.startswith("__"):
+                for text, instead in texts.items():
+                    value = value.replace(text, instead)
+                names[name] = value
+
+
+def break_the_page() -> None:
+    """The tasks of a job are gone for good before the job is."""
+    whole = vars(sqlite)["_clear"]
+
+    def cleared(db: Any, job: int, limit: int) -> int:
+        gone: int = whole(db, job, limit)
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("SAVEPOINT command")
+        return gone
+
+    vars(sqlite)["_clear"] = cleared
+
+
+async def prune(options: Options) -> None:
+    with_small_pages()
+    if options.broken:
+        break_the_page()
+    engine = await open_store(options.store, create=False, faults=KillAt(options.point, options.nth))
+    while (await engine.ledger.prune(KEEP, [])).more:
+        pass
+    await engine.close()
+
+
+def _child(options: Options) -> None:
+    asyncio.run(prune(options))
+
+
+def start(options: Options) -> ForkServerProcess:
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_child, args=(options,), daemon=True)
+    process.start()
+    return process
