@@ -46,7 +46,7 @@ def asserted(expected: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
         yield "product_name", facts["name_prefix"], starts_as(facts["name_prefix"])
     if "price" in facts:
         amount = None if facts["price"] is None else Decimal(str(facts["price"]))
-        yield "price", amount, lambda value, amount=amount: value == amount
+        yield "price", amount, equal_to(amount)
     if "currency" in facts:
         yield "currency", facts["currency"], same(facts["currency"])
     if facts.get("availability"):
@@ -56,12 +56,21 @@ def asserted(expected: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:
         yield "brand", facts["brand"], same(facts["brand"])
     codes = [facts[code] for code in ("sku", "asin", "mpn") if facts.get(code)]
     if codes:
-        yield "sku", codes, lambda value, codes=codes: any(plain(value) == plain(code) for code in codes)
+        yield "sku", codes, one_of(codes)
     if facts.get("rating") is not None:
         yield "rating", facts["rating"], near(facts["rating"])
     count = facts.get("rating_count", facts.get("number_of_reviews"))
     if count is not None:
-        yield "review_count", count, lambda value, count=count: value == count
+        yield "review_count", count, equal_to(count)
+
+
+def equal_to(expected: Any) -> Judge:
+    return lambda value: bool(value == expected)
+
+
+def one_of(expected: Iterable[str]) -> Judge:
+    accepted = {plain(each) for each in expected}
+    return lambda value: plain(value) in accepted
 
 
 def starts_as(expected: str) -> Judge:
