@@ -48,7 +48,12 @@ def main(options: Options) -> None:
     machine = Machine()
     machine.sample()
     scores = {"product": Score(), "job": Score(), "company": Score(), "profile": Score()}
-    runs = (lambda score: products(pages("product"), score), jobs, companies, profiles)
+    runs: tuple[Callable[[Score], Any], ...] = (
+        lambda score: products(pages("product"), score),
+        jobs,
+        companies,
+        profiles,
+    )
     seconds = {kind: run(score) for (kind, score), run in zip(scores.items(), runs, strict=True)}
     priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()
