@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from forager.core.clock import SystemClock
-from forager.core.errors import ForagerError, Permanent, ProxyFailed, Refused, TimedOut, Transient
+from forager.core.errors import ForagerError, Permanent, ProxyFailed, Refused, TimedOut, Transient, Unreachable
 from forager.core.http import Request
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.fetch import EgressGuard, HttpFetcher
@@ -157,15 +157,15 @@ async def test_a_wrong_password_is_the_proxys_failure(protocol: ProxyProtocol, t
 REFUSALS = [
     ("http", b"HTTP/1.1 502 No\r\n\r\n", ProxyFailed),
     ("http", b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", ProxyFailed),
-    ("http", b"HTTP/1.1 504 No\r\n\r\n", Transient),
+    ("http", b"HTTP/1.1 504 No\r\n\r\n", Unreachable),
     ("http", b"SSH-2.0-OpenSSH\r\n\r\n", ProxyFailed),
     ("http", b"HTTP/1.1 20", ProxyFailed),
     ("http", b"HTTP/1.1 200 Yes\r\nX: " + b"x" * 20_000, ProxyFailed),
     ("http", b"HTTP/1.1 200 Yes\r\n\r\nmore than was asked for", ProxyFailed),
     ("socks5", b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x00", ProxyFailed),
     ("socks5", b"\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", ProxyFailed),
-    ("socks5", b"\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00", Transient),
-    ("socks5", b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00", Transient),
+    ("socks5", b"\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00", Unreachable),
+    ("socks5", b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00", Unreachable),
     ("socks5", b"\x05\x63\x00\x01\x00\x00\x00\x00\x00\x00", ProxyFailed),
     ("socks5", b"\x05\x00\x00", ProxyFailed),
     ("socks5", b"HTTP/1.1 400 Bad Request\r\n\r\n", ProxyFailed),
@@ -327,7 +327,7 @@ async def test_public_controls_pass_through_a_proxy__S1() -> None:
             LittleProxy(protocol, refusal=said) as proxy,
             fetching(proxy.endpoint(), allow=[proxy.address], resolver=resolver) as fetch,
         ):
-            assert {await outcome(fetch, url) for url in urls} <= {"Transient", "504"}
+            assert {await outcome(fetch, url) for url in urls} <= {"Unreachable", "504"}
             assert len(proxy.asked) >= len(urls) >= 50
 
 
@@ -341,7 +341,7 @@ async def test_a_name_is_resolved_once_and_the_proxy_gets_that_address__S3() -> 
         LittleProxy("socks5", refusal=b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00") as proxy,
         fetching(proxy.endpoint(), allow=[proxy.address], resolver=resolver) as fetch,
     ):
-        assert await outcome(fetch, "https://rebind.test/") == "Transient"
+        assert await outcome(fetch, "https://rebind.test/") == "Unreachable"
         assert await outcome(fetch, "https://rebind.test/") == "Refused"
         assert await outcome(fetch, "https://mixed.test/") == "Refused"
         assert proxy.asked == [f"{PUBLIC}:443"]

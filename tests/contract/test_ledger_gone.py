@@ -71,8 +71,9 @@ async def test_what_is_gone_has_its_moment_its_evidence_and_one_change(rig: Rig,
 
 async def test_to_see_again_that_it_is_gone_is_no_change(rig: Rig, worker: Worker) -> None:
     await _find(rig, worker, Item(uid="a"))
-    first = await _tell(rig, worker, gone=[Gone(Item(uid="a"), "not_found", {"status": 404})])
+    await _tell(rig, worker, gone=[Gone(Item(uid="a"), "not_found", {"status": 404})])
     rig.pass_time(5)
+    first = rig.rows(Item)["a"]
     row = await _tell(rig, worker, gone=[Gone(Item(uid="a", etag="x"), "phrase", {"text": "sold"})])
     assert {**row, "etag": None, "every": first["every"]} == first
     assert row["etag"] == "x"
@@ -129,8 +130,9 @@ async def test_evidence_that_json_cannot_express_is_kept_as_text(rig: Rig, worke
 
 
 async def test_an_update_is_no_sighting(rig: Rig, worker: Worker) -> None:
-    seen = await _find(rig, worker, Item(uid="a", title="Lamp"))
+    await _find(rig, worker, Item(uid="a", title="Lamp"))
     rig.pass_time(5)
+    seen = rig.rows(Item)["a"]
     row = await _tell(rig, worker, updates=[Item(uid="a", due=NOON)])
     assert {**row, "due": None, "every": 16} == seen
     assert row["due"] == NOON_MS

@@ -106,8 +106,9 @@ async def test_a_rename_keeps_quiet_fields_and_derives_anew(rig: Rig, worker: Wo
 
 
 async def test_changed_at_moves_with_changes_and_last_seen_at_with_sightings(rig: Rig, worker: Worker) -> None:
-    first = await _find(rig, worker, Item(uid="a", title="Lamp"))
+    await _find(rig, worker, Item(uid="a", title="Lamp"))
     rig.pass_time(5)
+    first = rig.rows(Item)["a"]
     seen = await _find(rig, worker, Item(uid="a", title="Lamp"))
     assert seen["changed_at"] == first["changed_at"]
     assert seen["last_seen_at"] > first["last_seen_at"]

@@ -363,7 +363,7 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("tasks", "ended_at"),
         ("changes", "at"),
         ("rejected", "at"),
-        *((Thing.table, column) for column in ("changed_at", "gone_at")),
+        *((record.table, column) for record in (Thing, Item) for column in ("changed_at", "gone_at")),
         (Seen.table, "first_seen_at"),
         ("tasks", "waited_until"),
         ("tasks", "due"),

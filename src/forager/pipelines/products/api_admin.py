@@ -42,19 +42,23 @@ class CrawlJobSeen(BaseModel):
 
 
 class PriorityBody(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"priority": 1}]})
 
     priority: int = Field(ge=1, le=10, strict=True, description="1 is the highest, 10 the lowest.", examples=[1])
 
 
 class RecrawlBody(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"urls": ["https://shop.example/products/kettle"]}]}
+    )
 
     urls: list[PageUrl] = Field(min_length=1, max_length=10_000, description="Pages to crawl at once.")
 
 
 class DomainBody(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"currency": "EUR", "crawl_frequency": 86_400}]}
+    )
 
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="ISO 4217; null takes it back.")
     crawl_frequency: int | None = Field(
