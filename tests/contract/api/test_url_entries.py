@@ -12,9 +12,12 @@ from forager.config import declared_settings
 from tests.support.api import Front
 
 TESTS = Path(__file__).parents[2]
-NAMES_A_URL = re.compile(r"(?:^|_)(?:ur[il]s?|endpoints?|address|proxy_file)$")
+NAMES_A_URL = re.compile(r"(?:^|_)(?:ur[il]s?|endpoints?|address|proxy_file|sitemap)$")
 
 COVERED = {
+    "POST /api/v1/admin/crawl-jobs urls": "test_products_egress.py",
+    "POST /api/v1/admin/crawl-jobs sitemap": "test_products_egress.py",
+    "POST /api/v1/admin/urls/recrawl urls": "test_products_egress.py",
     "POST /api/v1/proxies address": "test_api_proxies.py",
     "POST /api/v1/scrape target_url": "test_egress_ssrf.py",
     "POST /api/v1/scrape callback_url": "test_webhook_delivery.py",
@@ -30,6 +33,7 @@ COVERED = {
     "backend_api_url": "test_credential_client.py",
 }
 NOT_OURS_TO_GUARD = {
+    "GET /api/v1/products url": "a filter: it is looked up, never asked",
     "database_url": "the operator's own database, reached by its driver",
     "api_url": "the operator's own Forager, asked by the command line",
     "prefect_api_url": "read without effect so far",

@@ -1,0 +1,70 @@
+"""Whatever a submission, a sitemap or a page names: nothing but the allowed shop and the public internet is asked."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from forager.extract.canonical import canonical_url
+from tests.support.origin import Origin, Seen, reply
+from tests.support.shop import OpenShop
+from tests.support.ssrf import forbidden_urls
+
+
+@pytest.fixture
+async def canary() -> AsyncIterator[Origin]:
+    """Listens where an attack would land. It must hear nothing."""
+    async with Origin(lambda _: reply(body=b"internal")) as origin:
+        yield origin
+
+
+async def test_a_forbidden_page_or_sitemap_is_refused_and_nothing_is_asked__S1__S2(
+    shop_of: OpenShop, canary: Origin
+) -> None:
+    shop = await shop_of(pages=1)
+    urls = [*map(canonical, forbidden_urls(canary.port)[::25])]
+    job = await shop.crawl(urls=[url for url in urls if url])
+    assert (job["completed"], job["failed"]) == (0, job["total"])
+    assert job["total"] > 10
+    tasks = await shop.get(f"/jobs/{job['id']}/tasks", limit=1_000)
+    assert {task["reason"] for task in tasks} == {"egress_refused"}
+    sitemap = await shop.crawl(sitemap=f"http://127.0.0.1:{canary.port}/sitemap.xml")
+    assert sitemap["completed"] == 0
+    assert canary.connections == 0
+
+
+def canonical(url: str) -> str | None:
+    """None for what is refused at once."""
+    try:
+        return canonical_url(url)
+    except ValueError:
+        return None
+
+
+async def test_a_url_that_names_no_web_page_is_refused_at_once__S4(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=1)
+    for url in (
+        "file:///etc/passwd",
+        "blob:" + "0" * 40,
+        "ftp://x.example/",
+        "data:text/html,x",
+        "view-source:http://x",
+    ):
+        for body in ({"urls": [url]}, {"sitemap": url}):
+            got = await shop.client.post("/api/v1/admin/crawl-jobs", json=body)
+            assert got.status_code == 422, (url, got.text)
+
+
+async def test_a_sitemap_and_links_lead_to_no_other_host__S1(shop_of: OpenShop, canary: Origin) -> None:
+    def answer(seen: Seen) -> bytes:
+        if seen.target == "/robots.txt":
+            return reply(404)
+        inner = f"http://127.0.0.1:{canary.port}/secret"
+        if seen.target == "/sitemap.xml":
+            return reply(body=f"<urlset><url><loc>{inner}</loc></url></urlset>".encode())
+        return reply(body=f"<h1>List</h1><a href='{inner}'>x</a>".encode(), Content_Type="text/html")
+
+    async with Origin(answer) as site:
+        shop = await shop_of(pages=1, settings={"egress_allow": (f"127.0.0.1:{site.port}",)})
+        await shop.crawl(urls=[f"http://127.0.0.1:{site.port}/"], follow=True)
+        await shop.crawl(sitemap=f"http://127.0.0.1:{site.port}/sitemap.xml")
+    assert canary.connections == 0
