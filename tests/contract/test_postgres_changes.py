@@ -14,7 +14,8 @@ from forager.core.ledger import Settlement
 from forager.core.states import TaskState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.shared.changelog import NewChange
-from tests.support.rig import Rig, Thing, calls, postgres_rig
+from tests.support.rig import Rig, Thing, calls, catalog, postgres_rig
+from tests.support.schema_templates import create_schema
 
 Connection = asyncpg.Connection
 
@@ -22,6 +23,7 @@ Connection = asyncpg.Connection
 @pytest.fixture
 async def three(postgres_url: str) -> AsyncIterator[list[Any]]:
     """Two writers and a reader."""
+    create_schema(postgres_url, catalog())
     connections = [await asyncpg.connect(postgres_url) for _ in range(3)]
     yield connections
     for connection in connections:
@@ -36,7 +38,7 @@ async def _read(reader: Any, sql: str, cursor: int) -> tuple[list[str], int]:
 async def test_the_tail_row_makes_the_second_writer_wait_and_loses_none_trap_1(
     postgres_url: str, three: list[Any]
 ) -> None:
-    rig = await postgres_rig(postgres_url)
+    rig = await postgres_rig(postgres_url, create=False)
     late, early, reader = three
     read = "SELECT id, key AS who FROM changes WHERE id > $1 ORDER BY id"
     transaction = late.transaction()

@@ -68,8 +68,11 @@ async def open_reviews(
             home=home,
             database_url=database_url,
             egress_allow=tuple(urlsplit(url).netloc for url in hosts.values()),
-            **{f"google_{name}_url": url for name, url in hosts.items()},
-            **{"google_requests_per_second": 1_000.0, **settings_of},
+            **{
+                **{f"google_{name}_url": url for name, url in hosts.items()},
+                "google_requests_per_second": 1_000.0,
+                **settings_of,
+            },
         )
         async with open_app(settings) as app:
             api = create_api(app, key=KEY)

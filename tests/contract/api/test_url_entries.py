@@ -31,6 +31,9 @@ COVERED = {
     "default_webhook_url": "test_webhook_delivery.py",
     "serper_base_url": "test_egress_ssrf.py",
     "backend_api_url": "test_credential_client.py",
+    "google_accounts_url": "test_reviews_egress.py",
+    "google_locations_url": "test_reviews_egress.py",
+    "google_reviews_url": "test_reviews_egress.py",
 }
 NOT_OURS_TO_GUARD = {
     "GET /api/v1/products url": "a filter: it is looked up, never asked",
