@@ -48,6 +48,7 @@ from tests.support.rig import (
     Thing,
     Worker,
     catalog,
+    count,
     create_store,
     end_in_pages_of,
     postgres_rig,
@@ -100,6 +101,7 @@ extras = st.none() | st.builds(
     updates=st.lists(items, max_size=1),
     gone=st.lists(st.builds(Gone, items, st.sampled_from(("not_found", "sold"))), max_size=1),
     rejected=st.lists(st.builds(Reject, st.just(Item), st.just("no price"), st.none()), max_size=1),
+    effects=st.lists(st.just(count("told")), max_size=2),
 )
 
 
@@ -115,6 +117,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.lost: list[tuple[Worker, Lease]] = []
         self.completed: dict[int, Row] = {}
         self.items = ItemModel()
+        self.told = 0
         self.passed = 0.0
         """Seconds that rules let pass …"""
         self.not_before: dict[tuple[int, str, str], float] = {}
@@ -258,7 +261,9 @@ class LedgerMachine(RuleBasedStateMachine):
             self.live.pop(settlement.lease.task_id, None) if settlement.lease not in stale else None
         self.lost += [(worker, s.lease) for s in group if s.lease not in stale]
         self._hold(worker, turn.leases)
-        self.items.settle([s for s in group if s.lease not in stale])
+        accepted = [s for s in group if s.lease not in stale]
+        self.items.settle(accepted)
+        self.told += sum(len(s.extras.effects) for s in accepted if s.extras is not None)
 
     def _end(self, data: st.DataObject, lease: Lease) -> Settlement:
         state = data.draw(st.sampled_from(ENDS))
@@ -365,6 +370,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def items_are_what_was_told_of_them(self) -> None:
         if hasattr(self, "rig"):
             assert not self.items.differences(self.rig.rows(Item))
+
+    @invariant()
+    def effects_have_happened_once(self) -> None:
+        if hasattr(self, "rig"):
+            rows = self.rig.tables.read("SELECT count FROM rig_tallies WHERE name = 'told'")
+            assert sum(row["count"] for row in rows) == self.told
 
     def teardown(self) -> None:
         if not hasattr(self, "rig"):

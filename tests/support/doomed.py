@@ -27,7 +27,7 @@ from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
 from forager.ledger.sqlite import SqliteLedger, settle
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
-from tests.support.rig import RECORDS, Call, Item, Seen, Thing, calls, catalog, chain, create_store
+from tests.support.rig import RECORDS, Call, Item, Seen, Thing, calls, catalog, chain, count, create_store
 
 POINTS = ("job-written", "chunk-written", "settled", "leased", "before-commit", "after-commit")
 BROKEN = "broken"
@@ -146,7 +146,11 @@ def _done(lease: Lease) -> Settlement:
     name = f"{lease.job_id}-{lease.key}"
     found = [Seen(uid=name), Thing(uid=lease.key, size=lease.job_id), Item(uid=name)]
     children = [Plan(Call(name="child", where="site"), after="t0")] if lease.key == "t0" else []
-    extras = Extras(gone=[Gone(Item(uid=name), "sold")], rejected=[Reject(Item, "no price", {}, key=name)])
+    extras = Extras(
+        gone=[Gone(Item(uid=name), "sold")],
+        rejected=[Reject(Item, "no price", {}, key=name)],
+        effects=[count("settled")],
+    )
     return Settlement(lease, TaskState.COMPLETED, cost=1, records=found, tasks=children, extras=extras)
 
 
@@ -196,6 +200,12 @@ def look(place: Place, said: Acknowledged, findings: Findings) -> None:
         findings.broken.append(f"{len(completed)} tasks completed, {len(seen)} records found")
     gone = tables.read("SELECT key FROM changes WHERE kind = 'item' AND op = 'gone' AND version = 2")
     rejected = tables.read("SELECT key FROM rejected")
+    tallies = {row["name"]: row["count"] for row in tables.read("SELECT name, count FROM rig_tallies")}
+    if tallies.get("settled", 0) != len(completed):
+        findings.broken.append(f"{len(completed)} tasks completed, {tallies} counted")
+    ended = tables.read("SELECT 1 AS one FROM changes WHERE kind = 'job' AND op = 'ended'")
+    if sum(number for name, number in tallies.items() if name.startswith("job ")) != len(ended):
+        findings.broken.append(f"{len(ended)} jobs ended, {tallies} counted")
     for rows in (gone, rejected):
         if sorted(row["key"] for row in rows) != sorted(seen):
             findings.broken.append(f"{len(completed)} tasks completed, {len(gone)} gone, {len(rejected)} rejected")

@@ -5,7 +5,7 @@ Nothing here knows which database is behind the port, except the functions that 
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,15 +16,17 @@ from uuid import UUID
 
 import orjson
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from forager.core.clock import Clock
+from forager.core.ends import Aftermath, JobEnd, TaskEnd
 from forager.core.faults import Faults
 from forager.core.ids import task_uuid
 from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Submitted, Turn, Want
 from forager.core.pipeline import JobLimits, Lane, Pipeline, step
 from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
+from forager.core.table import Effect, TableRow
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
 from forager.ledger.side_tables.schedules import ScheduleTable
@@ -55,6 +57,12 @@ class SoleCall(Call):
     """One of them is open for each key, over all jobs."""
 
     kind: ClassVar[str] = "sole-call"
+
+
+class OddCall(Call):
+    """What its hook does is in its name."""
+
+    kind: ClassVar[str] = "odd-call"
 
 
 class Thing(Record):
@@ -121,6 +129,47 @@ class Item(Record):
         return {"content": f"{self.title}/{self.price}/{self.stock}/{self.parts}", "every": every}
 
 
+class Tally(TableRow):
+    table: ClassVar[str] = "rig_tallies"
+    key: ClassVar[tuple[str, ...]] = ("name",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("note",), where="note IS NOT NULL", unique=True),)
+    name: str
+    count: int = 0
+    worth: Decimal = Decimal("1.50")
+    share: float | None = None
+    open: bool = True
+    tier: Literal["hot", "it's cool"] = "it's cool"
+    tags: list[str] = Field(default_factory=list)
+    note: str | None = None
+    seen_at: datetime | None = None
+    created_at: datetime | None = None
+
+
+def count(name: str) -> Effect:
+    return Effect(Tally, {"name": name}, add={"count": 1}, insert=True)
+
+
+def dear_call_ended(call: DearCall, end: TaskEnd) -> Aftermath:
+    return Aftermath([count(f"ended {end.state.name.lower()}")])
+
+
+def odd_call_ended(call: OddCall, end: TaskEnd) -> Aftermath | None:
+    if call.name == "breaks":
+        raise ZeroDivisionError("a defect of the pipeline")
+    if call.name == "refused":
+        return Aftermath([Effect(Tally, {"name": "b"}, set={"note": "taken"}), count("after refused")])
+    if call.name == "updates":
+        return Aftermath(updates=[Item(uid="a", etag=f"{end.state.name} {end.reason} {end.attempts}")])
+    return None
+
+
+def job_ended(job: "RigJob", end: JobEnd) -> list[Effect]:
+    if job.name == "breaks":
+        raise ZeroDivisionError("a defect of the pipeline")
+    return [count(f"job {end.state}"), Effect(Tally, {"name": f"of {job.name}"}, add={"count": end.completed})]
+
+
 class RigJob(BaseModel):
     name: str = "job"
 
@@ -135,9 +184,12 @@ PIPELINE = Pipeline(
     plan=lambda job: (),
     steps=(
         step(Call, _never_run, price=1),
-        step(DearCall, _never_run, price=5, attempts=True),
+        step(DearCall, _never_run, price=5, attempts=True, on_end=dear_call_ended),
+        step(OddCall, _never_run, on_end=odd_call_ended),
         step(SoleCall, _never_run, price=1, one_open=True),
     ),
+    tables=(Tally,),
+    on_job_end=job_ended,
     records=(Thing, Seen, Item),
     lanes=(Lane("api"), Lane("site")),
 )
@@ -270,7 +322,32 @@ class Rig:
             return
         now = None if self.clock is None else round(self.clock.now().timestamp() * 1000)
         broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind], pruned=self.pruned)
+        if not self.pruned:
+            broken += self._tallies()
         assert not broken, broken
+
+    def _tallies(self) -> Iterator[str]:
+        """Hooks have run once for each end: a completed or cancelled task never ends again, any other may."""
+        stored = {row["name"]: row["count"] for row in self.tables.read("SELECT name, count FROM rig_tallies")}
+        for state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
+            (row,) = self.tables.read(
+                f"SELECT count(*) AS n FROM {self.tables.tasks} t WHERE kind = 'dear-call' AND state = {int(state)}"
+            )
+            told = stored.get(f"ended {state.name.lower()}", 0)
+            final = state in (TaskState.COMPLETED, TaskState.CANCELLED)
+            if told < row["n"] or (final and told != row["n"]):
+                yield f"{row['n']} dear calls are {state.name}, hooks have counted {told}"
+        (row,) = self.tables.read(
+            "SELECT count(*) AS n FROM changes c JOIN jobs j ON j.id = c.job_id"
+            " WHERE c.kind = 'job' AND c.op = 'ended' AND j.total > 0 AND j.pipeline = 'rig'"
+        )
+        told = sum(count for name, count in stored.items() if name.startswith("job "))
+        # A job that ends as it is planned, because all it got was skipped at once, ends without a hook.
+        unnoticed = self.tables.read("SELECT 1 AS one FROM tasks WHERE kind = 'sole-call' LIMIT 1") or self.tables.read(
+            "SELECT 1 AS one FROM changes WHERE op = 'extended' LIMIT 1"
+        )
+        if told > row["n"] or (told < row["n"] and not unnoticed):
+            yield f"{row['n']} ends of jobs, hooks have counted {told}"
 
     def job(self, job: UUID) -> Row:
         (row,) = self.tables.read(f"SELECT * FROM jobs WHERE public_id = '{job}'")
@@ -297,7 +374,7 @@ class Rig:
 
     def everything(self) -> dict[str, list[Row]]:
         """The whole ledger, to show that nothing has changed."""
-        core = ("jobs", "tasks", "changes", "evidence", "spending", "aliases", "job_secrets")
+        core = ("jobs", "tasks", "changes", "evidence", "spending", "aliases", "job_secrets", "rejected", "rig_tallies")
         names = (*core, *(r.table for r in RECORDS))
         return {name: self.tables.read(f"SELECT * FROM {name} ORDER BY 1, 2") for name in names}
 

@@ -18,6 +18,7 @@ from forager.core.pipeline import JobLimits
 from forager.core.record import Record
 from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
+from forager.core.table import Effect
 from forager.core.task import Plan, Task
 
 
@@ -133,6 +134,7 @@ class Extras:
     updates: Sequence[Record] = ()
     gone: Sequence[Gone] = ()
     rejected: Sequence[Reject] = ()
+    effects: Sequence[Effect] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from forager.core.record import Record
+from forager.core.table import Effect
 from forager.core.task import Plan
 
 MAX_CHILDREN = 5_000
@@ -72,6 +73,8 @@ class Done:
     a sighting, but `last_seen_at`, `times_seen` and `gone_at` stay; a key that is not stored is ignored."""
     gone: Sequence[Gone] = ()
     rejected: Sequence[Reject] = ()
+    effects: Sequence[Effect] = ()
+    """Changes of the pipeline's plain tables: counters that must be exact, the result of a run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from forager.core.ends import OnEnd, OnJobEnd
 from forager.core.http import Fetch
 from forager.core.outcome import Outcome
 from forager.core.reasons import require_words
 from forager.core.record import Record
 from forager.core.retry import Retry as Retry  # part of what a pipeline says
+from forager.core.table import TableRow
 from forager.core.task import Plan, Task
 
 
@@ -124,6 +126,8 @@ class Step:
     skipped with the reason `limit`."""
     attempts: bool = False
     """Keep a row for every attempt: when, how long, how it ended. Otherwise only failed attempts have one."""
+    on_end: OnEnd | None = None
+    """`on_end(task, end)`: what else becomes true in the transaction that ends a task, whichever way it ends."""
 
 
 def step(
@@ -139,9 +143,12 @@ def step(
     one_open: bool = False,
     when_capped: WhenCapped = "wait",
     attempts: bool = False,
+    on_end: OnEnd | None = None,
 ) -> Step:
     """The step that performs one kind of task. The parameters are those of `Step`."""
-    return Step(task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts)
+    return Step(
+        task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts, on_end
+    )
 
 
 AGED_AFTER = 60.0
@@ -188,6 +195,10 @@ class Pipeline:
     """The words by which its tasks fail or are skipped, beside the engine's own (`core.reasons.Reason`)."""
     internal: bool = False
     """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out unless they are asked for."""
+    tables: tuple[type[TableRow], ...] = ()
+    """Plain tables that it owns, beside those of its records."""
+    on_job_end: OnJobEnd | None = None
+    """`on_job_end(params, end)`: effects that are part of the transaction that ends a job, whichever way it ends."""
 
     def __post_init__(self) -> None:
         require_words(self.reasons)

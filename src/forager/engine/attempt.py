@@ -191,8 +191,8 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
 
 
 def _extras(done: Done) -> Extras | None:
-    if done.updates or done.gone or done.rejected:
-        return Extras(done.updates, done.gone, done.rejected)
+    if done.updates or done.gone or done.rejected or done.effects:
+        return Extras(done.updates, done.gone, done.rejected, done.effects)
     return None
 
 

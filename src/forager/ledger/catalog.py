@@ -6,11 +6,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from forager.core.ends import OnEnd
 from forager.core.errors import Undecodable
 from forager.core.ledger import Lease
 from forager.core.pipeline import Pipeline
+from forager.core.table import TableRow
 from forager.core.task import Task
 from forager.ledger.schema.record_tables import RecordTable, record_tables
+from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.evidence import DAY_MS, DAYS
 
 LANES_REMEMBERED = 10_000
@@ -35,12 +38,28 @@ class Catalog:
                 for kind in (step.task.kind, *step.task.aliases):
                     self.tasks[kind] = step.task
         self.records: dict[str, RecordTable] = record_tables(r for p in pipelines for r in p.records)
+        self.tables: dict[type[TableRow], str] = {row: p.name for p in pipelines for row in p.tables}
+        """Plain tables, each with the pipeline that owns it."""
+        self.on_end: dict[str, OnEnd] = {
+            kind: step.on_end
+            for p in pipelines
+            for step in p.steps
+            if step.on_end is not None
+            for kind in (step.task.kind, *step.task.aliases)
+        }
+        """By kind of task: what else becomes true when one ends."""
+        self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
+        """The pipelines that have something to do when one of their jobs ends."""
         self.lane_of: Callable[[str], str] = str
         """The lane that stands for what a task names: several hosts can be one domain's."""
 
     def name_lanes_by(self, rule: Callable[[str], str]) -> None:
         """From now on. Asked for every task, so answers are remembered: say it again when the rule changes."""
         self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
+
+    def deltas(self) -> Deltas:
+        """For a new transaction. Tasks that end in it are noted only if some step wants to know."""
+        return Deltas(note_ends=bool(self.on_end))
 
     def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
         """Rows in the order of a lease's fields; the last is the body of its task."""

@@ -6,6 +6,8 @@ from uuid import UUID
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.aftermath import after_ends, close
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.counters import lock_jobs, write_counters
@@ -108,7 +110,9 @@ async def cancel(db: Db, job: UUID) -> int | None:
     return number
 
 
-async def drain_page(db: Db, job: int, after: tuple[str, str], limit: int) -> tuple[int, tuple[str, str] | None]:
+async def drain_page(
+    db: Db, catalog: Catalog, job: int, after: tuple[str, str], limit: int
+) -> tuple[int, tuple[str, str] | None]:
     """End those of the job's next `limit` tasks that are queued. Returns how many, and where the next page begins.
 
     Tasks are walked in the order of their names: to look for queued ones only would walk over all that have ended,
@@ -121,9 +125,11 @@ async def drain_page(db: Db, job: int, after: tuple[str, str], limit: int) -> tu
     state, counter = (TaskState.CANCELLED, "cancelled") if why == CANCELLED else (TaskState.SKIPPED, "skipped")
     now = await _now(db)
     ended = await db.fetch(_DRAIN, sorted(row["id"] for row in rows), int(state), why, now)
-    deltas = Deltas()
+    deltas = catalog.deltas()
     deltas.add(job, queued=-len(ended), **{counter: len(ended)})
-    await write_changes(db, await write_counters(db, deltas, now), now)
+    deltas.note(row[0] for row in ended)
+    changes, hooked = await after_ends(db, catalog, deltas, now)
+    await close(db, catalog, deltas, now, changes=changes, hooked=hooked)
     return len(ended), (rows[-1]["kind"], rows[-1]["key"]) if len(rows) == limit else None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import Connections
 from forager.ledger.postgres.control import drain_page
 
@@ -9,8 +10,9 @@ _START = ("", "")
 
 
 class Drain:
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, catalog: Catalog) -> None:
         self._connections = connections
+        self._catalog = catalog
         self._jobs: dict[int, tuple[str, str]] = {}
         """Where the next page of each begins. Lost with the process: the sweep of another begins anew."""
 
@@ -27,7 +29,7 @@ class Drain:
         if not self._jobs:
             return 0
         job, begin = next(iter(self._jobs.items()))
-        ended, after = await self._connections.run(lambda db: drain_page(db, job, begin, limit))
+        ended, after = await self._connections.run(lambda db: drain_page(db, self._catalog, job, begin, limit))
         if after is None:
             self._jobs.pop(job, None)
         else:

@@ -50,19 +50,22 @@ async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, 
     rows = await db.fetch(_SKIP, *columns, said, now, reason)
     for row in rows:
         deltas.add(row[1], queued=-1, skipped=1)
-    await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said)
+    deltas.note(row[0] for row in rows)
+    deltas.note(await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said))
 
 
 async def skip_followers(
     db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, said: str | None = None
-) -> None:
+) -> list[int]:
     """Skip the followers of tasks that did not end well, and theirs: nothing would ever release them.
 
-    `said` is their error for people; without it, the reason.
+    `said` is their error for people; without it, the reason. Returns the tasks that were skipped.
     """
-    ended = list(tasks)
+    ended, skipped = list(tasks), list[int]()
     while ended:
         rows = await db.fetch(_SKIP_FOLLOWERS, ended, said or reason, now, reason)
         for row in rows:
             deltas.add(row[1], queued=-1, skipped=1)
+        skipped.extend(row[0] for row in rows)
         ended = [row[0] for row in rows if row[2]]
+    return skipped

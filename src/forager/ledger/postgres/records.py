@@ -11,13 +11,13 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from forager.core.record import Record
+from forager.kit.queries import Encoder
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.aliases import learn_aliases
 from forager.ledger.postgres.arrays import as_json, documents
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.record_sql import JSON, statements_for
 from forager.ledger.postgres.records_by_kind import Finding, Found, by_kind, first_and_again
-from forager.ledger.schema.column_types import Encoder
 from forager.ledger.schema.record_tables import RecordTable, Values
 from forager.ledger.shared.alias_names import NO_NAMES
 from forager.ledger.shared.changelog import NewChange

@@ -6,17 +6,17 @@ rescue: neither can begin while the other is under way, and what comes late find
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
+from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.aftermath import after_ends, close
 from forager.ledger.postgres.attempts import keep_lost
-from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
-from forager.ledger.postgres.counters import write_counters
 from forager.ledger.postgres.flows import add_flows
 from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import add_spending, wake
@@ -63,32 +63,30 @@ class Rescued:
     """Nothing of the session is left."""
 
 
-async def rescue_late(db: Db, kinds: Collection[str]) -> Rescued | None:
-    """A page of the session that is late for longest; None if nobody is, or others are at it.
-
-    `kinds`: those that keep every attempt.
-    """
+async def rescue_late(db: Db, catalog: Catalog) -> Rescued | None:
+    """A page of the session that is late for longest; None if nobody is, or others are at it."""
     session = await db.fetchval(_LATE)
-    return None if session is None else await rescue(db, session, kinds, crashed=True)
+    return None if session is None else await rescue(db, catalog, session, crashed=True)
 
 
-async def end_session(db: Db, session: int, kinds: Collection[str]) -> Rescued:
+async def end_session(db: Db, catalog: Catalog, session: int) -> Rescued:
     """A session gives everything back by itself: nobody crashed."""
     if await db.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session) is None:
         return Rescued(0, whole=True)
-    return await rescue(db, session, kinds, crashed=False)
+    return await rescue(db, catalog, session, crashed=False)
 
 
-async def rescue(db: Db, session: int, kinds: Collection[str], *, crashed: bool) -> Rescued:
+async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Rescued:
     """Take back what a session held, a page at a time. Its reserved cost counts as spent: it may have been."""
     in_flight = await db.fetchval("SELECT count(*) FROM queue WHERE session_id = $1 AND state = 3", session)
     # What is left for the next page is never so little that a task would look as if it had run alone.
     rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
-    effect = Effect(await db.fetchval(f"SELECT {NOW}"))
+    effect = Effect(await db.fetchval(f"SELECT {NOW}"), catalog.deltas())
     alone = crashed and in_flight == 1
     dead = [r for r in rows if alone and r["drain"] != CANCELLED and r["crashes"] + 1 >= ALONE_CRASHES]
     given_up = [r["task_id"] for r in dead]
-    await keep_lost(db, kinds, [r["task_id"] for r in rows], given_up, effect.now, crashed=crashed)
+    lost = [r["task_id"] for r in rows]
+    await keep_lost(db, catalog.with_attempts, lost, given_up, effect.now, crashed=crashed)
     await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed)
     whole = len(rows) == in_flight
     if whole:
@@ -100,7 +98,8 @@ async def rescue(db: Db, session: int, kinds: Collection[str], *, crashed: bool)
     for row in rows:
         spent[row["lane_id"]] += row["price"]
     await add_spending(db, spent, effect.now)
-    await write_changes(db, await write_counters(db, effect.deltas, effect.now), effect.now)
+    changes, hooked = await after_ends(db, catalog, effect.deltas, effect.now)
+    await close(db, catalog, effect.deltas, effect.now, changes=changes, hooked=hooked)
     return Rescued(len(rows), whole)
 
 
@@ -120,13 +119,15 @@ async def _put_back(
         if group:
             await db.execute(_END, *_columns(group), int(end), error, effect.now, session, reason, error_type)
     await bury(db, [r["task_id"] for r in dead], effect.now)
+    effect.deltas.note(gone)
     for row in rows:
         price = row["price"]
         effect.deltas.add(row["job_id"], running=-1, reserved=-price, spent=price, guessed=price)
     for group, counter in ((cancelled, "cancelled"), (dead, "failed"), (back, "queued")):
         for row in group:
             effect.deltas.add(row["job_id"], **{counter: 1})
-    await skip_followers(db, [r["task_id"] for r in dead if r["followed"]], AFTER_FAILED, effect.deltas, effect.now)
+    followed = [r["task_id"] for r in dead if r["followed"]]
+    effect.deltas.note(await skip_followers(db, followed, AFTER_FAILED, effect.deltas, effect.now))
     if not crashed:
         await add_flows(db, [(r["lane_id"], r["job_id"]) for r in back])
 

@@ -13,7 +13,9 @@ import orjson
 
 from forager.core.ledger import Settlement
 from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
+from forager.core.table import Effect as RowEffect
 from forager.ledger.catalog import Catalog
+from forager.ledger.postgres.aftermath import after_ends
 from forager.ledger.postgres.arrays import numbers, unless_all
 from forager.ledger.postgres.attempts import keep_attempts
 from forager.ledger.postgres.connection import Db, pairs
@@ -51,6 +53,10 @@ class Effect:
     """Jobs to be paused, and why."""
     draining: set[int] = field(default_factory=set)
     """Jobs that got new tasks although they are being ended."""
+    rows: list[RowEffect] = field(default_factory=list)
+    """Effects of settlements on plain tables …"""
+    hooked: list[RowEffect] = field(default_factory=list)
+    """… and those of hooks."""
 
     def sleep_until(self, due: Mapping[int, int]) -> None:
         """Work of these lanes waits for these moments."""
@@ -89,10 +95,18 @@ async def settle(
     await _spend(db, live, effect)
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
     await keep_attempts(db, live)
+    await _store(db, catalog, live, effect)
+    if effect.deltas.ends:
+        changes, effect.hooked = await after_ends(db, catalog, effect.deltas, effect.now)
+        effect.changes.extend(changes)
+
+
+async def _store(db: Db, catalog: Catalog, live: list[Settlement], effect: Effect) -> None:
     rare = [s for s in live if s.extras is not None]
     if rare:
         await keep_rejected(db, rare, effect.deltas, effect.now)
         effect.changes.extend(await store_in_order(db, catalog, live, effect.deltas, effect.now))
+        effect.rows = [row for s in rare if s.extras is not None for row in s.extras.effects]
         return
     found = [(s.lease.job_id, s.records) for s in live if s.records]
     if found:
@@ -157,6 +171,7 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     await bury(
         db, [s.lease.task_id for s in ends if s.state is TaskState.FAILED and s.lease.task_id in passed], effect.now
     )
+    effect.deltas.note(passed)
     live = [(s, COUNTER_OF[state]) for s, state in zip(ends, states, strict=True) if s.lease.task_id in passed]
     _count(effect.deltas, live)
     for s, _ in live:
@@ -257,7 +272,7 @@ async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int],
         effect.ready |= ready
         effect.sleep_until(due)
     badly = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state in _NOT_WELL]
-    await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now)
+    effect.deltas.note(await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now))
 
 
 def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str, str]]]:

@@ -8,10 +8,11 @@ from typing import Any
 from forager.core.faults import Faults
 from forager.core.ledger import Lease, Session, Settlement, Turn, Want
 from forager.ledger.catalog import Catalog
-from forager.ledger.postgres.changes import job_says, write_changes
+from forager.ledger.postgres.aftermath import close
+from forager.ledger.postgres.changes import job_says
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.control import pause_locked
-from forager.ledger.postgres.counters import lock_jobs, write_counters
+from forager.ledger.postgres.counters import lock_jobs
 from forager.ledger.postgres.lease import NEXT_CLAIM, Round, lease, promote
 from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
@@ -58,7 +59,7 @@ async def turn(
     begun = await db.fetchrow(_BEGIN, session.id, [want.lane for want in wants])
     if begun is None:
         raise AssertionError("a SELECT from one row has one row")
-    effect = Effect(begun["now"])
+    effect = Effect(begun["now"], catalog.deltas())
     if settlements:
         await settle(db, catalog, settlements, children, lanes, frozenset(worker.lanes), effect)
     faults.at("settled")
@@ -71,7 +72,7 @@ async def turn(
     faults.at("leased")
     decoding = asyncio.create_task(_decoded(catalog, round_.rows))  # while the server counts
     try:
-        await _finish(db, effect, {row["job_id"] for row in round_.rows})
+        await _finish(db, catalog, effect, {row["job_id"] for row in round_.rows})
     except BaseException:
         decoding.cancel()
         raise
@@ -86,7 +87,7 @@ async def turn_to_suspects(
         return [], set()
     effect = Effect(begun["now"])
     leases = await lease_suspects(db, catalog, session, begun["claim"], room, effect)
-    await _finish(db, effect, {lease.job_id for lease in leases})
+    await _finish(db, catalog, effect, {lease.job_id for lease in leases})
     return leases, effect.draining
 
 
@@ -94,12 +95,20 @@ async def _decoded(catalog: Catalog, rows: Sequence[Any]) -> list[Lease]:
     return catalog.leases(rows)
 
 
-async def _finish(db: Db, effect: Effect, leased: Collection[int]) -> None:
+async def _finish(db: Db, catalog: Catalog, effect: Effect, leased: Collection[int]) -> None:
     """The jobs' rows and the change log, in this order, last. `leased`: jobs that have tasks running now."""
     if effect.halted:
         await lock_jobs(db, effect.deltas.jobs())
         for job, reason in sorted(effect.halted.items()):
             if await pause_locked(db, job, reason):
                 effect.changes.append(await job_says(db, job, "paused", {"reason": reason}))
-    ended = await write_counters(db, effect.deltas, effect.now, leased=leased)
-    await write_changes(db, [*effect.changes, *ended], effect.now)
+    await close(
+        db,
+        catalog,
+        effect.deltas,
+        effect.now,
+        leased=leased,
+        changes=effect.changes,
+        effects=effect.rows,
+        hooked=effect.hooked,
+    )

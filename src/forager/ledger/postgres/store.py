@@ -62,7 +62,7 @@ class PostgresLedger(SharedVerbs):
         self._lanes = lanes.LaneNumbers(connections)
         self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
         self._listener = Listener(url)
-        self._drain = Drain(connections)
+        self._drain = Drain(connections, catalog)
         self._workers: dict[int, Worker] = {}
         self.database = PostgresDatabase(connections)
         self._retention = Retention(self.database, catalog, {name: self._walk(walk) for name, walk in WALKS.items()})
@@ -141,8 +141,7 @@ class PostgresLedger(SharedVerbs):
 
     async def end(self, session: Session) -> None:
         self._workers.pop(session.id, None)
-        kinds = self._catalog.with_attempts
-        while not (await self._connections.run(lambda db: end_session(db, session.id, kinds))).whole:
+        while not (await self._connections.run(lambda db: end_session(db, self._catalog, session.id))).whole:
             pass
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
@@ -209,7 +208,7 @@ class PostgresLedger(SharedVerbs):
         """Safe beside other sweepers: each dead session is rescued by one of them."""
         rescued = ended = 0
         for _ in range(MOST_SESSIONS_PER_SWEEP):
-            page = await self._connections.run(lambda db: rescue_late(db, self._catalog.with_attempts))
+            page = await self._connections.run(lambda db: rescue_late(db, self._catalog))
             if page is None:
                 break
             rescued += page.tasks

@@ -34,7 +34,7 @@ async def store_in_order(
         if batch.seen:
             changes += await store_records(db, catalog, batch.seen, deltas, now)
         if batch.unseen:
-            changes += await _update(db, catalog, batch.unseen, now)
+            changes += await update_unseen(db, catalog, batch.unseen, now)
     return changes
 
 
@@ -49,7 +49,8 @@ async def keep_rejected(db: Db, settlements: Sequence[Settlement], deltas: Delta
         deltas.add(job, rejected=count)
 
 
-async def _update(db: Db, catalog: Catalog, unseen: Sequence[Unseen], now: int) -> list[NewChange]:
+async def update_unseen(db: Db, catalog: Catalog, unseen: Sequence[Unseen], now: int) -> list[NewChange]:
+    """Merge updates into stored rows, and mark what is gone. Returns the changes."""
     kinds: defaultdict[str, list[Unseen]] = defaultdict(list)
     for each in unseen:
         kinds[each.record.kind].append(each)

@@ -10,11 +10,10 @@ from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy.types import JSON
 
 from forager.core.errors import FieldError, Rejected
 from forager.core.record import Index, Record
-from forager.ledger.schema.column_types import bare_type, column_type
+from forager.kit.queries import bare_type, columns_of
 
 MOST_NUMBER = 2**63
 _ANY_ORDER = ("id",)
@@ -56,7 +55,7 @@ def filter_names(record: type[Record]) -> tuple[str, ...]:
     """The fields that a list of this kind can be filtered by."""
     indexed = [name for index in _whole(record) for name in index.names if name in record.model_fields]
     names = dict.fromkeys((record.key_field, *indexed))
-    return tuple(name for name in names if not isinstance(column_type(_annotation(record, name)).sql, JSON))
+    return tuple(name for name in names if columns_of(record)[name].kind != "json")
 
 
 def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
@@ -103,19 +102,13 @@ def _whole(record: type[Record]) -> list[Index]:
     return [index for index in record.indexes if index.where is None]
 
 
-def _annotation(record: type[Record], name: str) -> Any:
-    return record.model_fields[name].annotation
-
-
 def _encoded(record: type[Record], name: str, text: str) -> Any:
-    annotation = _annotation(record, name)
     try:
-        value = TypeAdapter(bare_type(annotation)).validate_strings(text)
+        value = TypeAdapter(bare_type(record.model_fields[name].annotation)).validate_strings(text)
     except ValidationError as error:
         raise ValueError(error.errors(include_url=False)[0]["msg"]) from error
-    encode = column_type(annotation).encode
     try:
-        value = value if encode is None else encode(value)
+        value = columns_of(record)[name].encoded(value)
     except ArithmeticError as error:  # a moment before the year 1, say
         raise ValueError("is out of range") from error
     if isinstance(value, int) and abs(value) >= MOST_NUMBER:

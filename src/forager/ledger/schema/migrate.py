@@ -15,6 +15,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
 from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
+from forager.ledger.schema.plain_ddl import add_plain_tables
 from forager.ledger.schema.queue_tables import queue_metadata
 from forager.ledger.schema.record_ddl import add_record_tables
 from forager.ledger.schema.revisions import SCRIPTS, heads, home, known, locations
@@ -87,6 +88,7 @@ def full_schema(catalog: Catalog, dialect: str) -> MetaData:
         for table in part.tables.values():
             table.to_metadata(whole)
     add_record_tables(whole, catalog.records.values())
+    add_plain_tables(whole, catalog.tables, dialect)
     return whole
 
 

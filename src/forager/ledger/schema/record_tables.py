@@ -15,8 +15,8 @@ from sqlalchemy.types import TypeEngine
 from forager.core.errors import Rejected
 from forager.core.record import CLEAR, Record
 from forager.core.trusted import trusted
-from forager.kit.queries import loads
-from forager.ledger.schema.column_types import Encoder, column_type, is_clearable
+from forager.kit.queries import Encoder, columns_of, loads
+from forager.ledger.schema.column_types import sql_type
 
 Values = list[Any]
 """A row's own columns, encoded, in the order of `RecordTable.fields`."""
@@ -168,7 +168,7 @@ class RecordTable:
 
     @cached_property
     def _clearable(self) -> bool:
-        return any(is_clearable(info.annotation) for info in self.record.model_fields.values())
+        return any(column.clearable for column in columns_of(self.record).values())
 
     @cached_property
     def _told(self) -> tuple[tuple[int, str], ...]:
@@ -190,13 +190,13 @@ def record_tables(records: Iterable[type[Record]]) -> dict[str, RecordTable]:
 
 
 def _describe(record: type[Record]) -> RecordTable:
-    columns = {name: column_type(info.annotation) for name, info in record.model_fields.items()}
+    columns = columns_of(record)
     table = RecordTable(
         record,
         tuple(columns),
         tuple(column.encode for column in columns.values()),
         tuple(column.decode for column in columns.values()),
-        tuple(column.sql for column in columns.values()),
+        tuple(sql_type(column.kind) for column in columns.values()),
         tuple(column.show for column in columns.values()),
     )
     _check(table)

@@ -30,13 +30,20 @@ COUNTER_OF = {
 
 
 class Deltas:
-    def __init__(self) -> None:
+    def __init__(self, *, note_ends: bool = False) -> None:
+        self.ends: list[int] | None = [] if note_ends else None
+        """The tasks that ended in this transaction, if anything follows from the end of a task."""
         self._jobs: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(self, job: int, **amounts: int) -> None:
         counts = self._jobs[job]
         for name, amount in amounts.items():
             counts[name] += amount
+
+    def note(self, tasks: Iterable[int]) -> None:
+        """These tasks have ended."""
+        if self.ends is not None:
+            self.ends.extend(tasks)
 
     def ended(self, job: int, counter: str, price: int, cost: int, guessed: int, count: int = 1) -> None:
         """So many attempts are over, each of which had this price and cost this."""

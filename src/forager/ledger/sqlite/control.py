@@ -11,6 +11,7 @@ from forager.core.ids import task_numbers
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
+from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.settle import pause_job
@@ -22,7 +23,7 @@ _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = ? AND (kind, key) > (?, 
 _LEFT_OVER = "SELECT id FROM jobs WHERE finished_at IS NULL AND drain IS NOT NULL AND queued > 0"
 _DRAIN = """
 UPDATE tasks SET state = ?1, error = ?2, reason = ?2, error_type = NULL, ended_at = ?3, due = NULL
-WHERE id IN (SELECT value FROM json_each(?4)) AND state IN (0, 1, 2, 8)
+WHERE id IN (SELECT value FROM json_each(?4)) AND state IN (0, 1, 2, 8) RETURNING id
 """
 
 
@@ -104,14 +105,14 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
         why, queued = row
         page = db.execute(_PAGE, (job, *done, limit)).fetchall()
         state, counter = (TaskState.CANCELLED, "cancelled") if why == CANCELLED else (TaskState.SKIPPED, "skipped")
-        count = db.execute(
-            _DRAIN, (int(state), why, now, orjson.dumps([task for task, _, _ in page]).decode())
-        ).rowcount
+        numbers = orjson.dumps([task for task, _, _ in page]).decode()
+        drained = db.execute(_DRAIN, (int(state), why, now, numbers)).fetchall()
+        count = len(drained)
         ended += count
-        deltas = Deltas()
+        deltas = memory.catalog.deltas()
         deltas.add(job, queued=-count, **{counter: count})
-        write_deltas(db, deltas)
-        finish_jobs(db, memory.flows, [job], now)
+        deltas.note(number for (number,) in drained)
+        close(db, memory, deltas, now)
         if len(page) == limit and count < queued:
             _, kind, key = page[-1]
             draining[job] = (kind, key)

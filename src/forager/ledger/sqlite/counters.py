@@ -19,8 +19,8 @@ def write_deltas(db: sqlite3.Connection, deltas: Deltas) -> None:
     db.executemany(_ADD, [(*(deltas.of(job, name) for name in COUNTED), job) for job in deltas.jobs()])
 
 
-def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: int) -> None:
-    """End those of `jobs` that have nothing queued and nothing running; each end is a change."""
+def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: int) -> list[int]:
+    """End those of `jobs` that have nothing queued and nothing running; each end is a change. Returns their numbers."""
     ended = db.execute(_WITHOUT_WORK, (orjson.dumps(list(jobs)).decode(),)).fetchall()
     changes = []
     for row in ended:
@@ -32,6 +32,7 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
         counts = {"completed": completed, "failed": failed, "skipped": skipped, "cancelled": cancelled_tasks}
         changes.append(job_change(job, public_id, "ended", state, version, counts))
     write_changes(db, changes, now)
+    return [row[0] for row in ended]
 
 
 def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any] | None = None) -> None:

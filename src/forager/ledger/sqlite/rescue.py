@@ -11,10 +11,9 @@ from typing import Any
 from forager.core.lane_names import WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
 from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
-from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.suspects import group_size
+from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.attempts import keep_lost
-from forager.ledger.sqlite.counters import finish_jobs, write_deltas
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.settle import add_spending
 from forager.ledger.sqlite.writer_state import Memory, wake
@@ -57,7 +56,7 @@ def _rescue(
 ) -> None:
     if not rows:
         return
-    deltas = Deltas()
+    deltas = memory.catalog.deltas()
     spent: defaultdict[int, int] = defaultdict(int)
     for number, job, lane, price, _, followed, drain, turn in rows:
         spent[lane] += price
@@ -66,11 +65,13 @@ def _rescue(
         if drain == CANCELLED:
             _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
             deltas.add(job, cancelled=1)
+            deltas.note([number])
         elif number == dead:
             _end(db, number, price, TaskState.FAILED, (CRASHED, Reason.CRASHED, ErrorType.INTERNAL), now)
             deltas.add(job, failed=1)
+            deltas.note([number])
             if followed:
-                skip_followers(db, number, job, AFTER_FAILED, deltas, now)
+                deltas.note(skip_followers(db, number, job, AFTER_FAILED, deltas, now))
         else:
             state = TaskState.SUSPECT if crashed else TaskState.READY
             together = group_size(len(rows)) if crashed else None
@@ -87,8 +88,7 @@ def _rescue(
         wake(db, memory, lane, now)
     memory.flows.grew = True  # suspects, too, are work for whoever waits for some
     add_spending(db, spent, now)
-    write_deltas(db, deltas)
-    finish_jobs(db, memory.flows, deltas.jobs(), now)
+    close(db, memory, deltas, now)
 
 
 def _end(

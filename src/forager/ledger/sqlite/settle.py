@@ -19,9 +19,9 @@ from forager.ledger.shared.patience import in_vain, wait_or_give_up
 from forager.ledger.shared.plan_encoding import encode
 from forager.ledger.shared.spending import day_and_hour
 from forager.ledger.shared.text import clean
+from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.attempts import keep_attempts
-from forager.ledger.sqlite.changes import write_changes
-from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
+from forager.ledger.sqlite.counters import say
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.records import store_records
 from forager.ledger.sqlite.tasks import insert_tasks
@@ -87,7 +87,7 @@ def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple
 
 def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int]) -> None:
     now = memory.now_ms()
-    deltas = Deltas()
+    deltas = memory.catalog.deltas()
     back: list[Settlement] = []
     ended: list[Settlement] = []
     for s in live:
@@ -99,14 +99,16 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
     _spend(db, live, now)
     _keep_evidence(db, live, now + memory.catalog.evidence_ms)
     keep_attempts(db, live)
-    changes = _store(db, memory, live, deltas, now)
-    write_deltas(db, deltas)
-    write_changes(db, changes, now)
-    finish_jobs(db, memory.flows, deltas.jobs(), now)
-
-
-def _store(db: sqlite3.Connection, memory: Memory, live: list[Settlement], deltas: Deltas, now: int) -> list[NewChange]:
     rare = [s for s in live if s.extras is not None]
+    changes = _store(db, memory, live, rare, deltas, now)
+    effects = [effect for s in rare if s.extras is not None for effect in s.extras.effects]
+    close(db, memory, deltas, now, changes=changes, effects=effects)
+
+
+def _store(
+    db: sqlite3.Connection, memory: Memory, live: list[Settlement], rare: list[Settlement], deltas: Deltas, now: int
+) -> list[NewChange]:
+    """`rare`: those that tell more than what they found."""
     if rare:
         keep_rejected(db, rare, deltas, now)
         return store_in_order(db, memory, live, deltas, now)
@@ -126,6 +128,7 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
     for (job, price, state, cost, guessed, why, facts), tasks in alike.items():
         ends[state, cost, guessed, *why, facts] += tasks
         deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
+        deltas.note(tasks)
     for how, tasks in ends.items():
         db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
 
@@ -154,6 +157,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         said = (s.error, s.reason, s.error_type)
         if drain == CANCELLED:
             state, said, ended = TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now
+            deltas.note([lease.task_id])
         elif drain is not None:
             memory.flows.drain(lease.job_id)
         elif s.wait > 0:
@@ -182,8 +186,9 @@ def _settle_neighbours(
             said = (skip.message or skip.reason, skip.reason)
             for row in db.execute(_SKIP, (*said, now, job, lease.kind, clean(skip.key))).fetchall():
                 deltas.add(job, queued=-1, skipped=1)
+                deltas.note([row[0]])
                 if row[1]:
-                    skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message)
+                    deltas.note(skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message))
         if s.tasks:
             _add_children(db, memory, s, deltas)
         if lease.task_id not in followed:
@@ -191,7 +196,7 @@ def _settle_neighbours(
         if s.state is TaskState.COMPLETED:
             done.append(lease.task_id)
         elif s.state in COUNTER_OF:
-            skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now)
+            deltas.note(skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now))
     if done:
         _release_followers(db, memory, done)
 

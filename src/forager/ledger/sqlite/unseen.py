@@ -30,7 +30,7 @@ def store_in_order(
         if seen:
             changes += store_records(db, memory, seen, deltas, now)
         if batch.unseen:
-            changes += _update(db, memory, batch.unseen, now)
+            changes += update_unseen(db, memory, batch.unseen, now)
     return changes
 
 
@@ -43,7 +43,8 @@ def keep_rejected(db: sqlite3.Connection, settlements: Sequence[Settlement], del
         deltas.add(job, rejected=count)
 
 
-def _update(db: sqlite3.Connection, memory: Memory, unseen: Sequence[Unseen], now: int) -> list[NewChange]:
+def update_unseen(db: sqlite3.Connection, memory: Memory, unseen: Sequence[Unseen], now: int) -> list[NewChange]:
+    """Merge updates into stored rows, and mark what is gone. Returns the changes."""
     kinds: defaultdict[str, list[Unseen]] = defaultdict(list)
     for each in unseen:
         kinds[each.record.kind].append(each)

@@ -1,0 +1,63 @@
+"""What else becomes true when a task or a job ends, whichever way it ends.
+
+A step's `on_end` and a pipeline's `on_job_end` are pure functions. The ledger calls them inside the transaction that
+ends the task or the job: after the last retry, when a wait was given up, when a worker died with the task, when the job
+was cancelled. So what they return happens once for each end, also after kill -9.
+
+A task that is skipped in the transaction that plans it (`joined`, or behind one that has failed) was never queued: no
+hook runs for it, nor for a job of which nothing else is left. A job without tasks, such as a dry run, has none either.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from forager.core.record import Record
+from forager.core.states import JobState, TaskState
+from forager.core.table import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How a task ended."""
+
+    state: TaskState
+    """COMPLETED, FAILED, SKIPPED or CANCELLED."""
+    reason: str | None
+    """The word for it, unless it is completed: `timed_out`, `budget` …"""
+    error: str | None
+    attempts: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What else becomes true."""
+
+    effects: Sequence[Effect] = ()
+    """Changes of plain tables."""
+    updates: Sequence[Record] = ()
+    """Updates of stored records, as `Done.updates`: the next due time of a page that could not be read, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ended, and what it did."""
+
+    state: JobState
+    completed: int
+    failed: int
+    skipped: int
+    cancelled: int
+    records: int
+    discoveries: int
+    rejected: int
+    spent: int
+    at: datetime
+
+
+OnEnd = Callable[[Any, TaskEnd], Aftermath | None]
+"""`on_end(task, end)`. It must not raise: then its task ends without it, and the log says so."""
+OnJobEnd = Callable[[Any, JobEnd], Sequence[Effect]]
+"""`on_job_end(params, end)`. The same holds."""
