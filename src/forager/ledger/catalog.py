@@ -12,6 +12,7 @@ from forager.core.ledger import Lease
 from forager.core.pipeline import Pipeline
 from forager.core.table import TableRow
 from forager.core.task import Task
+from forager.core.trusted import validated_json
 from forager.ledger.schema.record_tables import RecordTable, record_tables
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.evidence import DAY_MS, DAYS
@@ -37,6 +38,7 @@ class Catalog:
                 self.prices[step.task.kind] = step.price
                 for kind in (step.task.kind, *step.task.aliases):
                     self.tasks[kind] = step.task
+        self._readers = {kind: validated_json(task) for kind, task in self.tasks.items()}
         self.records: dict[str, RecordTable] = record_tables(r for p in pipelines for r in p.records)
         self.tables: dict[type[TableRow], str] = {row: p.name for p in pipelines for row in p.tables}
         """Plain tables, each with the pipeline that owns it."""
@@ -71,13 +73,13 @@ class Catalog:
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:
         """A row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""
-        task = self.tasks.get(kind)
-        if task is None:
+        read = self._readers.get(kind)
+        if read is None:
             return Undecodable(
                 f"No pipeline knows tasks of kind {kind!r}. Install the one that does, then retry the task."
             )
         try:
-            return task.__pydantic_validator__.validate_json(body)  # type: ignore[no-any-return]
+            return read(body)
         except ValidationError as error:
             return Undecodable(f"The stored task does not fit {kind!r} any more: {_first(error)}")
         except Exception as error:  # noqa: BLE001 - whatever a class's own validator raises, only this row is bad
