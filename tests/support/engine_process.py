@@ -78,12 +78,13 @@ class ChaosLedger:
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._real, verb)
 
-    async def beat(self, session: Session, states: Any) -> bool:
-        if await self._real.beat(session, states):
-            return True
+    async def beat(self, session: Session, states: Any, wants: int = 0) -> datetime | None:
+        now: datetime | None = await self._real.beat(session, states, wants)
+        if now is not None:
+            return now
         deaf = self._options.deaf and session.id not in self._pretended
         self._pretended.add(session.id)
-        return deaf
+        return await self._real.now() if deaf else None
 
     async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
         if self._options.broken:

@@ -261,8 +261,13 @@ class Ledger(Protocol):
 
     # ── work ──
     async def begin(self, name: str) -> Session: ...
-    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
-        """Keep the session alive and its lanes' state written. False: it is lost, so stop sending."""
+    async def beat(
+        self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
+    ) -> datetime | None:
+        """Keep the session alive, its lanes' state written, and known how many more lanes it could use.
+
+        Returns the time by the store's clock. None: the session is lost, so stop sending.
+        """
         ...
 
     async def end(self, session: Session) -> None:
@@ -271,7 +276,11 @@ class Ledger(Protocol):
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
         """Lanes with work that nobody owns. Where there are more: by the lowest turn of what waits in each, and then
-        those that have waited longest."""
+        those that have waited longest. While other sessions want lanes, none above the session's fair share."""
+        ...
+
+    async def surplus(self, session: Session) -> int:
+        """How many lanes the session has above its fair share: 0 while no other session wants any."""
         ...
 
     async def demand(self, lanes: Sequence[int], most: int) -> Demand:

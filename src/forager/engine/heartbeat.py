@@ -4,6 +4,7 @@ The deadline is counted from before each call to the store, so that we are never
 is late stops sending by its own monotonic clock before another worker may have its tasks.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from forager.core.ledger import Ledger, Session
 from forager.engine.store_clock import StoreClock
 
 BEATS_PER_LEASE = 3
+TELL_AGAIN = 1.0
+"""A session that comes to want lanes, or to want none, tells so between two beats, but not more often than this."""
 
 
 class Heartbeat:
@@ -19,6 +22,8 @@ class Heartbeat:
         self._clock = clock
         self._name = name
         self._deadline = 0.0
+        self._told_wants, self._told_at = 0, -math.inf
+        """How many more lanes the session could use, as the store knows it, and when that became some, or none."""
         self.session: Session | None = None
         self.next_at = 0.0
         """Monotonic time of the next beat."""
@@ -30,18 +35,31 @@ class Heartbeat:
 
     async def begin(self) -> Session:
         """A new session. From now on the clock tells the store's time."""
-        self._clock.follow(await self._ledger.now())
+        before = self._clock.monotonic()
+        self._clock.follow(await self._ledger.now(), before)
         before = self._clock.monotonic()
         self.session = await self._ledger.begin(self._name)
         self._beaten(self.session, before)
+        self._told_wants, self._told_at = 0, -math.inf
         return self.session
 
-    async def beat(self, session: Session, states: Mapping[int, Mapping[str, Any]]) -> bool:
-        """Keep it alive and write down the state of its lanes. False: it is lost, and so is what it held."""
+    def is_due(self, wants: int) -> bool:
+        """Whether it must beat now: its time has come, or the session begins or ceases to want lanes."""
+        now = self._clock.monotonic()
+        return now >= self.next_at or (bool(wants) != bool(self._told_wants) and now - self._told_at >= TELL_AGAIN)
+
+    async def beat(self, session: Session, states: Mapping[int, Mapping[str, Any]], wants: int) -> bool:
+        """Keep it alive, write down the state of its lanes, and tell how many more it could use. False: it is lost, and
+        so is what it held."""
         before = self._clock.monotonic()
-        if not await self._ledger.beat(session, states):
+        store_now = await self._ledger.beat(session, states, wants)
+        if store_now is None:
             return False
+        self._clock.follow(store_now, before)
         self._beaten(session, before)
+        if bool(wants) != bool(self._told_wants):
+            self._told_at = before
+        self._told_wants = wants
         return True
 
     def _beaten(self, session: Session, at: float) -> None:

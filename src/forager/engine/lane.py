@@ -13,6 +13,7 @@ from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 from forager.engine.breaker import BreakerRun
 from forager.engine.caps import Caps
+from forager.engine.handover import read_pace, write_pace
 from forager.engine.lane_users import LaneUsers
 from forager.engine.limiter import Limiter
 
@@ -284,6 +285,13 @@ class LaneRun:
         resting = {str(proxy): self._store_ms(at) for proxy, at in self._proxy_used.items() if at + rest > now}
         return {**state, "proxies": resting} if resting else state
 
+    def last_state(self) -> Mapping[str, Any]:
+        """The same when the lane is given back: the next owner goes on at our pace."""
+        pace = (
+            {} if self.in_flight else write_pace(self._limiter.pace(self._clock.monotonic()), self._epoch, self._clock)
+        )
+        return {**self.state(), **pace}
+
     def is_next_owner(self, owned: OwnedLane) -> bool:
         """Whether we had the lane before and nobody since: then what it knows still holds."""
         if owned.epoch != self._epoch + 1:
@@ -308,9 +316,18 @@ class LaneRun:
             self._proxy_used[int(proxy)] = now + self._seconds_until(at)
         self._pace(now)
         if owned.epoch > 1:
-            # What the last owner sent in its last window is not known here: wait until it has passed.
-            window = self._limiter.window if self.policy.rate is not None else 0.0
-            self._limiter.hold_until(now + max(window, self._floor()))
+            self._go_on(owned, now)
+
+    def _go_on(self, owned: OwnedLane, now: float) -> None:
+        """At the pace of the last owner; if what that sent in its last window is not known, when it has passed."""
+        pace = read_pace(owned.state, owned.epoch, self._clock)
+        limited = self.policy.rate is not None
+        if pace is None or (limited and pace.window < self._limiter.window):
+            self._limiter.hold_until(now + max(self._limiter.window if limited else 0.0, self._floor()))
+            return
+        self._limiter.go_on(pace)
+        if self._floor() > 0:
+            self._limiter.hold_until(pace.last + self._floor())
 
     # ── inside ──
 

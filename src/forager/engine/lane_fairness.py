@@ -32,6 +32,15 @@ def by_turn(lanes: Iterable[LaneRun]) -> list[LaneRun]:
     return sorted((lane for lane in lanes if not lane.leaving), key=lambda lane: (lane.turn, lane.served))
 
 
+def longest_held(lanes: Iterable[LaneRun], most: int, held_before: float) -> list[LaneRun]:
+    """Which lanes go to sessions that have less than their share: those that were taken first, so that each lane moves
+    at most once in a quantum. Lanes that leave already count; who was taken after `held_before` stays for now."""
+    known = list(lanes)
+    staying = sorted((lane for lane in known if not lane.leaving), key=lambda lane: lane.taken_at)
+    old = [lane for lane in staying if lane.taken_at <= held_before]
+    return old[: max(0, most - (len(known) - len(staying)))]
+
+
 def who_leaves(lanes: Collection[LaneRun], waiting: Sequence[int], held_before: float) -> list[LaneRun]:
     """Which lanes make room for those that nobody has: the highest turns, of these the ones that were taken first.
 

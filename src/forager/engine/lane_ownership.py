@@ -11,7 +11,7 @@ from typing import Any
 from forager.core.clock import Clock
 from forager.core.ledger import Away, GivenLane, Ledger, OwnedLane, Session
 from forager.engine.lane import LaneRun
-from forager.engine.lane_fairness import who_leaves
+from forager.engine.lane_fairness import longest_held, who_leaves
 from forager.engine.lane_users import LaneUsers
 from forager.engine.rules import LaneRules
 from forager.engine.step_table import StepTable
@@ -26,7 +26,9 @@ LONGEST_REST = 24 * 3600.0
 CROWDED_LOOK = 1.0
 """A worker that has as many lanes as it may looks so often whether others wait for a place."""
 QUANTUM = 10.0
-"""A lane that has work is kept for so many seconds before it makes room for one that nobody has."""
+"""A lane that has work is kept for so many seconds before it makes room, for another lane or for another session."""
+SHARE_HOLDS = 1.0
+"""What the store said about our fair share of the lanes is asked again after so many seconds."""
 MOST_REMEMBERED = 10_000
 LOOK_AGAIN = 1.0
 TURNS_HOLD = 0.1
@@ -67,7 +69,9 @@ class OwnedLanes:
         self._gone = 0
         """How often lanes have left us. An answer of the store that is older may name one of them as ours."""
         self._rules_changed = False
-        self._turns_asked = self._waiting_asked = float("-inf")
+        self._turns_asked = self._waiting_asked = self._share_asked = float("-inf")
+        self._share_at = math.inf
+        """When lanes that are above our share will have been held for a quantum."""
 
     def __getitem__(self, lane: int) -> LaneRun:
         return self._lanes[lane]
@@ -116,7 +120,12 @@ class OwnedLanes:
     def next_look(self, now: float) -> float:
         """When `give_back_idle` or `ask_turns` may have something to do, if nothing else happens before."""
         crowded = now + CROWDED_LOOK if len(self._lanes) >= self._most else math.inf
-        return min([crowded, *(since + IDLE_BEFORE_GIVING_BACK for since in self._idle_since.values())])
+        idle = (since + IDLE_BEFORE_GIVING_BACK for since in self._idle_since.values())
+        return min([crowded, self._share_at, *idle])
+
+    def could_take(self, free: int) -> int:
+        """How many more lanes there is room for, with so many free places in the process."""
+        return max(0, min(self._most - len(self._lanes), free))
 
     def adopt_rules(self) -> None:
         """The rules have changed: every lane follows the new ones."""
@@ -128,9 +137,10 @@ class OwnedLanes:
     @property
     def look(self) -> bool:
         """Whether there may be lanes to take, or, where there is no room for more, to make room for."""
-        if self._looked_at != self.news:
+        now = self._clock.monotonic()
+        if self._looked_at != self.news or now >= self._share_at:
             return True
-        return len(self._lanes) >= self._most and self._clock.monotonic() - self._turns_asked >= CROWDED_LOOK
+        return len(self._lanes) >= self._most and now - self._turns_asked >= CROWDED_LOOK
 
     def heard(self, news: int, *, more: bool) -> None:
         """Whether there may be lanes to take, as the store said when `news` was as given."""
@@ -143,6 +153,7 @@ class OwnedLanes:
         if self._rules_changed:  # a lane may sleep until hours that hold no longer
             await self._ledger.wake_lanes()
             self._rules_changed = False
+        await self._make_room(session)
         room = self._most - len(self._lanes)
         taken = await self._ledger.take_lanes(session, room) if room > 0 else ()
         for owned in taken:
@@ -152,6 +163,21 @@ class OwnedLanes:
         if len(self._lanes) >= self._most:
             await self.ask_turns()
         return bool(taken)
+
+    async def _make_room(self, session: Session) -> None:
+        """Let go of what is above our fair share, while other sessions want lanes: the longest-held first, and none
+        that we have had for less than a quantum. The others are looked at when their quantum is over."""
+        now = self._clock.monotonic()
+        if now - self._share_asked < SHARE_HOLDS and now < self._share_at:
+            return
+        self._share_asked, self._share_at = now, math.inf
+        above = await self._ledger.surplus(session) if len(self._lanes) > 1 else 0
+        if above:
+            for lane in longest_held(self, above, now - QUANTUM):
+                lane.leaving = True
+            staying = [lane.taken_at for lane in self if not lane.leaving]
+            if above > len(self._lanes) - len(staying):
+                self._share_at = max(min(staying) + QUANTUM, now + SHARE_HOLDS)
 
     async def ask_turns(self) -> None:
         """Not enough for all: learn how urgent each lane is, and whether others wait for a place."""
@@ -276,4 +302,4 @@ class OwnedLanes:
     def _given(self, lane: LaneRun, now: float) -> GivenLane:
         rest = min(lane.rests(now), LONGEST_REST)
         wakes = round((self._clock.now().timestamp() + rest) * 1000) if rest >= RESTS_FOR_LONG else None
-        return GivenLane(lane.state(), not_before=wakes)
+        return GivenLane(lane.last_state(), not_before=wakes)

@@ -11,6 +11,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from forager.engine.handover import Pace
+
 MARGIN = 0.02
 LOOK_AGAIN = 0.1
 
@@ -24,6 +26,8 @@ class Limiter:
         self._burst = max(1, burst)
         self._gap = gap
         self._left: deque[float] = deque()
+        self._last = -math.inf
+        """When the last request left."""
         self._leaving = 0
         self._ideal = 0.0
         self._after_gap = 0.0
@@ -91,6 +95,7 @@ class Limiter:
 
     def left(self, now: float) -> None:
         self._leaving -= 1
+        self._last = now
         if self.rate is not None:
             self._left.append(now)
         if self._gap is not None:
@@ -99,6 +104,19 @@ class Limiter:
     def gave_up(self) -> None:
         """What had been started never left."""
         self._leaving -= 1
+
+    def pace(self, now: float) -> Pace:
+        """How far it has come, for the next owner of the lane. Ask when nothing is leaving."""
+        sent = tuple(at for at in self._left if at + self.window > now)
+        window = self.window if self.rate is not None else 0.0  # without a rate nothing is logged
+        return Pace(window, sent, self._ideal, max(self._gap_ends, self._after_gap), self._last)
+
+    def go_on(self, pace: Pace) -> None:
+        """From where the last owner was."""
+        self._left.extend(pace.sent)
+        self._last = pace.last
+        self._ideal = max(self._ideal, pace.planned)
+        self._gap_ends = self._after_gap = pace.gap_ends
 
     def available(self, now: float, horizon: float, most: int) -> int:
         """How many starts, up to `most`, could be planned that happen within the horizon."""

@@ -313,11 +313,12 @@ class Worker:
 
     async def _keep_alive(self, session: Session) -> Session:
         turned = [lane for lane in self._lanes if lane.turned]
-        if self._clock.monotonic() < self._heart.next_at and not turned:
+        wants = 0 if self._stopping else self._lanes.could_take(self._capacity - len(self._flight))
+        if not turned and not self._heart.is_due(wants):
             return session
         for lane in turned:  # written at once, so that the next owner sees the open breaker
             lane.turned = False
-        if await self._heart.beat(session, self._lanes.states()):
+        if await self._heart.beat(session, self._lanes.states(), wants):
             return session
         log.warning("the session was lost; what it held is not ours any more", session=session.id)
         await self._abandon()

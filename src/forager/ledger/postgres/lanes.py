@@ -6,6 +6,7 @@ and looks for work in a new statement, which sees everything that was committed 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
+from forager.ledger.shared.fair_share import MOST_FREE, Holder, fair_share
 from forager.ledger.shared.spending import before_month, day_and_hour
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
@@ -37,6 +39,15 @@ coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused O
           ORDER BY q.due LIMIT 1), 0)
 """
 _AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
+_SHARED = f"EXISTS (SELECT 1 FROM sessions o WHERE o.id <> $1 AND o.wants > 0 AND o.lease_until >= {NOW})"
+ALIVE = f"SELECT {NOW} AS now, {_SHARED} AS shared FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s"
+"""A living session, whose row is held to the commit; and whether other sessions want lanes."""
+# A lane without tasks, such as that of a sink, is no part of what is shared.
+_HOLDERS = f"""
+SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
+FROM sessions s WHERE s.lease_until >= $1
+"""
+_FREE = f"SELECT count(*) FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2) a"
 _MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2 + 1) a"
 _TAKE = """
 WITH pick AS MATERIALIZED (SELECT id FROM lanes l WHERE {awake} ORDER BY {order} LIMIT $2 FOR UPDATE SKIP LOCKED),
@@ -100,10 +111,34 @@ async def wake(db: Db, lanes: Mapping[int, int]) -> None:
     await tell(db)
 
 
-async def take(db: Db, session: int, now: int, most: int) -> list[OwnedLane]:
-    """Where more have work than can be taken, the lowest turn goes first, then who has waited longest."""
+async def take(db: Db, session: int, now: int, most: int, *, shared: bool) -> list[OwnedLane]:
+    """Where more have work than can be taken, the lowest turn goes first, then who has waited longest. `shared`: other
+    sessions want lanes too."""
+    if shared:
+        share, held = await _share(db, session, now, wants=most)
+        most = most if share is None else min(most, share - held)
+        if most <= 0:
+            return []
     which = _TAKE_BEST if await db.fetchval(_MORE_THAN, now, most) else _TAKE_ALL
     return await _owned(db, await db.fetch(which, now, most, session), now)
+
+
+async def surplus(db: Db, session: int) -> int:
+    """How many lanes the session has above its fair share."""
+    row = await db.fetchrow(f"SELECT {NOW} AS now, {_SHARED} AS shared", session)
+    if row is None or not row["shared"]:
+        return 0
+    share, held = await _share(db, session, row["now"])
+    return 0 if share is None else max(0, held - share)
+
+
+async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
+    """Its fair share of the lanes, and how many it has. `wants`: how many more it could use, if it says so now."""
+    holders = {row[0]: Holder(*row) for row in await db.fetch(_HOLDERS, now)}
+    own = holders.get(session, Holder(session, 0, 0))
+    if wants is not None:
+        own = holders[session] = replace(own, wants=wants)
+    return fair_share(session, holders.values(), await db.fetchval(_FREE, now, MOST_FREE)), own.held
 
 
 async def demand(db: Db, lanes: Sequence[int], most: int) -> Demand:

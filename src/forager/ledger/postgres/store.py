@@ -126,18 +126,23 @@ class PostgresLedger(SharedVerbs):
         )
         return Session(number, name, self._lease_seconds)
 
-    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
+    async def beat(
+        self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
+    ) -> datetime | None:
         """The heartbeat is a transaction of its own: it must wait for nobody who holds a lane."""
-        alive = await self._connections.run(
+        now = await self._connections.run(
             lambda db: db.fetchval(
-                f"UPDATE sessions SET lease_until = {NOW} + $2 WHERE id = $1 RETURNING id",
+                f"UPDATE sessions SET lease_until = {NOW} + $2, wants = $3 WHERE id = $1 RETURNING {NOW}",
                 session.id,
                 round(session.lease * 1000),
+                wants,
             )
         )
-        if alive is not None and lane_states:
+        if now is None:
+            return None
+        if lane_states:
             await self._connections.run(lambda db: lanes.keep_states(db, session.id, lane_states))
-        return alive is not None
+        return datetime.fromtimestamp(now / 1000, UTC)
 
     async def end(self, session: Session) -> None:
         self._workers.pop(session.id, None)
@@ -167,6 +172,9 @@ class PostgresLedger(SharedVerbs):
         if isinstance(owned, OwnedLane):
             self._worker(session).lanes.add(owned.id)
         return owned
+
+    async def surplus(self, session: Session) -> int:
+        return await self._connections.run(lambda db: lanes.surplus(db, session.id))
 
     async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
         return await self._connections.run(lambda db: lanes.demand(db, lanes_, most))
@@ -262,8 +270,8 @@ class PostgresLedger(SharedVerbs):
     @staticmethod
     async def _take_lanes(db: Db, session: Session, most: int) -> list[OwnedLane]:
         # Held to the commit, so that nobody ends the session while it takes lanes.
-        alive = await db.fetchrow(f"SELECT {NOW} FROM sessions WHERE id = $1 FOR KEY SHARE", session.id)
-        return [] if alive is None else await lanes.take(db, session.id, alive[0], most)
+        alive = await db.fetchrow(lanes.ALIVE, session.id)
+        return [] if alive is None else await lanes.take(db, session.id, alive["now"], most, shared=alive["shared"])
 
     @staticmethod
     async def _unknown_lanes(db: Db, session: Session, worker: Worker, most: int) -> list[OwnedLane]:

@@ -42,6 +42,7 @@ sessions = Table(
     Column("name", Text, nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("lease_until", BigInteger, nullable=False),
+    Column("wants", Integer, nullable=False, server_default="0", comment="how many more lanes it could use"),
 )
 
 lanes = Table(

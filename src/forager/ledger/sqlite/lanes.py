@@ -6,12 +6,15 @@ sweep), so that nobody waits for ever behind a lower turn.
 
 import sqlite3
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
 from forager.kit.queries import loads
+from forager.ledger.shared.fair_share import MOST_FREE, Holder, fair_share
 from forager.ledger.shared.spending import before_month, day_and_hour
 from forager.ledger.sqlite.writer_state import Memory, wake
 
@@ -25,6 +28,13 @@ UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL
 WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
 RETURNING id, name, state, epoch
 """
+_OTHERS_WANT = "SELECT 1 FROM sessions WHERE id <> ? AND wants > 0 LIMIT 1"
+# A lane without tasks, such as that of a sink, is no part of what is shared.
+_HOLDERS = f"""
+SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
+FROM sessions s WHERE s.lease_until >= ?
+"""
+_FREE = f"SELECT count(*) FROM ({_AWAKE})"
 _GIVE = "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND owner = ?"
 _ASLEEP = """
 SELECT id FROM lanes WHERE id IN (SELECT value FROM json_each(?)) AND owner IS NULL AND wake_at IS NULL
@@ -41,8 +51,33 @@ FROM spending WHERE lane_id = ?3 AND day > ?4
 ALL = -1
 
 
+def beat(
+    db: sqlite3.Connection,
+    memory: Memory,
+    session: int,
+    until: int,
+    states: Mapping[int, Mapping[str, Any]],
+    wants: int,
+) -> bool:
+    """Keep a session alive, with what it knows of its lanes and wants of others. False: it is lost."""
+    row = db.execute("SELECT wants FROM sessions WHERE id = ?", (session,)).fetchone()
+    if row is None:
+        return False
+    db.execute("UPDATE sessions SET lease_until = ?, wants = ? WHERE id = ?", (until, wants, session))
+    kept = [(orjson.dumps(state).decode(), lane, session) for lane, state in states.items()]
+    db.executemany("UPDATE lanes SET state = ? WHERE id = ? AND owner = ?", kept)
+    if wants and not row[0]:
+        memory.flows.grew = True  # another session may have to make room
+    return True
+
+
 def take(db: sqlite3.Connection, memory: Memory, session: int, most: int) -> list[OwnedLane]:
     now = memory.now_ms()
+    if others_want(db, session):
+        share, held = _share(db, session, now, wants=most)
+        most = most if share is None else min(most, share - held)
+        if most <= 0:
+            return []
     awake = [row[0] for row in db.execute(_AWAKE, (now, most + 1))]
     if len(awake) > most:
         awake = [lane for _, lane in _by_turn(db, memory, now)][:most]
@@ -52,6 +87,28 @@ def take(db: sqlite3.Connection, memory: Memory, session: int, most: int) -> lis
 
 def some_awake(db: sqlite3.Connection, memory: Memory) -> bool:
     return db.execute(_AWAKE, (memory.now_ms(), 1)).fetchone() is not None
+
+
+def others_want(db: sqlite3.Connection, session: int) -> bool:
+    return db.execute(_OTHERS_WANT, (session,)).fetchone() is not None
+
+
+def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> int:
+    """How many lanes the session has above its fair share."""
+    if not others_want(db, session):
+        return 0
+    share, held = _share(db, session, memory.now_ms())
+    return 0 if share is None else max(0, held - share)
+
+
+def _share(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
+    """Its fair share of the lanes, and how many it has. `wants`: how many more it could use, if it says so now."""
+    holders = {row[0]: Holder(*row) for row in db.execute(_HOLDERS, (now,))}
+    own = holders.get(session, Holder(session, 0, 0))
+    if wants is not None:
+        own = holders[session] = replace(own, wants=wants)
+    (free,) = db.execute(_FREE, (now, MOST_FREE)).fetchone()
+    return fair_share(session, holders.values(), free), own.held
 
 
 def take_one(db: sqlite3.Connection, memory: Memory, session: int, name: str) -> OwnedLane | Away:

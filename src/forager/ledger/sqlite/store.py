@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-import orjson
-
 from forager.core.clock import Clock
 from forager.core.errors import StoreError
 from forager.core.faults import Faults, NoFaults
@@ -170,17 +168,16 @@ class SqliteLedger(SharedVerbs):
 
         return await self._run(command)
 
-    async def beat(self, session: Session, lane_states: Mapping[int, Mapping[str, Any]]) -> bool:
-        def command(db: sqlite3.Connection) -> bool:
-            until = self._now_ms() + round(session.lease * 1000)
-            alive = db.execute("UPDATE sessions SET lease_until = ? WHERE id = ?", (until, session.id)).rowcount
-            db.executemany(
-                "UPDATE lanes SET state = ? WHERE id = ? AND owner = ?",
-                [(orjson.dumps(state).decode(), lane, session.id) for lane, state in lane_states.items()],
-            )
-            return bool(alive)
+    async def beat(
+        self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
+    ) -> datetime | None:
+        now = self._now_ms()
 
-        return await self._run(command)
+        def command(db: sqlite3.Connection) -> bool:
+            until = now + round(session.lease * 1000)
+            return lanes.beat(db, self._memory, session.id, until, lane_states, wants)
+
+        return datetime.fromtimestamp(now / 1000, UTC) if await self._run(command) else None
 
     async def end(self, session: Session) -> None:
         await self._run(lambda db: rescue_sessions(db, self._memory, [session.id], crashed=False))
@@ -190,6 +187,9 @@ class SqliteLedger(SharedVerbs):
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
         return await self._run(lambda db: lanes.take_one(db, self._memory, session.id, name))
+
+    async def surplus(self, session: Session) -> int:
+        return await self._run(lambda db: lanes.surplus(db, self._memory, session.id))
 
     async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
         return await self._run(lambda db: lanes.demand(db, self._memory, lanes_, most))
@@ -206,8 +206,8 @@ class SqliteLedger(SharedVerbs):
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
-            awake = lanes.some_awake(db, memory)
-            return replace(turn, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=awake)
+            look = lanes.some_awake(db, memory) or lanes.others_want(db, session.id)
+            return replace(turn, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=look)
 
         return await self._run(command)
 

@@ -1,0 +1,134 @@
+"""Workers that join later: they get their share of busy lanes, and the rate of a lane holds while it moves."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from forager.core.pipeline import Lane
+from forager.engine import lane_ownership
+from forager.engine.work import Worker
+from forager.sandbox.site import SandboxSite, Visit, most_starts
+from tests.contract.engine.conftest import OpenRig
+from tests.support.acts import QUICK, acts, many
+from tests.support.engine import EngineRig, until
+from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
+
+LANES = 12
+
+
+def busy() -> tuple[Lane, ...]:
+    return tuple(Lane(f"lane{n}", rate=None, retry=QUICK) for n in range(LANES))
+
+
+async def with_busy_lanes(open_rig: OpenRig) -> EngineRig:
+    rig = await open_rig(acts(*busy()))
+    for n in range(LANES):
+        await rig.submit(many(3_000, prefix=f"{n}/", where=f"lane{n}", seconds=0.05))
+    return rig
+
+
+def held(worker: Worker) -> int:
+    return sum(not lane.leaving for lane in worker._lanes)
+
+
+@contextlib.asynccontextmanager
+async def at_work(*workers: Worker) -> AsyncIterator[None]:
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    try:
+        yield
+    finally:
+        for worker in workers:
+            await worker.drain(0.5)
+        await asyncio.gather(*running)
+
+
+async def test_a_worker_that_joins_later_gets_its_share_of_busy_lanes_and_works_in_them(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.3)
+    rig = await with_busy_lanes(open_rig)
+    first, second, third = (rig.worker(capacity=40, name=name) for name in ("first", "second", "third"))
+    async with at_work(first):
+        await until(lambda: held(first) == LANES)
+        async with at_work(second):
+            await until(lambda: (held(first), held(second)) == (LANES / 2, LANES / 2))
+            await until(lambda: second.stats.ended["completed"] > 100)
+            async with at_work(third):
+                await until(lambda: [held(each) for each in (first, second, third)] == [LANES / 3] * 3)
+                await until(lambda: third.stats.ended["completed"] > 100)
+        await until(lambda: held(first) == LANES, 10)
+    assert sum(each.stats.fenced for each in (first, second, third)) == 0
+
+
+async def test_with_their_shares_no_lane_changes_hands_any_more(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
+    monkeypatch.setattr(lane_ownership, "SHARE_HOLDS", 0.05)
+    rig = await with_busy_lanes(open_rig)
+    first, second = rig.worker(capacity=40), rig.worker(capacity=40)
+    async with at_work(first, second):
+        await until(lambda: (held(first), held(second)) == (LANES / 2, LANES / 2))
+
+        def epochs() -> Counter[str]:
+            rows = rig.tables.read("SELECT name, epoch FROM lanes")
+            return Counter({row["name"]: row["epoch"] for row in rows})
+
+        before, done = epochs(), first.stats.ended.total()
+        await asyncio.sleep(1.5)
+        await until(lambda: first.stats.ended.total() > done)
+        assert epochs() == before
+
+
+async def test_a_worker_whose_places_are_all_taken_asks_for_no_lane_and_gets_none(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.1)
+    rig = await with_busy_lanes(open_rig)
+    first = rig.worker(capacity=400)
+    stranger = await rig.ledger.begin("stranger, who says that it wants nothing")
+    async with at_work(first):
+        await until(lambda: held(first) == LANES)
+        await until(lambda: first.stats.ended["completed"] > 300)
+        assert {row["epoch"] for row in rig.tables.read("SELECT epoch FROM lanes WHERE epoch > 0")} == {1}
+    await rig.ledger.end(stranger)
+
+
+RATE, PER, HOSTS, PHASE = 60, 5.0, 8, 5.0
+"""A window of some seconds, so that what a busy machine adds on the way counts for little."""
+
+
+async def test_the_rate_of_a_lane_holds_while_it_moves_between_one_two_and_four_workers__SC_7(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site's own log judges: never more than the rate in any window, and next to nothing is lost by moving."""
+    monkeypatch.setattr(lane_ownership, "QUANTUM", 0.5)
+    monkeypatch.setattr(lane_ownership, "SHARE_HOLDS", 0.2)
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        for host in range(HOSTS):
+            urls = [site.url(f"/page/{n}", host=f"s{host}.example") for n in range(1, 400)]
+            await rig.submit(plans(urls), "looks")
+        rules = RulesByHost(replace(SITE, rate=RATE, per=PER, burst=1))
+        workers = [site_worker(rig, [site], rules, capacity=60) for _ in range(4)]
+        ends: list[float] = []
+        async with contextlib.AsyncExitStack() as stack:
+            for joining in (workers[:1], workers[1:2], workers[2:]):
+                await stack.enter_async_context(at_work(*joining))
+                await until(lambda: sum(held(each) for each in workers) >= HOSTS)
+                await asyncio.sleep(PHASE)
+                ends.append(time.monotonic())
+        moved = rig.tables.read("SELECT max(epoch) AS most, min(epoch) AS least FROM lanes WHERE name LIKE 's%'")
+    by_host: defaultdict[str, list[Visit]] = defaultdict(list)
+    for visit in site.log:
+        by_host[visit.host].append(visit)
+    assert len(by_host) == HOSTS
+    assert max(most_starts(visits, PER) for visits in by_host.values()) <= RATE
+    assert moved[0]["most"] >= 2, "lanes have moved"
+    alone, two, four = (sum(end - PHASE <= visit.at <= end for visit in site.log) for end in ends)
+    assert min(two, four) >= 0.6 * alone, (alone, two, four)  # a window of silence at each move would cost half
