@@ -96,52 +96,52 @@ def _add_looking(router: APIRouter, app: App) -> None:
         statuses = await app.sinks.statuses(list(app.deliveries))
         return answer(request, [_report(app, status) for status in statuses])
 
-    @router.get("/{name}", summary="Show a sink", **_ONE)
-    async def show_sink(request: Request, name: SinkName) -> Response:
-        return answer(request, _report(app, await _status(app, name)))
+    @router.get("/{sink}", summary="Show a sink", **_ONE)
+    async def show_sink(request: Request, sink: SinkName) -> Response:
+        return answer(request, _report(app, await _status(app, sink)))
 
     @router.delete(
-        "/{name}",
+        "/{sink}",
         summary="Forget a sink",
         response_model=Envelope[Forgotten],
         responses={200: example({"forgotten": "files"}), **failures(404, 409)},
     )
-    async def forget_sink(request: Request, name: SinkName) -> Response:
+    async def forget_sink(request: Request, sink: SinkName) -> Response:
         """One that is no longer configured: its place in the log, and what it refused. It would keep changes from
         being pruned."""
-        await _status(app, name)
-        if name in app.deliveries:
-            raise Conflict(f"The sink {name!r} is configured. Take it out of the settings first, or pause it.")
-        await app.sinks.forget(name)
-        return answer(request, {"forgotten": name})
+        await _status(app, sink)
+        if sink in app.deliveries:
+            raise Conflict(f"The sink {sink!r} is configured. Take it out of the settings first, or pause it.")
+        await app.sinks.forget(sink)
+        return answer(request, {"forgotten": sink})
 
 
 def _add_moving(router: APIRouter, app: App) -> None:
-    @router.post("/{name}/pause", summary="Pause a sink", **_ONE)
-    async def pause_sink(request: Request, name: SinkName) -> Response:
+    @router.post("/{sink}/pause", summary="Pause a sink", **_ONE)
+    async def pause_sink(request: Request, sink: SinkName) -> Response:
         """It gets nothing more, after the batch in hand, until it is resumed. Its place in the log is kept."""
-        await _status(app, name)
-        await app.ledger.pause_lane(sink_lane(name), paused=True)
-        return answer(request, _report(app, await _status(app, name)))
+        await _status(app, sink)
+        await app.ledger.pause_lane(sink_lane(sink), paused=True)
+        return answer(request, _report(app, await _status(app, sink)))
 
-    @router.post("/{name}/resume", summary="Resume a sink", **_ONE)
-    async def resume_sink(request: Request, name: SinkName) -> Response:
+    @router.post("/{sink}/resume", summary="Resume a sink", **_ONE)
+    async def resume_sink(request: Request, sink: SinkName) -> Response:
         """It goes on where it was."""
-        await _status(app, name)
-        await app.ledger.pause_lane(sink_lane(name), paused=False)
-        return answer(request, _report(app, await _status(app, name)))
+        await _status(app, sink)
+        await app.ledger.pause_lane(sink_lane(sink), paused=False)
+        return answer(request, _report(app, await _status(app, sink)))
 
-    @router.post("/{name}/replay", summary="Deliver changes to a sink again", **_ONE)
-    async def replay_sink(request: Request, name: SinkName, body: ReplayBody) -> Response:
+    @router.post("/{sink}/replay", summary="Deliver changes to a sink again", **_ONE)
+    async def replay_sink(request: Request, sink: SinkName, body: ReplayBody) -> Response:
         """Its place in the log is moved: back, to deliver again, or forward, to leave out what comes before. What the
         sink still has is not doubled, because each change takes effect once."""
-        status = await _status(app, name)
+        status = await _status(app, sink)
         last = status.cursor + status.behind
         if body.after > last:
             problem = FieldError("after", f"the newest change is {last}; give a number up to that")
             raise Rejected(f"after: {problem.message}.", fields=[problem])
-        await app.sinks.replay(name, body.after)
-        return answer(request, _report(app, await _status(app, name)))
+        await app.sinks.replay(sink, body.after)
+        return answer(request, _report(app, await _status(app, sink)))
 
 
 def _add_refused(router: APIRouter, app: App) -> None:
@@ -151,29 +151,29 @@ def _add_refused(router: APIRouter, app: App) -> None:
     }
 
     @router.get(
-        "/{name}/refused",
+        "/{sink}/refused",
         summary="List what a sink has refused",
         response_model=Page[RefusedChange],
         responses={200: example([REFUSED_CHANGE], next_cursor=None), **failures(404)},
     )
-    async def list_refused(request: Request, name: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
+    async def list_refused(request: Request, sink: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
         """In the order of the log."""
-        await _status(app, name)
-        found = await app.sinks.refused(name, cursor=asked.cursor, limit=asked.limit)
+        await _status(app, sink)
+        found = await app.sinks.refused(sink, cursor=asked.cursor, limit=asked.limit)
         shown = [RefusedChange.model_validate(asdict(each)) for each in found.items]
         return page(request, shown, found.next_cursor)
 
-    @router.post("/{name}/refused/retry", summary="Deliver refused changes again", **decided)
-    async def retry_refused(request: Request, name: SinkName, change: ChangeNumber = None) -> Response:
+    @router.post("/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
+    async def retry_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
         """Each is tried once more; what is refused again stays in the list."""
-        await _status(app, name)
-        return answer(request, {"changes": await app.sinks.retry(name, change)})
+        await _status(app, sink)
+        return answer(request, {"changes": await app.sinks.retry(sink, change)})
 
-    @router.post("/{name}/refused/discard", summary="Discard refused changes", **decided)
-    async def discard_refused(request: Request, name: SinkName, change: ChangeNumber = None) -> Response:
+    @router.post("/{sink}/refused/discard", summary="Discard refused changes", **decided)
+    async def discard_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
         """They are not delivered to this sink, and disappear from the list. The log keeps them."""
-        await _status(app, name)
-        return answer(request, {"changes": await app.sinks.discard(name, change)})
+        await _status(app, sink)
+        return answer(request, {"changes": await app.sinks.discard(sink, change)})
 
 
 async def _status(app: App, name: str) -> SinkStatus:

@@ -171,14 +171,14 @@ def _path(sink: str) -> str:
     return f"/sinks/{part(sink)}"
 
 
-def _act(context: typer.Context, sink: str, verb: str, said: str, *, as_json: bool) -> None:
+def _act(context: typer.Context, sink: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.post(f"{_path(sink)}/{verb}"))
-    render.show_json(found) if as_json else render.out().print(said, markup=False)
+    render.show_json(found) if as_json else render.out().print(message, markup=False)
 
 
-def _decide(context: typer.Context, sink: str, verb: str, change: int | None, said: str, *, as_json: bool) -> None:
+def _decide(context: typer.Context, sink: str, verb: str, change: int | None, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
     which = "" if change is None else f"?change={change}"
@@ -187,4 +187,4 @@ def _decide(context: typer.Context, sink: str, verb: str, change: int | None, sa
         render.show_json(found)
         return
     remark = but if verb == "retry" else ""
-    render.out().print(f"{render.some(found['changes'], 'change')} {said}{remark}", markup=False, soft_wrap=True)
+    render.out().print(f"{render.some(found['changes'], 'change')} {message}{remark}", markup=False, soft_wrap=True)

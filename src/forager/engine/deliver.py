@@ -4,7 +4,7 @@ One session at a time delivers a sink: the one that holds the lane `sink:NAME`. 
 its lease ends, and the next process to look takes over from the cursor. The cursor moves after the sink has taken a
 batch, never before, so what was under way at a crash is delivered again; a sink takes effect once by the change's id.
 
-Two kinds of failure are told apart. A sink that cannot be reached is left alone for a while, and the same batch is
+There are two kinds of failure. A sink that cannot be reached is left alone for a while, and the same batch is
 handed over again. A sink that is reachable but refuses a batch has been given a change that it will never take: halving
 the batch finds it, and after a few tries it is set aside for an operator, so that one bad change holds up no other.
 """
@@ -200,9 +200,11 @@ class Delivery:
         self._refused_in_a_row += 1
         if self._refused_in_a_row > self._pace.most_refused:
             raise error
-        said, name = _message(error), self.sink.name
-        await self._cursors.set_aside(name, change.id, tries=1 + len(self._pace.between_tries), error=said)
-        log.error("a sink refuses a change; it is set aside", sink=name, change=change.id, key=change.key, error=said)
+        message, name = _message(error), self.sink.name
+        await self._cursors.set_aside(name, change.id, tries=1 + len(self._pace.between_tries), error=message)
+        log.error(
+            "a sink refuses a change; it is set aside", sink=name, change=change.id, key=change.key, error=message
+        )
         return False
 
     async def _write(self, batch: Sequence[Change]) -> bool | None:
@@ -260,22 +262,22 @@ class Delivery:
     # ── trouble ──
 
     async def _note_failure(self, error: Exception) -> None:
-        name, said = self.sink.name, _message(error)
+        name, message = self.sink.name, _message(error)
         if isinstance(error, StoreUnavailable | StoreFull):  # our own store, which is not the sink's fault
             self._retry_at = self._clock.monotonic() + self._pace.first_pause
-            log.warning("the log cannot be read for a sink", sink=name, error=said)
+            log.warning("the log cannot be read for a sink", sink=name, error=message)
             return
         self._failures += 1
         pause = self._pace.pause(self._failures)
         self._retry_at = self._clock.monotonic() + pause
         if isinstance(error, ForagerError | OSError | TimeoutError):
             log.warning(
-                "a sink takes no changes now", sink=name, error=said, failures=self._failures, next_try_in=pause
+                "a sink takes no changes now", sink=name, error=message, failures=self._failures, next_try_in=pause
             )
         else:
             log.error("a sink broke", sink=name, failures=self._failures, pause=pause, exc_info=error)
         with contextlib.suppress(StoreError):
-            await self._cursors.failed(name, said, failures=self._failures, retry_in=pause)
+            await self._cursors.failed(name, message, failures=self._failures, retry_in=pause)
 
     async def _nap(self, seconds: float) -> None:
         """Sleep, unless told to stop."""

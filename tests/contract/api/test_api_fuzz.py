@@ -113,6 +113,7 @@ class Served(threading.Thread):
             "name": ["daily"],
             "kind": kinds,
             "lane": LANES,
+            "sink": ["webhook"],
         }
 
     @staticmethod

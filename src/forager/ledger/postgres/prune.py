@@ -1,6 +1,6 @@
-"""Removing what is old, a page per transaction. What is walked, and why in this way, is told in `shared/retention.py`.
+"""Removing what is old, a page per transaction. `shared/retention.py` explains what is walked, and why in this way.
 
-Safe beside others who prune: a job is removed by whoever locks its row, and rows that are gone are not found again.
+Several processes may prune at once: one of them locks a job's row and removes it, and removed rows are not found again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -126,7 +126,7 @@ def _change(table: RecordTable, old: Values, sightings: Sequence[Sighting]) -> t
 
 async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change is stored without a body, because the row
-    is final: whoever reads the change gets the body from the row."""
+    is final: the body of the change is read from the row."""
     table = found.table
     first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
     names = sorted(first, key=itemgetter(1))  # the statement sorts them, by job too: it is spared most of that

@@ -148,7 +148,7 @@ class SinkTable:
         return Page(items=[_refused(row) for row in rows], next_cursor=following)
 
     async def replay(self, sink: str, after: int) -> None:
-        """Move a sink to a place in the log, whoever delivers it. What it refused after that place comes again, too."""
+        """Move a sink to a place in the log. What it refused after that place comes again, too."""
         await self.advance(sink, after)
         await self._database.write(
             "DELETE FROM set_aside WHERE sink = :sink AND change_id > :after", {"sink": sink, "after": after}

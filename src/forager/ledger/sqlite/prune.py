@@ -1,4 +1,4 @@
-"""Removing what is old, a page per command. What is walked, and why in this way, is told in `shared/retention.py`."""
+"""Removing what is old, a page per command. `shared/retention.py` explains what is walked, and why in this way."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence

@@ -155,7 +155,7 @@ def _store_per_job(
     db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change is stored without a body, because the row
-    is final: whoever reads the change gets the body from the row."""
+    is final: the body of the change is read from the row."""
     first, again = _apart(found, _JOB_AND_KEY)
     rows = [
         (job, *values, 1, now, now, 1 + len(again.get((job, key), ()))) if again else (job, *values, 1, now, now, 1)
