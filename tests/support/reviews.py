@@ -63,16 +63,17 @@ async def open_reviews(
     settings_of = {name: config.pop(name) for name in list(config) if name.startswith(("google_", "max_waiting"))}
     made = GoogleConfig(**{"quota_per_minute": None, "default": Tenant(locations=locations), **config})
     async with GoogleSandbox(made) as google:
-        hosts = {"accounts": google.accounts_url, "locations": google.locations_url, "reviews": google.reviews_url}
+        hosts = {
+            "google_accounts_url": google.accounts_url,
+            "google_locations_url": google.locations_url,
+            "google_reviews_url": google.reviews_url,
+        }
+        chosen = {**hosts, "google_requests_per_second": 1_000.0, **settings_of}
         settings = new_settings(
             home=home,
             database_url=database_url,
-            egress_allow=tuple(urlsplit(url).netloc for url in hosts.values()),
-            **{
-                **{f"google_{name}_url": url for name, url in hosts.items()},
-                "google_requests_per_second": 1_000.0,
-                **settings_of,
-            },
+            egress_allow=tuple(urlsplit(chosen[name]).netloc for name in hosts),
+            **chosen,
         )
         async with open_app(settings) as app:
             api = create_api(app, key=KEY)

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from forager.sandbox import Tenant
+from tests.support.origin import Origin
 from tests.support.reviews import API, TOKEN, Reviews, open_reviews
 
 
@@ -26,6 +27,24 @@ async def test_a_token_becomes_accounts_locations_and_reviews_each_once__RV_3(se
     assert seen["accounts"] == len(await service.records("account", job)) == 4
     assert seen["locations"] == len(await service.records("location", job))
     assert seen["pages"] == seen["pages_done"]
+
+
+async def test_rows_that_cannot_be_identified_are_kept_with_their_reason_and_counted__RV_8(tmp_path: Path) -> None:
+    page = orjson.dumps({"reviews": [{"starRating": "ONE"}, {"reviewId": "good"}, "odd"]})
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(page)}\r\n\r\n".encode()
+    async with (
+        Origin(lambda _: head + page) as origin,
+        open_reviews(tmp_path, google_reviews_url=origin.url(""), locations=1) as service,
+    ):
+        job = await service.fetch()
+        await service.work()
+        seen = await service.seen(job)
+        assert (seen["status"], seen["reviews"], seen["rejected"], seen["failures"]) == ("completed", 1, 2, 0)
+        rejected = (await service.client.get(f"/api/v1/jobs/{job}/rejected")).json()["data"]
+        assert [(each["kind"], each["payload"]) for each in rejected] == [
+            ("review", {"starRating": "ONE"}),
+            ("review", "odd"),
+        ]
 
 
 async def test_the_answer_to_a_submission_is_the_seeds_own__RV_1(service: Reviews) -> None:

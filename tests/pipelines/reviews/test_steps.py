@@ -8,9 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 import pytest
 
-from forager.core.errors import Permanent, RateLimited, Transient
+from forager.core.errors import ForagerError, Permanent, RateLimited, Transient
 from forager.core.http import Request, Response, SecretRef
 from forager.core.outcome import Done
+from forager.pipelines.reviews.pipeline import build
 from forager.pipelines.reviews.records import Account, Location, Review
 from forager.pipelines.reviews.steps import GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import AccountsPage, LocationsPage, ReviewsPage
@@ -128,12 +129,15 @@ async def test_any_4xx_but_429_is_permanent_with_googles_answer_kept__RV_6(statu
     with pytest.raises(Permanent, match=f"{status}: the caller") as raised:
         await done(Answer(refused(status, "the caller does not have permission"), status))
     assert raised.value.evidence is not None
+    words = {401: "token_refused", 403: "forbidden", 404: "not_found"}
+    assert (raised.value.reason, raised.value.error_type) == (words.get(status, "http_4xx"), "http")
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
 async def test_a_5xx_may_pass__RV_6(status: int) -> None:
-    with pytest.raises(Transient):
+    with pytest.raises(Transient) as raised:
         await done(Answer(b"<html>", status))
+    assert (raised.value.reason, raised.value.error_type) == ("http_5xx", "http")
 
 
 async def test_a_429_is_waited_for_as_google_says__RV_6() -> None:
@@ -145,21 +149,37 @@ async def test_a_429_is_waited_for_as_google_says__RV_6() -> None:
 
 async def test_a_quota_of_zero_and_a_disabled_service_are_permanent_and_name_the_remedy__RV_6() -> None:
     quota = refused(429, "Quota exceeded", "RATE_LIMIT_EXCEEDED", quota_limit_value="0", service="mybusiness")
-    with pytest.raises(Permanent, match=r"no quota for mybusiness.*Request access"):
+    with pytest.raises(Permanent, match=r"no quota for mybusiness.*Request access") as raised:
         await done(Answer(quota, 429))
+    assert raised.value.reason == "quota_zero"
     disabled = refused(
         403, "has not been used", "SERVICE_DISABLED", service="mybusiness", activationUrl="https://g.co/x"
     )
-    with pytest.raises(Permanent, match=r"not enabled.*https://g\.co/x"):
+    with pytest.raises(Permanent, match=r"not enabled.*https://g\.co/x") as raised:
         await done(Answer(disabled, 403))
+    assert raised.value.reason == "service_disabled"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"nonsense", b'{"reviews": 3}'])
 async def test_an_answer_that_is_not_a_page_is_permanent(body: bytes) -> None:
-    with pytest.raises(Permanent):
+    with pytest.raises(Permanent) as raised:
         await done(Answer(body))
+    assert raised.value.error_type == "parse"
 
 
-async def test_a_row_without_an_id_is_left_out_and_the_rest_of_its_page_kept() -> None:
+async def test_every_reason_of_a_step_is_declared_by_the_pipeline() -> None:
+    declared = build().reasons
+    for status in (400, 401, 403, 404, 409, 500, 503):
+        with pytest.raises(ForagerError) as raised:
+            await done(Answer(refused(status), status))
+        assert raised.value.reason in declared
+
+
+async def test_a_row_that_cannot_be_identified_is_rejected_and_the_rest_of_its_page_kept__RV_9() -> None:
     outcome = await done(Answer({"reviews": [{"starRating": "ONE"}, RICH, "odd"]}))
     assert [record.key() for record in outcome.records] == ["7001_88012_AbV9q2"]
+    assert [(each.record, each.payload) for each in outcome.rejected] == [
+        (Review, {"starRating": "ONE"}),
+        (Review, "odd"),
+    ]
+    assert all("name is not reviews/<id>" in each.reason for each in outcome.rejected)

@@ -60,6 +60,7 @@ class ReviewJobSeen(BaseModel):
     locations: int
     reviews: int
     failures: int = Field(description="Pages that could not be fetched; `GET /api/v1/dead?job=…` lists them.")
+    rejected: int = Field(description="Rows without an id; `GET /api/v1/jobs/{job_id}/rejected` lists them.")
     pages: int = Field(description="Pages of all three stages that are known so far.")
     pages_done: int
 
@@ -196,7 +197,14 @@ async def _token(request: Request) -> Secret | Response:
 
 def _seen(job: JobReport) -> dict[str, Any]:
     done = job.completed + job.failed + job.skipped + job.cancelled
-    return {"job_id": job.id, "status": job.state, "failures": job.failed, "pages": job.total, "pages_done": done}
+    return {
+        "job_id": job.id,
+        "status": job.state,
+        "failures": job.failed,
+        "rejected": job.rejected,
+        "pages": job.total,
+        "pages_done": done,
+    }
 
 
 _JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
@@ -222,6 +230,7 @@ _SEEN = example(
         "locations": 40,
         "reviews": 1312,
         "failures": 0,
+        "rejected": 0,
         "pages": 96,
         "pages_done": 51,
     }

@@ -10,62 +10,67 @@ from typing import Any, Generic, TypeVar
 
 from forager.core.errors import Permanent
 from forager.core.http import Response
+from forager.core.outcome import Reject
+from forager.core.reasons import ErrorType
+from forager.core.record import Record
 from forager.pipelines.reviews.records import Account, Location, Review
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Record)
+
+NOT_A_PAGE = "not_a_page"
+"""The reason of an answer that is JSON and not a page of what was asked for."""
 
 STARS = {"ONE": 1, "TWO": 2, "THREE": 3, "FOUR": 4, "FIVE": 5}
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A row that Google sent and we cannot identify: kept with its reason, never guessed at."""
-
-    reason: str
-    raw: Any
-
-
-@dataclass(frozen=True, slots=True)
 class PageRead(Generic[R]):
-    """One page: its records in Google's order, rows that could not be read, and the token of the next page, if any."""
+    """One page: its records in Google's order, rows that cannot be identified, the token of the next page, if any."""
 
     records: Sequence[R] = ()
-    unreadable: Sequence[Unreadable] = ()
+    rejected: Sequence[Reject] = ()
     next_page_token: str | None = None
     total: int | None = field(default=None)
     """How many Google says there are in all; pages after the first may show fewer (a known fault upstream)."""
 
 
 def read_accounts(response: Response) -> PageRead[Account]:
-    return _page(response, "accounts", _account)
+    return _page(response, "accounts", Account, _account)
 
 
 def read_locations(response: Response, account_id: str) -> PageRead[Location]:
-    return _page(response, "locations", lambda raw: _location(raw, account_id), total="totalSize")
+    return _page(response, "locations", Location, lambda raw: _location(raw, account_id), total="totalSize")
 
 
 def read_reviews(response: Response, account_id: str, location_id: str) -> PageRead[Review]:
-    return _page(response, "reviews", lambda raw: _review(raw, account_id, location_id), total="totalReviewCount")
+    return _page(
+        response, "reviews", Review, lambda raw: _review(raw, account_id, location_id), total="totalReviewCount"
+    )
 
 
 def _page(
-    response: Response, name: str, read: Callable[[Mapping[str, Any]], R], total: str | None = None
+    response: Response, name: str, kind: type[R], read: Callable[[Mapping[str, Any]], R], total: str | None = None
 ) -> PageRead[R]:
     body = response.json()
     rows = body.get(name, []) if isinstance(body, dict) else None
     if not isinstance(rows, list):
         where = response.url.partition("?")[0]
-        raise Permanent(f"{where} answered with JSON that is not a page of {name}.", evidence=response.evidence())
-    records, unreadable = [], []
+        raise Permanent(
+            f"{where} answered with JSON that is not a page of {name}.",
+            evidence=response.evidence(),
+            reason=NOT_A_PAGE,
+            error_type=ErrorType.PARSE,
+        )
+    records, rejected = [], []
     for raw in rows:
         try:
             records.append(read(raw if isinstance(raw, dict) else {}))
         except ValueError as error:
-            unreadable.append(Unreadable(str(error), raw))
+            rejected.append(Reject(kind, f"It cannot be identified: {error}.", raw))
     token, count = body.get("nextPageToken"), body.get(total) if total else None
     return PageRead(
         records,
-        unreadable,
+        rejected,
         token if isinstance(token, str) and token else None,
         count if isinstance(count, int) else None,
     )

@@ -6,7 +6,7 @@ from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.records import Account, Location, Review
-from forager.pipelines.reviews.steps import GoogleBusinessProfile
+from forager.pipelines.reviews.steps import REASONS, GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import LANES, AccountsPage, LocationsPage, ReviewsPage
 
 NAME = "reviews"
@@ -46,5 +46,6 @@ def build(
         ),
         records=(Account, Location, Review),
         lanes=tuple(lanes or map(google_lane, LANES)),
+        reasons=REASONS,
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )

@@ -13,13 +13,20 @@ import orjson
 from forager.core.errors import Permanent, RateLimited, Transient
 from forager.core.http import Fetch, Request, Response, SecretRef
 from forager.core.outcome import Done, Outcome
+from forager.core.reasons import ErrorType
 from forager.core.task import Plan, Task
-from forager.pipelines.reviews.parse import PageRead, read_accounts, read_locations, read_reviews
+from forager.pipelines.reviews.parse import NOT_A_PAGE, PageRead, read_accounts, read_locations, read_reviews
 from forager.pipelines.reviews.tasks import AccountsPage, LocationsPage, ReviewsPage
 
 TOKEN = "access_token"  # noqa: S105 - its name
 READ_MASK = "name,title,storeCode,languageCode,phoneNumbers,websiteUri,storefrontAddress,categories,openInfo,metadata"
 LONGEST_MESSAGE = 500
+
+HTTP_5XX, HTTP_4XX = "http_5xx", "http_4xx"
+QUOTA_ZERO, SERVICE_DISABLED, CIRCULAR_PAGES = "quota_zero", "service_disabled", "circular_pages"
+REFUSED = {401: "token_refused", 403: "forbidden", 404: "not_found"}
+REASONS = frozenset({HTTP_5XX, HTTP_4XX, QUOTA_ZERO, SERVICE_DISABLED, CIRCULAR_PAGES, NOT_A_PAGE, *REFUSED.values()})
+"""The words by which a page fails, beside the engine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,12 @@ def _following(task: AccountsPage | LocationsPage | ReviewsPage, page: PageRead[
     if token is None:
         return []
     if token == task.page_token:  # following it would go round in circles
-        raise Permanent("Google named this very page as the next one.", evidence=response.evidence())
+        raise Permanent(
+            "Google named this very page as the next one.",
+            evidence=response.evidence(),
+            reason=CIRCULAR_PAGES,
+            error_type=ErrorType.PARSE,
+        )
     following: Task = task.next(token)
     return [Plan(following)]
 
@@ -94,6 +106,7 @@ def _done(page: PageRead[Any], children: list[Plan], following: list[Plan], resp
         tasks=[*following, *children],
         cost=0,
         facts=_facts(response, results_count=len(page.records)),
+        rejected=page.rejected,
     )
 
 
@@ -103,31 +116,33 @@ def _refused(response: Response) -> Exception:
     message = str(error.get("message") or "no message")[:LONGEST_MESSAGE]
     about = _details(error)
     facts = _facts(response)
-    if status == 429:
-        if str(about.get("quota_limit_value")) == "0":
-            return Permanent(
-                f"Google has granted this project no quota for {about.get('service', 'this API')} (429: {message}). "
-                "Request access to the Business Profile APIs, then retry the job with a new token.",
-                evidence=response.evidence(),
-                facts=facts,
-            )
+    if status == 429 and str(about.get("quota_limit_value")) != "0":
         return RateLimited(
             f"Google asked for fewer requests (429: {message}).", retry_after=response.retry_after(), facts=facts
         )
     if status >= 500:
-        return Transient(f"Google failed ({status}: {message}).", facts=facts)
+        return Transient(
+            f"Google failed ({status}: {message}).", facts=facts, reason=HTTP_5XX, error_type=ErrorType.HTTP
+        )
+    reason, sentence = _permanent(status, message, about)
+    return Permanent(sentence, evidence=response.evidence(), facts=facts, reason=reason, error_type=ErrorType.HTTP)
+
+
+def _permanent(status: int, message: str, about: Mapping[str, Any]) -> tuple[str, str]:
+    """The reason, and the sentence that names the remedy."""
+    if status == 429:
+        return QUOTA_ZERO, (
+            f"Google has granted this project no quota for {about.get('service', 'this API')} (429: {message}). "
+            "Request access to the Business Profile APIs, then retry the job with a new token."
+        )
     if status == 403 and about.get("reason") == "SERVICE_DISABLED":
         where = about.get("activationUrl", "in the Google Cloud console")
-        remedy = f"Enable it ({where}) and retry the job with a new token."
-        return Permanent(
-            f"The API {about.get('service', '')} is not enabled for this Google Cloud project. {remedy}",
-            evidence=response.evidence(),
-            facts=facts,
+        return SERVICE_DISABLED, (
+            f"The API {about.get('service', '')} is not enabled for this Google Cloud project."
+            f" Enable it ({where}) and retry the job with a new token."
         )
     remedy = " Get a new access token and retry the job with it." if status == 401 else ""
-    return Permanent(
-        f"Google refused the request ({status}: {message}).{remedy}", evidence=response.evidence(), facts=facts
-    )
+    return REFUSED.get(status, HTTP_4XX), f"Google refused the request ({status}: {message}).{remedy}"
 
 
 def _error(response: Response) -> Mapping[str, Any]:
