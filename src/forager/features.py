@@ -28,6 +28,11 @@ SINKS: tuple[SinkFeature, ...] = (
         build=Ref("forager.sinks.files:build"),
         settings=Ref("forager.sinks.files:JsonlSettings"),
     ),
+    SinkFeature(
+        name="search",
+        summary="The full-text index of products, in the same store.",
+        build=Ref("forager.sinks.search:build"),
+    ),
 )
 
 

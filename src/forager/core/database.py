@@ -1,12 +1,18 @@
 """The small port under what is not a hot path: reports, schedules, cursors. Portable SQL with `:name` values."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 Row = dict[str, Any]
+Dialect = Literal["sqlite", "postgresql"]
 
 
 class Database(Protocol):
+    @property
+    def dialect(self) -> Dialect:
+        """Which database it is, for the few statements that cannot be written portably."""
+        ...
+
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read rows, outside the writer's way."""
         ...

@@ -80,6 +80,10 @@ class Record(BaseModel):
     blobs: ClassVar[tuple[str, ...]] = ()
     """Fields that hold the `blob:` URL of a stored page: it is kept as long as a row names it."""
 
+    search: ClassVar[Mapping[str, str]] = {}
+    """Text fields that full-text search finds the record by, each with its weight: `A` (most), `B`, `C` or `D`. World
+    scope only. The sink `search` keeps the index."""
+
     def key(self) -> str:
         """Natural identity."""
         return str(getattr(self, self.key_field))

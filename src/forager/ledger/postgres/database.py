@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forager.core.database import Row
+from forager.core.database import Dialect, Row
 from forager.ledger.postgres.connection import Connections, translated_errors
 from forager.ledger.postgres.names import numbered
 
 
 class PostgresDatabase:
+    dialect: Dialect = "postgresql"
+
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from forager.core.database import Row
+from forager.core.database import Dialect, Row
 from forager.ledger.sqlite.writer import Writer, connect, translated
 
 READERS = 2
@@ -19,6 +19,8 @@ READERS = 2
 
 class SqliteDatabase:
     """Reads on connections of their own: in a few threads, on the loop what is fresh. Writes through the writer."""
+
+    dialect: Dialect = "sqlite"
 
     def __init__(self, path: Path, writer: Writer) -> None:
         self._path = path

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi import Path as InPath
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,15 +13,19 @@ from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
 from forager.kit.http.task_waiter import TaskWaiter
+from forager.kit.search import index_of
 from forager.kit.service import Service
 from forager.pipelines.products import reports
 from forager.pipelines.products.api_admin import add_admin
-from forager.pipelines.products.api_examples import POINT, PRODUCT
+from forager.pipelines.products.api_examples import POINT, PRODUCT, SEARCH
 from forager.pipelines.products.pipeline import NAME
-from forager.pipelines.products.reports import PricePoint, ProductFilter, ProductReport
+from forager.pipelines.products.records import Product
+from forager.pipelines.products.reports import PricePoint, ProductConditions, ProductFilter, ProductReport
+from forager.pipelines.products.reports_search import SearchReport, search_products
 
 ProductId = Annotated[int, InPath(ge=1, lt=1 << 63)]
 MOST_CHANGES = 1_000
+REBUILT_AT_ONCE = 20_000
 
 
 class ProductsQuery(PageQuery, ProductFilter):
@@ -33,11 +37,56 @@ class ProductsQuery(PageQuery, ProductFilter):
         return ProductFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
 
 
+class SearchQuery(PageQuery, ProductConditions):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(default=20, ge=1, le=1_000, description="Most items of this page.")
+    q: str = Field(min_length=1, max_length=400, description="Words to look for; all of them must be there.")
+
+    def asked(self) -> ProductConditions:
+        return ProductConditions(**self.model_dump(exclude={*PageQuery.model_fields, "q"}))
+
+
+class Reindexed(BaseModel):
+    left: int = Field(description="Products that are not in the index yet: call again until it is 0.")
+
+
 def routes(service: Service, _: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     add_admin(router, service)
+    _add_search(router, service)
     _add_catalogue(router, service)
     return router
+
+
+def _add_search(router: APIRouter, service: Service) -> None:
+    index = index_of(Product, service.database)
+
+    @router.get(
+        "/products/search",
+        summary="Search products",
+        response_model=Envelope[SearchReport],
+        responses={200: example(SEARCH), **failures()},
+    )
+    async def search(request: Request, asked: Annotated[SearchQuery, Query()]) -> Response:
+        """Best first, by the words of name, brand, category and description. A word of five letters or more is found
+        with one wrong letter, too, if the words as written find little."""
+        found = await search_products(
+            service.database, index, asked.q, asked.asked(), cursor=asked.cursor, limit=asked.limit
+        )
+        return answer(request, found)
+
+    @router.post(
+        "/products/search/rebuild",
+        summary="Rebuild the search index",
+        response_model=Envelope[Reindexed],
+        responses={200: example({"left": 0}), **failures()},
+    )
+    async def rebuild(request: Request, go_on: bool = False) -> Response:
+        """Fills the index from the stored products, part by part: repeat with `go_on=true` until nothing is left."""
+        if not go_on:
+            await index.rebuild()
+        return answer(request, {"left": await index.catch_up(REBUILT_AT_ONCE)})
 
 
 def _add_catalogue(router: APIRouter, service: Service) -> None:

@@ -84,3 +84,20 @@ CRAWL_JOB = {
     "priority": 5,
     "errors": [],
 }
+SEARCH = {
+    "hits": [{"product": PRODUCT, "score": 3.21, "highlights": {"product_name": "<em>Oak</em> Table Classic 7"}}],
+    "total": 1,
+    "more": False,
+    "corrected": False,
+    "unindexed": 0,
+    "terms": [["oak"]],
+    "facets": {
+        "brand": [["Harbour Works", 1]],
+        "category": [["Tables", 1]],
+        "availability": [["in_stock", 1]],
+        "domain": [["shop.example", 1]],
+        "price_min": "1299.00",
+        "price_max": "1299.00",
+    },
+    "next_cursor": None,
+}

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from forager.kit.cli import render
-from forager.kit.cli.invocation import Json
+from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import with_api
 
 commands = typer.Typer(help="Shops, crawled and kept current: products, prices, stock.", no_args_is_help=True)
@@ -68,6 +68,23 @@ def history(
         stock = "gone" if point["gone"] else (point["availability"] or "-").replace("_", " ")
         rows.add_row(render.moment(point["at"]), price_of(point), stock)
     render.out().print(rows)
+
+
+@commands.command()
+def reindex(context: typer.Context, as_json: Json = False) -> None:
+    """Rebuild the search index from the stored products."""
+
+    async def work(at: Reached) -> None:
+        left = (await at.api.post("/products/search/rebuild"))["left"]
+        while left:
+            render.notes().print(f"{render.count(left)} left", markup=False)
+            left = (await at.api.post("/products/search/rebuild?go_on=true"))["left"]
+        if as_json:
+            render.show_json({"left": left})
+        else:
+            render.notes().print("The search index is complete.", markup=False)
+
+    with_api(context, work)
 
 
 def price_of(product: Any) -> str:

@@ -15,6 +15,7 @@ feature = Feature(
             "Crawl a shop's pages; the same command tomorrow crawls again.",
             Ref("forager.pipelines.products.cli_crawl:command"),
         ),
+        Shortcut("search", "Search the products.", Ref("forager.pipelines.products.cli_search:command")),
     ),
     words=Ref("forager.pipelines.products.cli_words:words"),
     demo=Ref("forager.cli.demos.products:demo"),

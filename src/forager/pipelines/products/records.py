@@ -50,6 +50,7 @@ class Product(Record):
         Index(("category", "id")),
         Index(("price", "id")),
     )
+    search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}
     quiet: ClassVar[frozenset[str]] = frozenset(
         ("page_hash", "evidence", "shown", "unseen", "fetched_at", "parser", "parser_version")
     )

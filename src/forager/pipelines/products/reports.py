@@ -54,8 +54,8 @@ class ProductReport(Report):
     gone_reason: str | None = Field(description="Why it is gone, such as not_found.")
 
 
-class ProductFilter(BaseModel):
-    """Which products. Newest first."""
+class ProductConditions(BaseModel):
+    """What products must meet."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,8 +67,13 @@ class ProductFilter(BaseModel):
     max_price: Decimal | None = Field(default=None, ge=0, le=100_000_000)
     min_rating: Decimal | None = Field(default=None, ge=0, le=5, description="Rated so, or better.")
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="Prices in this currency.")
-    url: str | None = Field(default=None, max_length=2_048, description="The product that this page shows.")
     gone: bool = Field(default=False, description="Also products that are gone.")
+
+
+class ProductFilter(ProductConditions):
+    """Which products. Newest first."""
+
+    url: str | None = Field(default=None, max_length=2_048, description="The product that this page shows.")
 
 
 class PricePoint(Report):
@@ -98,6 +103,15 @@ async def one_product(db: Database, number: int) -> ProductReport:
     if not rows:
         raise NotFound(f"There is no product {number}.")
     return (await product_reports(db, rows))[0]
+
+
+async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:
+    """The products with these ids, in no particular order. Ids that do not exist are left out."""
+    values = {f"id{place}": number for place, number in enumerate(numbers)}
+    if not values:
+        return []
+    marks = ", ".join(f":{mark}" for mark in values)
+    return await product_reports(db, await db.fetch(f"SELECT * FROM items WHERE id IN ({marks})", values))
 
 
 async def turn_of_job(db: Database, job: UUID) -> int:
@@ -142,34 +156,35 @@ async def _shown_by(db: Database, url: str) -> list[ProductReport]:
     return await product_reports(db, rows)
 
 
-_BY_INDEX = ("domain", "brand", "category")
+_BY_INDEX = ("brand", "category", "domain")
+"""The narrowest first."""
+_EQUAL = (*_BY_INDEX, "availability", "currency")
+_BOUNDS = (("min_price", "price", ">="), ("max_price", "price", "<="), ("min_rating", "rating", ">="))
 
 
-def _walk_for(asked: ProductFilter) -> Walk:
-    values: dict[str, Any] = {}
-    driving = next((name for name in ("brand", "category", "domain") if getattr(asked, name) is not None), None)
-    where: tuple[str, ...] = ()
+def conditions(asked: ProductConditions, row: str, but: str | None = None) -> tuple[list[str], dict[str, Any]]:
+    """The filter as SQL on a row of `items`, without the field `but`, and its values."""
     only: list[str] = []
-    for name in (*_BY_INDEX, "availability", "currency"):
+    values: dict[str, Any] = {}
+    for name in _EQUAL:
         value = getattr(asked, name)
-        if value is None:
-            continue
-        values[name] = one_spelling(value) if name == "domain" else value
-        if name == driving:
-            where = (f"{name} = :{name}",)
-        else:
-            only.append(f"w.{name} = :{name}")
-    for name, column, sign in (
-        ("min_price", "price", ">="),
-        ("max_price", "price", "<="),
-        ("min_rating", "rating", ">="),
-    ):
+        if value is not None:
+            values[name] = one_spelling(value) if name == "domain" else value
+            only += [] if name == but else [f"{row}.{name} = :{name}"]
+    for name, column, sign in _BOUNDS:
         value = getattr(asked, name)
         if value is not None:
             values[name] = int(value * SCALE)
-            only.append(f"w.{column} {sign} :{name}")
+            only.append(f"{row}.{column} {sign} :{name}")
     if not asked.gone:
-        only.append("w.gone_at IS NULL")
+        only.append(f"{row}.gone_at IS NULL")
+    return only, values
+
+
+def _walk_for(asked: ProductFilter) -> Walk:
+    driving = next((name for name in _BY_INDEX if getattr(asked, name) is not None), None)
+    only, values = conditions(asked, "w", but=driving)
+    where = (f"{driving} = :{driving}",) if driving else ()
     return Walk("products", "SELECT * FROM items", ("id",), where, descending=True, only=tuple(only), values=values)
 
 

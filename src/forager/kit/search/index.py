@@ -1,0 +1,235 @@
+"""The index of one record class, and how it is queried.
+
+A search ranks at most `MOST` candidates, the newest ones, and reports if there were more: however common a word is, a
+search costs about what reading that many records costs. Misspelt words are looked for only when the words as written
+find little.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from forager.core.database import Database, Row
+from forager.core.record import Record
+from forager.kit.search.words import are_near, can_be_misspelt, forms_of, rows_for, words_of
+
+MOST = 5_000
+"""Candidates that are ranked."""
+WINDOW = 20_000
+"""The newest matches, to which the conditions are applied."""
+LITTLE = 5
+"""Fewer hits than this, and near words are looked for."""
+MOST_WORDS = 12
+MOST_NEAR = 8
+AT_ONCE = 1_000
+"""Records that are indexed in one statement."""
+KNOWN_WORDS = 200_000
+CAUGHT_UP = 20_000
+"""A search indexes at most so many records that the sink has not reached yet."""
+START, END = "\ue000", "\ue001"
+"""Marks around a match, between the store and the edge that shows it: characters that no text has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One record that was found: its id, the columns that were asked for, and its score (higher is better)."""
+
+    row: Row
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All candidates, best first."""
+
+    hits: Sequence[Hit]
+    terms: Sequence[Sequence[str]]
+    """The words that were looked for: each is a list of alternatives, the word as written first."""
+    more: bool
+    """Whether older records matched as well and were not ranked."""
+    corrected: bool = False
+    """Whether near words had to be looked for."""
+    unindexed: int = 0
+    """Records that are not in the index yet."""
+
+
+class Store(Protocol):
+    """What differs between the stores."""
+
+    @property
+    def definition(self) -> str:
+        """Everything that decides what the index contains. If it changes, the index is rebuilt."""
+        ...
+
+    async def create(self) -> None: ...
+    async def drop(self) -> None: ...
+    async def put(self, condition: str, values: Mapping[str, Any]) -> None:
+        """Index the records that meet a condition on their table, in place of what was indexed of them."""
+        ...
+
+    async def add_words(self, rows: Sequence[tuple[str, str]]) -> None: ...
+    async def near(self, forms: Sequence[str]) -> Sequence[str]:
+        """The stored words under any of these forms."""
+        ...
+
+    async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
+        """The number of records that have all terms, counted up to `most`."""
+        ...
+
+    async def search(
+        self,
+        terms: Sequence[Sequence[str]],
+        columns: Sequence[str],
+        only: Sequence[str],
+        values: Mapping[str, Any],
+        window: int,
+        most: int,
+    ) -> Sequence[Row]:
+        """The newest records that have all terms and meet the conditions (on `i`), each with its id and `score`."""
+        ...
+
+    async def marked(self, terms: Sequence[Sequence[str]], ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
+        """By record and field: its text, with `START` and `END` around each match."""
+        ...
+
+
+@dataclass(slots=True)
+class SearchIndex:
+    """Searches a record class and updates its index. Any process may call any method at any time."""
+
+    record: type[Record]
+    database: Database
+    store: Store
+    _known: set[str] = field(default_factory=set)
+    _exists: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"search_{self.record.table}"
+
+    async def search(
+        self, text: str, columns: Sequence[str] = (), only: Sequence[str] = (), values: Mapping[str, Any] | None = None
+    ) -> Found:
+        """Find records by the words of a text; all words must match. `only` are SQL conditions on the record's row,
+        called `i`; `columns` of that row are returned with each hit."""
+        unindexed = await self.catch_up(CAUGHT_UP)
+        terms: list[list[str]] = [[word] for word in dict.fromkeys(words_of(text))][:MOST_WORDS]
+        if not terms:
+            return Found((), (), more=False, unindexed=unindexed)
+        ranked, more = await self._ranked(terms, columns, only, values or {})
+        if len(ranked) < LITTLE:
+            wider = [await self._with_near(alternatives[0]) for alternatives in terms]
+            if wider != terms:
+                others, more_of_them = await self._ranked(wider, columns, only, values or {})
+                if len(others) > len(ranked):
+                    return Found(others, wider, more_of_them, corrected=True, unindexed=unindexed)
+        return Found(ranked, terms, more, unindexed=unindexed)
+
+    async def marked(self, found: Found, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
+        """By record and field: its text, with `START` and `END` around each match."""
+        return await self.store.marked(found.terms, ids) if ids else {}
+
+    async def put(self, keys: Sequence[str]) -> None:
+        """Index the records with these keys as they are now."""
+        await self.ensure()
+        for start in range(0, len(keys), 500):
+            part = {f"key{n}": key for n, key in enumerate(keys[start : start + 500])}
+            marks = ", ".join(f":{mark}" for mark in part)
+            await self._put(f"{self.record.key_field} IN ({marks})", part)
+
+    async def catch_up(self, most: int | None = None) -> int:
+        """Index the records that were stored since the last time, at most about `most`. Returns how many ids are left.
+
+        The sink indexes every change; this also covers records that were stored before the index existed.
+        """
+        await self.ensure()
+        filled = await self._filled()
+        (row,) = await self.database.fetch(f"SELECT coalesce(max(id), 0) AS last FROM {self.record.table}")
+        last, stop = int(row["last"]), None if most is None else filled + most
+        while filled < last and (stop is None or filled < stop):
+            end = min(filled + AT_ONCE, last)
+            await self._put("id > :first AND id <= :last", {"first": filled, "last": end})
+            await self.database.write(
+                "UPDATE search_indexes SET filled = :end WHERE name = :name AND filled < :end",
+                {"end": end, "name": self.name},
+            )
+            filled = end
+        return max(0, last - filled)
+
+    async def rebuild(self) -> None:
+        """Replace the index by an empty one; `catch_up` fills it."""
+        await self.ensure()
+        await self.store.drop()
+        await self._make()
+
+    async def ensure(self) -> None:
+        """Create the index if there is none, or if it was created by another definition."""
+        if self._exists:
+            return
+        await self.database.write(_INDEXES)
+        rows = await self.database.fetch(
+            "SELECT definition FROM search_indexes WHERE name = :name", {"name": self.name}
+        )
+        if not rows or rows[0]["definition"] != self.store.definition:
+            if rows:
+                await self.store.drop()
+            await self._make()
+        self._exists = True
+
+    async def _make(self) -> None:
+        await self.store.create()
+        self._known.clear()
+        await self.database.write(
+            "INSERT INTO search_indexes (name, definition, filled) VALUES (:name, :definition, 0)"
+            " ON CONFLICT (name) DO UPDATE SET definition = excluded.definition, filled = 0",
+            {"name": self.name, "definition": self.store.definition},
+        )
+
+    async def _filled(self) -> int:
+        rows = await self.database.fetch("SELECT filled FROM search_indexes WHERE name = :name", {"name": self.name})
+        return int(rows[0]["filled"]) if rows else 0
+
+    async def _put(self, condition: str, values: Mapping[str, Any]) -> None:
+        fields = ", ".join(self.record.search)
+        rows = await self.database.fetch(f"SELECT {fields} FROM {self.record.table} WHERE {condition}", values)
+        await self._learn(rows)
+        await self.store.put(condition, values)
+
+    async def _learn(self, rows: Sequence[Row]) -> None:
+        """Store the words that were not met before, so that a misspelt one finds them."""
+        met = await asyncio.to_thread(_vocabulary, rows) - self._known
+        if len(self._known) + len(met) > KNOWN_WORDS:
+            self._known.clear()
+        new = list(rows_for(met))
+        for start in range(0, len(new), 500):
+            await self.store.add_words(new[start : start + 500])
+        self._known |= met
+
+    async def _with_near(self, word: str) -> list[str]:
+        if not can_be_misspelt(word):
+            return [word]
+        stored = await self.store.near(sorted(forms_of(word)))
+        near = [each for each in dict.fromkeys(stored) if each != word and are_near(word, each)]
+        return [word, *near[:MOST_NEAR]]
+
+    async def _ranked(
+        self, terms: Sequence[Sequence[str]], columns: Sequence[str], only: Sequence[str], values: Mapping[str, Any]
+    ) -> tuple[list[Hit], bool]:
+        rows = await self.store.search(terms, columns, only, values, WINDOW, MOST + 1)
+        more = len(rows) > MOST or (bool(only) and await self.store.matches(terms, WINDOW + 1) > WINDOW)
+        hits = [Hit(row, float(row["score"])) for row in rows]
+        hits.sort(key=lambda hit: -hit.row["id"])
+        del hits[MOST:]
+        hits.sort(key=lambda hit: -hit.score)
+        return hits, more
+
+
+def _vocabulary(rows: Iterable[Row]) -> set[str]:
+    texts = (value for row in rows for value in row.values() if value)
+    return {word for text in texts for word in words_of(text) if can_be_misspelt(word)}
+
+
+_INDEXES = """
+CREATE TABLE IF NOT EXISTS search_indexes (name TEXT PRIMARY KEY, definition TEXT NOT NULL, filled BIGINT NOT NULL)
+"""

@@ -1,0 +1,127 @@
+"""Full-text search over the catalogue: filters, facets, highlights."""
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from pydantic import Field
+
+from forager.core.errors import FieldError, Rejected
+from forager.kit.queries import Database, Row
+from forager.kit.queries.page import decode_cursor, encode_cursor
+from forager.kit.reports import Report
+from forager.kit.search import Found, SearchIndex
+from forager.kit.search.index import END, START
+from forager.pipelines.products.reports import CENT, SCALE, ProductConditions, ProductReport, conditions, products_by_id
+
+FACETS = ("brand", "category", "availability", "domain")
+MOST_VALUES = 20
+LONGEST_SNIPPET = 200
+_OF, _ORDER = "product search", ("id",)
+
+
+class SearchHit(Report):
+    """A product that was found, and where."""
+
+    product: ProductReport
+    score: float = Field(description="Higher fits better; comparable within one search only.")
+    highlights: dict[str, str] = Field(
+        description="By field: its text as HTML, everything escaped but `<em>` around what matched."
+    )
+
+
+class Facets(Report):
+    """How the candidates are distributed: value and number, most frequent first."""
+
+    brand: list[tuple[str, int]]
+    category: list[tuple[str, int]]
+    availability: list[tuple[str, int]]
+    domain: list[tuple[str, int]]
+    price_min: Decimal | None
+    price_max: Decimal | None
+
+
+class SearchReport(Report):
+    hits: list[SearchHit]
+    total: int = Field(description="Products that were ranked, at most 5,000.")
+    more: bool = Field(description="Whether older products matched, too, and were not ranked.")
+    corrected: bool = Field(description="Whether near words were looked for, since the words as written found little.")
+    unindexed: int = Field(description="Products that are not in the index yet; 0 unless it is being rebuilt.")
+    terms: list[list[str]] = Field(description="The words that were looked for, each with its near words.")
+    facets: Facets
+    next_cursor: str | None
+
+
+async def search_products(
+    db: Database,
+    index: SearchIndex,
+    text: str,
+    asked: ProductConditions,
+    *,
+    cursor: str | None = None,
+    limit: int = 20,
+) -> SearchReport:
+    """Best first. Raises `Rejected` if the text has no word in it, or the cursor is not of a search."""
+    only, values = conditions(asked, "i")
+    found = await index.search(text, (*FACETS, "price"), only, values)
+    if not found.terms:
+        problem = FieldError("q", "has no word to look for")
+        raise Rejected(f"q: {problem.message}.", fields=[problem])
+    start = max(0, decode_cursor(_OF, _ORDER, cursor)[0]) if cursor is not None else 0
+    end = start + limit
+    scores = {int(hit.row["id"]): hit.score for hit in found.hits[start:end]}
+    products = {product.id: product for product in await products_by_id(db, list(scores))}
+    marked = await index.marked(found, list(scores))
+    hits = [
+        SearchHit(product=products[number], score=round(score, 6), highlights=_highlights(marked.get(number, {})))
+        for number, score in scores.items()
+        if number in products
+    ]
+    return SearchReport(
+        hits=hits,
+        total=len(found.hits),
+        more=found.more,
+        corrected=found.corrected,
+        unindexed=found.unindexed,
+        terms=[list(words) for words in found.terms],
+        facets=_facets(found),
+        next_cursor=encode_cursor(_OF, _ORDER, [end]) if end < len(found.hits) else None,
+    )
+
+
+def _facets(found: Found) -> Facets:
+    rows = [hit.row for hit in found.hits]
+    prices = [row["price"] for row in rows if row["price"] is not None]
+    counted: dict[str, Any] = {name: _counts(rows, name) for name in FACETS}
+    return Facets(
+        **counted,
+        price_min=(Decimal(min(prices)) / SCALE).quantize(CENT) if prices else None,
+        price_max=(Decimal(max(prices)) / SCALE).quantize(CENT) if prices else None,
+    )
+
+
+def _counts(rows: Sequence[Row], name: str) -> list[tuple[str, int]]:
+    counted = Counter(row[name] for row in rows if row[name])
+    return sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:MOST_VALUES]
+
+
+def _highlights(marked: Mapping[str, str]) -> dict[str, str]:
+    """Only fields in which something matched; a long text around its first match."""
+    return {name: _as_html(_snippet(text)) for name, text in marked.items() if START in text}
+
+
+def _snippet(text: str) -> str:
+    if len(text) <= LONGEST_SNIPPET:
+        return text
+    first = max(0, text.index(START) - LONGEST_SNIPPET // 4)
+    part = text[first : first + LONGEST_SNIPPET]
+    if part.count(START) > part.count(END):
+        part += END
+    return f"{'…' if first else ''}{part}…"
+
+
+def _as_html(text: str) -> str:
+    """Scraped text is never trusted: all of it is escaped, and only our own marks become tags."""
+    return html.escape(text).replace(START, "<em>").replace(END, "</em>")

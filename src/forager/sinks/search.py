@@ -1,0 +1,39 @@
+"""The search sink: keeps the full-text index of every record class that declares `search`, from the change log.
+
+The index is in the same store, so no other service is needed. It survives upgrades unless its definition changed; then
+it is created anew and filled from the records themselves, which `forager products reindex` does at any time.
+"""
+
+from collections.abc import Sequence
+
+from forager.core.change import Change
+from forager.kit.search import SearchIndex, index_of
+from forager.kit.service import SinkService
+
+
+def build(service: SinkService) -> "SearchSink | None":
+    """The sink, or None if no pipeline has a record class that declares `search`."""
+    records = [record for pipeline in service.pipelines.values() for record in pipeline.records if record.search]
+    return SearchSink([index_of(record, service.database) for record in records]) if records else None
+
+
+class SearchSink:
+    """Indexes each record that has changed, as it is now: a change that is delivered twice has the same effect."""
+
+    name = "search"
+
+    def __init__(self, indexes: Sequence[SearchIndex]) -> None:
+        self._indexes = {index.record.kind: index for index in indexes}
+        self.kinds: frozenset[str] | None = frozenset(self._indexes)
+
+    async def write(self, batch: Sequence[Change]) -> bool:
+        """Index the records of the batch, and all that were stored since the index was filled."""
+        keys: dict[str, dict[str, None]] = {}
+        for change in batch:
+            if change.kind in self._indexes:
+                keys.setdefault(change.kind, {})[change.key] = None
+        for kind, changed in keys.items():
+            index = self._indexes[kind]
+            await index.catch_up()
+            await index.put(list(changed))
+        return bool(keys)
