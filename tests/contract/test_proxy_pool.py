@@ -222,6 +222,7 @@ class Flaky:
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner
+        self.dialect = inner.dialect
         self.away = False
         self.answers = asyncio.Event()
         self.answers.set()

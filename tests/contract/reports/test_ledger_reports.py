@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forager.core.database import Row
+from forager.core.database import Dialect, Row
 from forager.core.errors import NotFound
 from forager.kit.queries import page as paging
 from forager.ledger.reports import Reports
@@ -46,6 +46,7 @@ class _Explaining:
 
     def __init__(self, rig: PlacesRig, explain: str = "EXPLAIN QUERY PLAN") -> None:
         self._database = rig.ledger.database
+        self.dialect: Dialect = self._database.dialect
         self._explain = explain
         self.plans: list[str] = []
         self.scans: list[str] = []
