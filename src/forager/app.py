@@ -33,6 +33,7 @@ from forager.engine.prune import prune_forever
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.stored_pages import StoredPages
 from forager.engine.sweep import sweep_forever, sweep_interval
+from forager.engine.watch import Watcher
 from forager.engine.work import Worker
 from forager.features import all_features
 from forager.fetch import EgressGuard, HttpFetcher
@@ -52,6 +53,7 @@ from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
 from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.side_tables.sinks import SinkTable
+from forager.ledger.side_tables.watches import WatchTable
 from forager.offload.pool import ProcessPool
 from forager.politeness.rulebook import Rulebook
 from forager.runners.embedded import EmbeddedRunner, Loop
@@ -79,7 +81,7 @@ T = TypeVar("T")
 FEW = 200
 PARKED_SHARE = 0.2
 """Share of a limited queue that tasks may take up which only wait (paused site, outside its hours, a later try)."""
-SCHEDULES = "schedules"
+SCHEDULES, WATCHES = "schedules", "watches"
 
 
 class App:
@@ -125,6 +127,10 @@ class App:
         self.waits = Waits(reports, rules, worker, ledger.now)
         self.schedules = ScheduleTable(ledger.database)
         self.scheduler = Scheduler(self.schedules, self._create_scheduled, ledger.now, clock)
+        self.watches = WatchTable(ledger.database, pipelines, ledger.now)
+        self.watcher = Watcher(ledger, pipelines, clock)
+        if self.watcher:
+            worker.when_settled(self.watcher.tell)
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """By pipeline: what a webhook reports about the tasks of a job, for pipelines that have a form of their own."""
         self.keep = keep_of(settings)
@@ -266,8 +272,9 @@ class App:
     # ── the engine ──
 
     def engine(self, *, schedules: bool = True) -> AbstractAsyncContextManager[asyncio.Task[None]]:
-        """Work, deliver, sweep and fire schedules while the block runs; then drain: nothing in flight is lost."""
-        return self._runner.running(without=() if schedules else (SCHEDULES,))
+        """Work, deliver, sweep, fire schedules and dispatch watches while the block runs; then drain: nothing in flight
+        is lost. Without `schedules`, neither these nor watches create work."""
+        return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
 
     @property
     def is_stopping(self) -> bool:
@@ -319,6 +326,7 @@ class App:
             "proxies": self.proxies.run,
             "stored pages": self.stored_pages.run,
             SCHEDULES: self.scheduler.run,
+            WATCHES: self.watcher.run,
             "prune": partial(
                 prune_forever, self.ledger, self.keep, self.deliveries, self.clock, lambda: self.worker.session
             ),

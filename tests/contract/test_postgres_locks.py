@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -12,11 +13,12 @@ import pytest
 from forager.core.errors import ForagerError, StoreError
 from forager.core.ledger import GivenLane, Lease, NewJob, Settlement
 from forager.core.pipeline import JobLimits
+from forager.core.record import Record
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres.submission import SHARED
 from forager.ledger.shared.job_creation import IN_ONE_GO
-from tests.support.rig import Call, Rig, Seen, Thing, calls, postgres_rig
+from tests.support.rig import WATCH, Call, Item, Rig, Seen, Thing, calls, postgres_rig
 
 WORKERS = 4
 LANES = 8
@@ -25,6 +27,7 @@ TASKS = 30
 MEDDLINGS = 120
 THINGS = 40
 """So few that every group meets those of the others."""
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 async def deadlocks(url: str) -> int:
@@ -48,7 +51,8 @@ def settlement(lease: Lease, chance: random.Random) -> Settlement:
     if luck < 0.2:
         return Settlement(lease, TaskState.READY, burned=False, error="not now")
     numbers = chance.sample(range(THINGS), 6)
-    records = [Thing(uid=f"u{n}", weak=f"w{n}", size=chance.randrange(9)) for n in numbers]
+    records: list[Record] = [Thing(uid=f"u{n}", weak=f"w{n}", size=chance.randrange(9)) for n in numbers]
+    records += [Item(uid=f"i{n}", due=LONG_AGO) for n in numbers[:3]]
     children = [_plan(f"{lease.key}+", chance)] if luck < 0.4 and len(lease.key) < 8 else []
     return Settlement(lease, TaskState.COMPLETED, cost=1, records=[*records, Seen(uid=lease.key)], tasks=children)
 
@@ -82,6 +86,16 @@ async def submit(rig: Rig, chance: random.Random, jobs: list[Any], count: int) -
         jobs.append((await rig.ledger.submit(NewJob("rig", {"name": "job"}, limits), plans)).job)
 
 
+async def _do(rig: Rig, verb: str, job: Any) -> None:
+    match verb:
+        case "sweep":
+            await rig.ledger.sweep()
+        case "dispatch":
+            await rig.ledger.dispatch("rig", WATCH)
+        case _:
+            await getattr(rig.ledger, verb)(job)
+
+
 async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[str]) -> int:
     """Do something to whatever job there is; one in the wrong state says so, and that is all right."""
     meddled = 0
@@ -89,7 +103,7 @@ async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[s
         verb = chance.choice(verbs)
         with contextlib.suppress(ForagerError):
             try:
-                await (rig.ledger.sweep() if verb == "sweep" else getattr(rig.ledger, verb)(chance.choice(jobs)))
+                await _do(rig, verb, chance.choice(jobs))
                 meddled += 1
             except StoreError as trouble:
                 pytest.fail(f"{verb}: {trouble}")
@@ -103,11 +117,11 @@ async def meddle(rig: Rig, chance: random.Random, jobs: list[Any], verbs: list[s
 @pytest.mark.parametrize(
     "verbs",
     [
-        pytest.param(["pause", "resume", "cancel", "sweep"], id="pause-resume-cancel"),
-        pytest.param(["retry", "cancel", "sweep"], id="retry-cancel"),
+        pytest.param(["pause", "resume", "cancel", "sweep", "dispatch"], id="pause-resume-cancel"),
+        pytest.param(["retry", "cancel", "sweep", "dispatch"], id="retry-cancel"),
     ],
 )
-async def test_turns_submissions_and_meddling_together_make_no_deadlock_trap_10(
+async def test_turns_submissions_watches_and_meddling_together_make_no_deadlock_trap_10(
     postgres_url: str, verbs: list[str]
 ) -> None:
     rigs = [await postgres_rig(postgres_url, create=first) for first in (True, False)]

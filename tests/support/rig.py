@@ -7,7 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,10 @@ from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
 from forager.core.task import Plan, Task
+from forager.core.watch import Dispatched, watch
 from forager.ledger.catalog import Catalog
 from forager.ledger.side_tables.schedules import ScheduleTable
+from forager.ledger.side_tables.watches import WatchTable
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 from tests.support.clock import FakeClock
@@ -174,6 +176,20 @@ class RigJob(BaseModel):
     name: str = "job"
 
 
+def look_again(item: Item) -> Plan | Task | None:
+    """The rule of the rig's watch. What it does is in the item's title."""
+    if item.title == "breaks":
+        raise ZeroDivisionError("a defect of the rule")
+    if item.title == "nothing":
+        return None
+    if item.title == "later" and isinstance(item.due, datetime):
+        return Plan(Call(name=f"look {item.uid}"), due=item.due + timedelta(days=1))
+    return SoleCall(name=f"look {item.uid}") if item.title == "sole" else Call(name=f"look {item.uid}")
+
+
+WATCH = watch(Item, due="due", task=look_again, params={"name": "watch"})
+
+
 async def _never_run(task: Any, fetch: Any) -> Any:
     raise AssertionError("the ledger runs no step")
 
@@ -191,6 +207,7 @@ PIPELINE = Pipeline(
     tables=(Tally,),
     on_job_end=job_ended,
     records=(Thing, Seen, Item),
+    watches=(WATCH,),
     lanes=(Lane("api"), Lane("site")),
 )
 RECORDS = (Thing, Seen, Item)
@@ -298,6 +315,16 @@ class Rig:
     def catalog(self) -> Catalog:
         """What the ledger knows of pipelines, which `forager.app` may change after it was opened."""
         return cast("SqliteLedger", self.ledger)._catalog  # both stores call it so
+
+    async def dispatch(self, most: int = 1_000) -> Dispatched:
+        """A page of the rig's watch. Audited."""
+        done = await self.ledger.dispatch("rig", WATCH, most)
+        self.check()
+        return done
+
+    @property
+    def watches(self) -> WatchTable:
+        return WatchTable(self.ledger.database, [PIPELINE], self.ledger.now)
 
     @property
     def schedules(self) -> ScheduleTable:
@@ -442,6 +469,7 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("rejected", "at"),
         *((record.table, column) for record in (Thing, Item) for column in ("changed_at", "gone_at")),
         (Seen.table, "first_seen_at"),
+        (Item.table, "due"),
         ("tasks", "waited_until"),
         ("tasks", "due"),
     ):

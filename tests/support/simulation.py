@@ -1,4 +1,4 @@
-"""The whole engine on SQLite in simulated time: worker, sweep, schedules and sinks, a fortnight in seconds.
+"""The whole engine on SQLite in simulated time: worker, sweep, schedules, watches and sinks, a fortnight in seconds.
 
 The clock moves only when everything stands still: nothing is ready on the loop, no command is with the writer thread,
 no call with a thread pool. Then it jumps to the next moment for which anything waits. Real time never matters, so that
@@ -22,6 +22,7 @@ from forager.core.sink import Sink
 from forager.engine.deliver import Delivery, Pace
 from forager.engine.schedule import Scheduler, next_firing
 from forager.engine.sweep import sweep_forever
+from forager.engine.watch import Watcher
 from forager.engine.work import Worker
 from tests.support.deliveries import sink_table
 from tests.support.engine import EngineRig, open_sqlite
@@ -100,13 +101,16 @@ class Simulation:
     fired: list[datetime] = field(default_factory=list)
     """When schedules made their jobs."""
     loops: list[asyncio.Task[None]] = field(default_factory=list)
-    """The sweep, the schedules, the sinks."""
+    """The sweep, the schedules, the watches, the sinks."""
+    watcher: Watcher | None = None
 
     async def run_for(self, *, days: float = 0.0, seconds: float = 0.0) -> None:
         await self.clock.run_for(days * 86_400 + seconds)
 
     def start_worker(self) -> None:
         self.worker = Worker(self.rig.ledger, self.rig.pipelines, self.fetch, self.clock, **self.options)
+        if self.watcher:
+            self.worker.when_settled(self.watcher.tell)
         self._working = asyncio.create_task(self.worker.run())
 
     def kill_worker(self) -> None:
@@ -148,18 +152,20 @@ async def simulation(
 ) -> AsyncIterator[Simulation]:
     """The engine runs while the block does; then it is drained and the store audited.
 
-    `every`: seconds between two looks of the sweep and of the sinks, which poll. The worker and the schedules wait for
-    their moments.
+    `every`: seconds between two looks of the sweep and of the sinks, which poll. The worker, the schedules and the
+    watches wait for their moments.
     """
     clock = clock or SimulatedClock()
     rig = await open_sqlite(folder, pipelines, clock=clock, lease=lease)
     clock.wait_for(lambda: rig.ledger._writer.pending)
     rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
-    made = Simulation(rig, clock, fetch, options)
+    watcher = Watcher(rig.ledger, pipelines, clock, look_every=every)
+    made = Simulation(rig, clock, fetch, options, watcher=watcher)
     scheduler = Scheduler(rig.schedules, made.create_job, rig.ledger.now, clock, longest_nap=every)
     made.loops += [
         asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
         asyncio.create_task(scheduler.run()),
+        asyncio.create_task(watcher.run()),
     ]
     made.start_worker()
     for sink in sinks:

@@ -20,6 +20,7 @@ from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
 from forager.core.table import Effect
 from forager.core.task import Plan, Task
+from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,14 @@ class Ledger(Protocol):
         with `again`, those of them that have ended are queued once more, as the plan now says, and keep their past:
         what they cost, what they found, their attempts. A job that had ended goes on; a paused one stays paused.
         Raises `Conflict` while the job is being cancelled.
+        """
+        ...
+
+    async def dispatch(self, pipeline: str, watch: Watch, most: int = MOST_AT_ONCE) -> Dispatched:
+        """Turn at most `most` records whose time has come into tasks of the watch's standing job, oldest first.
+
+        Their due times are cleared in the same transaction. If several processes do this at once, each record becomes
+        one task. A paused watch does nothing. Raises `Conflict` while the standing job is being cancelled.
         """
         ...
 

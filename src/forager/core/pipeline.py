@@ -15,6 +15,7 @@ from forager.core.record import Record
 from forager.core.retry import Retry as Retry  # part of what a pipeline says
 from forager.core.table import TableRow
 from forager.core.task import Plan, Task
+from forager.core.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,8 @@ class Pipeline:
     dry_run: Callable[[Any], bool] = lambda _: False
     reasons: frozenset[str] = frozenset()
     """The words by which its tasks fail or are skipped, beside the engine's own (`core.reasons.Reason`)."""
+    watches: tuple[Watch, ...] = ()
+    """Rules that turn its records into tasks when their time has come."""
     internal: bool = False
     """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out unless they are asked for."""
     tables: tuple[type[TableRow], ...] = ()

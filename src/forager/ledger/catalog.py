@@ -14,6 +14,7 @@ from forager.core.table import TableRow
 from forager.core.task import Task
 from forager.core.trusted import validated_json
 from forager.ledger.schema.record_tables import RecordTable, record_tables
+from forager.ledger.schema.watched import check_watches
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.evidence import DAY_MS, DAYS
 
@@ -52,6 +53,7 @@ class Catalog:
         """By kind of task: what else becomes true when one ends."""
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines that have something to do when one of their jobs ends."""
+        check_watches(pipelines)
         self.lane_of: Callable[[str], str] = str
         """The lane that stands for what a task names: several hosts can be one domain's."""
 

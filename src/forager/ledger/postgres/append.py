@@ -22,7 +22,7 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import being_cancelled
 from forager.ledger.shared.plan_encoding import Encoded, Whole
 
-_STANDING = "SELECT j.id, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
+_STANDING = "SELECT j.id, j.public_id, j.drain FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
 
 
 async def append(
@@ -36,6 +36,8 @@ async def append(
 ) -> Submitted:
     row = await db.fetchrow(_STANDING, job.idempotency_key)
     if row is not None:
+        if row["drain"] is not None:  # also if all of them are still open, and nothing would be added
+            raise being_cancelled(row["public_id"])
         count = await _add(db, row["id"], plans, lanes, one_open, again=again)
         return Submitted(UUID(row["public_id"]), count, created=False)
     try:

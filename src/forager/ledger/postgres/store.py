@@ -42,9 +42,11 @@ from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
+from forager.ledger.postgres.watches import dispatch
 from forager.ledger.shared.plan_encoding import encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
+from forager.ledger.shared.watch_page import Taken, WatchPage
 
 MOST_SESSIONS_PER_SWEEP = 20
 
@@ -88,6 +90,11 @@ class PostgresLedger(SharedVerbs):
         encoded = await encode_all(plan, self._catalog)
         numbers, kinds = await self._lanes.learn(each.lane for each in encoded), self._catalog.one_open
         return await self._connections.run(lambda db: append(db, job, encoded, numbers, kinds, again=again))
+
+    async def dispatch_page(self, page: WatchPage) -> Taken:
+        numbers, kinds = await self._lanes.learn(plan.lane for plan in page.plans.values()), self._catalog.one_open
+        contested: set[int] = set()
+        return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, kinds, self._faults))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))

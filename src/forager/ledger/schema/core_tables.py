@@ -70,6 +70,17 @@ spending = Table(
     Column("spent_hour", BigInteger, nullable=False, server_default="0", comment="… and what was spent in it"),
 )
 
+watches = Table(
+    "watches",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("dispatched", BigInteger, nullable=False, server_default="0", comment="records that became tasks"),
+    Column("last_at", BigInteger),
+    Column("error", Text, comment="of the task function, in the last page"),
+    Column("error_at", BigInteger),
+)
+
 jobs = Table(
     "jobs",
     metadata,

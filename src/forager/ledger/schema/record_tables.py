@@ -128,6 +128,10 @@ class RecordTable:
                 known[name] = show(known[name])
         return known
 
+    def record_of(self, row: dict[str, Any]) -> Record:
+        """The record that a stored row stands for. It was checked when it was found."""
+        return trusted(self.record, self.decode({name: row[name] for name in self.fields}))
+
     def _resolve(self, before: Values | None, known: Values) -> Values:
         """Clear what is to be cleared, then compute the derived fields. Leaves its arguments as they are."""
         resolved = [None if value is CLEAR else value for value in known]

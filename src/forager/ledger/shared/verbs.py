@@ -1,14 +1,17 @@
 """The verbs that both databases do with the same SQL. Never on a hot path."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.retention import Keep, Pruned
+from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.change_reader import ChangeReader
 from forager.ledger.shared.retention import Retention
+from forager.ledger.shared.watch_page import Taken, WatchPage, is_paused, read_next_due, read_page
 
 
 class SharedVerbs:
@@ -20,6 +23,21 @@ class SharedVerbs:
 
     async def now_ms(self) -> int:
         raise NotImplementedError
+
+    async def dispatch_page(self, page: WatchPage) -> Taken:
+        """Take the records of a page and add their tasks, in one transaction."""
+        raise NotImplementedError
+
+    async def dispatch(self, pipeline: str, watch: Watch, most: int = MOST_AT_ONCE) -> Dispatched:
+        if await is_paused(self.database, watch):
+            return Dispatched()
+        now = await self.now_ms()
+        page = await read_page(self.database, self._catalog, pipeline, watch, now, most)
+        taken = await self.dispatch_page(page) if page.rows or page.postponed else Taken()
+        done = Dispatched(*taken[:3])
+        if page.full:
+            return replace(done, more=bool(taken.records or taken.postponed))
+        return replace(done, next_due=now if taken.contested else await read_next_due(self.database, watch, now))
 
     def announce(self, url: str | None) -> None:
         """A database that many processes share keeps no address."""

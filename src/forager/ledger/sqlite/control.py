@@ -8,6 +8,7 @@ import orjson
 
 from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
+from forager.core.pipeline import AGED_AFTER
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
@@ -217,6 +218,17 @@ def _job(db: sqlite3.Connection, job: UUID) -> tuple[int, JobState]:
     if row is None:
         raise NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")
     return row[0], JobState(row[1])
+
+
+def age(db: sqlite3.Connection, memory: Memory, now: int) -> int:
+    """Jobs that have waited long enough behind others are behind nobody any more."""
+    rows = db.execute(
+        "UPDATE jobs SET turn = 0 WHERE finished_at IS NULL AND turn > 0 AND created_at <= ? RETURNING id",
+        (now - round(AGED_AFTER * 1000),),
+    ).fetchall()
+    for (job,) in rows:
+        memory.flows.turn_to(job, 0)
+    return len(rows)
 
 
 def _task(db: sqlite3.Connection, task: UUID) -> tuple[int, int]:

@@ -28,7 +28,6 @@ from forager.core.ledger import (
     Turn,
     Want,
 )
-from forager.core.pipeline import AGED_AFTER
 from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
@@ -37,6 +36,7 @@ from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
 from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
+from forager.ledger.shared.watch_page import Taken, WatchPage
 from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.alarm import Alarm
@@ -59,6 +59,7 @@ from forager.ledger.sqlite.submit import (
     submit_together,
 )
 from forager.ledger.sqlite.tasks import insert_tasks
+from forager.ledger.sqlite.watches import dispatch
 from forager.ledger.sqlite.writer import Writer, connect, translated
 from forager.ledger.sqlite.writer_state import Memory, next_number
 
@@ -131,6 +132,9 @@ class SqliteLedger(SharedVerbs):
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         plans = await encode_all(plan, self._catalog)
         return await self._run(lambda db: append(db, self._memory, job, plans, again=again))
+
+    async def dispatch_page(self, page: WatchPage) -> Taken:
+        return await self._run(lambda db: dispatch(db, self._memory, page, self._faults))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._run(lambda db: control.pause(db, self._memory, job, reason))
@@ -254,7 +258,7 @@ class SqliteLedger(SharedVerbs):
                 "DELETE FROM robots WHERE origin IN (SELECT origin FROM robots WHERE tried_at < ? LIMIT ?)",
                 (now - OF_USE_MS, PRUNED_AT_ONCE),
             ).rowcount
-            aged = self._age(db, now)
+            aged = control.age(db, self._memory, now)
             more = bool(self._memory.flows.draining) or bool(stale) or old >= SWEEP_PAGE
             woken = lanes.wake_sleepers(db, self._memory)
             return Swept(rescued, len(late), drained, removed, woken, old, more, aged, robots)
@@ -385,16 +389,6 @@ class SqliteLedger(SharedVerbs):
             db.execute("UPDATE jobs SET skipped = skipped + ? WHERE id = ?", (skipped, job))
         self._faults.at("chunk-written")
         return written
-
-    def _age(self, db: sqlite3.Connection, now: int) -> int:
-        """Jobs that have waited long enough behind others are behind nobody any more."""
-        rows = db.execute(
-            "UPDATE jobs SET turn = 0 WHERE finished_at IS NULL AND turn > 0 AND created_at <= ? RETURNING id",
-            (now - round(AGED_AFTER * 1000),),
-        ).fetchall()
-        for (job,) in rows:
-            self._memory.flows.turn_to(job, 0)
-        return len(rows)
 
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:

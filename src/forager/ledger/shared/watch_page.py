@@ -1,0 +1,122 @@
+"""A page of a watch, as read before its transaction: due records, and the tasks that they become.
+
+Reading, decoding and planning happen here, outside of any transaction, so that the writer is held no longer than the
+database needs. The transaction then takes only those records whose due time and version are still as they were read, so
+if two processes read the same page, each record becomes one task.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from forager.core.database import Database, Row
+from forager.core.ledger import NewJob
+from forager.core.task import Plan
+from forager.core.watch import MOST_AT_ONCE, Watch
+from forager.ledger.catalog import Catalog
+from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.shared.plan_encoding import Encoded, encode
+
+POSTPONED_MS = 3_600_000
+"""A record whose task cannot be made is tried again after so long."""
+IN_THREAD = 100
+"""A page with more records than this is planned in a thread."""
+LONGEST_ERROR = 1_000
+
+
+class DueRow(NamedTuple):
+    """A record as it was read. The transaction takes it only if it has not changed since."""
+
+    id: int
+    due: int
+    version: int
+
+
+class Taken(NamedTuple):
+    """What the transaction of a page has done."""
+
+    records: int = 0
+    tasks: int = 0
+    postponed: int = 0
+    contested: bool = False
+    """Some records were left because another transaction was writing them."""
+
+
+@dataclass(slots=True)
+class WatchPage:
+    watch: Watch
+    job: NewJob
+    now: int
+    rows: dict[int, DueRow] = field(default_factory=dict)
+    """By the row's id: records that can be taken …"""
+    plans: dict[int, Encoded] = field(default_factory=dict)
+    """… and the task of each, unless its rule makes none."""
+    postponed: list[DueRow] = field(default_factory=list)
+    error: str | None = None
+    """Why the last of these could not be planned."""
+    full: bool = False
+
+    @property
+    def table(self) -> str:
+        return self.watch.record.table
+
+    @property
+    def error_at(self) -> int | None:
+        return None if self.error is None else self.now
+
+    def plans_of(self, taken: Sequence[int]) -> list[Encoded]:
+        """The tasks of the records that were taken, one for each (kind, key)."""
+        plans = {(plan.kind, plan.key): plan for number in taken if (plan := self.plans.get(number)) is not None}
+        return list(plans.values())
+
+
+async def is_paused(database: Database, watch: Watch) -> bool:
+    return bool(
+        await database.fetch("SELECT 1 AS one FROM watches WHERE name = :name AND paused", {"name": watch.name})
+    )
+
+
+async def read_page(
+    database: Database, catalog: Catalog, pipeline: str, watch: Watch, now: int, most: int = MOST_AT_ONCE
+) -> WatchPage:
+    """Read the records that have been due for longest, and plan their tasks."""
+    table = catalog.records[watch.record.kind]
+    rows = await database.fetch(_due_sql(table, watch), {"now": now, "most": most})
+    job = NewJob(pipeline, watch.params, idempotency_key=watch.job_key, standing=True)
+    page = WatchPage(watch, job, now, full=len(rows) == most)
+    if len(rows) > IN_THREAD:
+        await asyncio.to_thread(_plan, page, table, catalog, rows)
+    else:
+        _plan(page, table, catalog, rows)
+    return page
+
+
+async def read_next_due(database: Database, watch: Watch, now: int) -> int | None:
+    """Return the earliest due time that is still to come."""
+    sql = f"SELECT {watch.due} AS due FROM {watch.record.table} WHERE {watch.condition} AND {watch.due} > :now"
+    rows = await database.fetch(f"{sql} ORDER BY {watch.due} LIMIT 1", {"now": now})
+    return int(rows[0]["due"]) if rows else None
+
+
+def _due_sql(table: RecordTable, watch: Watch) -> str:
+    columns = ", ".join(("id", "version", *(f'"{name}"' for name in table.fields)))
+    return (
+        f"SELECT {columns} FROM {table.name} WHERE {watch.condition} AND {watch.due} <= :now"
+        f" ORDER BY {watch.due} LIMIT :most"
+    )
+
+
+def _plan(page: WatchPage, table: RecordTable, catalog: Catalog, rows: Sequence[Row]) -> None:
+    for row in rows:
+        due = DueRow(row["id"], row[page.watch.due], row["version"])
+        try:
+            made = page.watch.task(table.record_of(row))
+            if made is not None:
+                (page.plans[due.id],) = encode([made if isinstance(made, Plan) else Plan(made)], catalog)
+        except Exception as error:  # noqa: BLE001 - a defect that shows in one record must not stop the others
+            text = f"{row[table.record.key_field]}: {type(error).__name__}: {error}"
+            page.error = text[:LONGEST_ERROR]
+            page.postponed.append(due)
+        else:
+            page.rows[due.id] = due
