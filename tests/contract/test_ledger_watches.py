@@ -219,7 +219,7 @@ async def test_a_status_counts_what_is_due_and_how_late_it_is(rig: Rig, worker: 
 
 
 async def test_a_record_that_another_transaction_holds_stays_due_and_stops_no_other(postgres_url: str) -> None:
-    """A settlement that writes a record may wait for a task that the dispatch has locked: waiting could be a deadlock."""
+    """A settlement with a record may wait for a task that the dispatch has locked: waiting would be a deadlock."""
     rig = await postgres_rig(postgres_url)
     worker = await rig.worker()
     await items(rig, worker, 3)
