@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from forager.core.change import Change
 from forager.core.clock import SystemClock
 from forager.core.errors import NotFound
 from forager.core.ledger import Session
+from forager.core.sink import Batching
 from forager.engine.deliver import Delivery, Pace
 from forager.ledger.side_tables.sinks import SinkTable
 from tests.support.deliveries import QUICK, Faulty, Kept, pause, sink_table
@@ -442,3 +443,48 @@ class Picky:
     async def write(self, batch: Sequence[Change]) -> bool:
         self.seen += [change.id for change in batch]
         return self.wants
+
+
+# ── how often the log is looked at ──
+
+
+class Napping(HandClock):
+    """Passes the time of every nap at once, and keeps how long each was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.pass_(seconds)
+        await asyncio.sleep(0.001)
+
+
+async def test_a_log_that_moves_is_looked_at_after_20_ms_and_one_at_rest_twice_a_second__RV_3(
+    rig: Rig, worker: Worker, session: Session
+) -> None:
+    clock = Napping()
+    delivery = deliver(rig, Kept(), session, Pace(), clock)
+    await grow(rig, worker)
+    async with running(delivery):
+        await until(lambda: len(clock.naps) >= 8)
+        assert clock.naps[:8] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
+        await grow(rig, worker)
+        seen = len(clock.naps)
+        await until(lambda: 0.02 in clock.naps[seen - 1 :])
+
+
+async def test_a_sink_says_how_many_changes_it_takes_and_how_long_they_wait(
+    rig: Rig, worker: Worker, session: Session
+) -> None:
+    @dataclass
+    class Patient(Faulty):
+        batching = Batching(most=2, age=0.3)
+
+    sink, clock = Patient(Kept()), Napping()
+    await grow(rig, worker)
+    async with running(deliver(rig, sink, session, Pace(), clock)):
+        await until(lambda: len(clock.naps) >= 3)
+    assert clock.naps[:3] == [0.3, 0.5, 0.5]
+    assert [len(batch) for batch in sink.batches] == [2, 2, 1]

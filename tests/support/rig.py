@@ -61,6 +61,12 @@ class SoleCall(Call):
     kind: ClassVar[str] = "sole-call"
 
 
+class LoudCall(Call):
+    """How it ends is written to the change log."""
+
+    kind: ClassVar[str] = "loud-call"
+
+
 class OddCall(Call):
     """What its hook does is in its name."""
 
@@ -210,6 +216,14 @@ PIPELINE = Pipeline(
     watches=(WATCH,),
     lanes=(Lane("api"), Lane("site")),
 )
+LOUD = Pipeline(
+    name="loud",
+    params=RigJob,
+    plan=lambda job: (),
+    steps=(step(LoudCall, _never_run, price=1),),
+    lanes=(Lane("api"),),
+    tells=frozenset({TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED}),
+)
 RECORDS = (Thing, Seen, Item)
 
 
@@ -232,7 +246,7 @@ def end_in_pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def catalog() -> Catalog:
-    return Catalog([PIPELINE])
+    return Catalog([PIPELINE, LOUD])
 
 
 def calls(count: int, *, where: str = "api", prefix: str = "t", rank: int = 0) -> list[Plan]:

@@ -33,10 +33,12 @@ from forager.kit.http.openapi import failures
 MOST_STREAMS = 2_000
 
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this change; 0: at the job's first.")]
-JOB = "job"
+JOB, TASK = "job", "task"
 Kind = Annotated[
     str | None,
-    Query(max_length=64, description="Only changes of this kind: `job`, or a kind of records.", examples=["job"]),
+    Query(
+        max_length=64, description="Only changes of this kind: `job`, `task`, or a kind of records.", examples=["job"]
+    ),
 ]
 LastEventId = Annotated[
     int | None,
@@ -47,7 +49,7 @@ LastEventId = Annotated[
 def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> APIRouter:
     """`records` are the kinds of records that there are."""
     router = APIRouter(tags=["jobs"])
-    kinds = (JOB, *sorted(records))
+    kinds = (JOB, TASK, *sorted(records))
 
     @router.get(
         "/api/v1/jobs/{job_id}/events",

@@ -13,11 +13,13 @@ class Change:
     id: int
     """Dense and in commit order: a reader that has passed a number has missed nothing before it."""
     kind: str
-    """`job`, or the kind of a record."""
+    """`job`, `task`, or the kind of a record."""
     key: str
-    """The record's natural key, unique within its kind (and, for a record of job scope, its job); a job's public id."""
+    """The record's natural key, unique within its kind (and, for a record of job scope, its job); the public id of a
+    job or a task."""
     op: str
-    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job."""
+    """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job; the new state of a task
+    (`failed`; `queued` when it is retried), for the states that its pipeline tells."""
     version: int
     """Grows with every change of this key: of two changes, the higher version is the later state."""
     job: UUID | None

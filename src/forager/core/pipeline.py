@@ -13,6 +13,7 @@ from forager.core.outcome import Outcome
 from forager.core.reasons import require_words
 from forager.core.record import Record
 from forager.core.retry import Retry as Retry  # part of what a pipeline says
+from forager.core.states import TaskState
 from forager.core.table import TableRow
 from forager.core.task import Plan, Task
 from forager.core.watch import Watch
@@ -200,6 +201,10 @@ class Pipeline:
     """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out unless they are asked for."""
     tables: tuple[type[TableRow], ...] = ()
     """Plain tables that it owns, beside those of its records."""
+    tells: frozenset[TaskState] = frozenset()
+    """The states of its tasks that are written to the change log, as changes of kind `task`: of COMPLETED, FAILED,
+    SKIPPED and CANCELLED. The change is part of the transaction in which a task enters the state or, by a retry, leaves
+    it again (`queued`). A task that is skipped in the transaction that plans it was never queued, and is not told."""
     on_job_end: OnJobEnd | None = None
     """`on_job_end(params, end)`: effects that are part of the transaction that ends a job, whichever way it ends."""
 

@@ -14,6 +14,16 @@ from uuid import UUID
 from forager.core.change import Change
 
 
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How a sink wants changes to be handed over. A sink that declares `batching: Batching` gets its own."""
+
+    most: int = 500
+    """Changes in one batch, at most."""
+    age: float = 0.02
+    """Seconds for which new changes may wait for one another while the log moves: fewer, larger batches."""
+
+
 class Sink(Protocol):
     @property
     def name(self) -> str:

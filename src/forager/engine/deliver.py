@@ -22,7 +22,7 @@ from forager.core.clock import Clock
 from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, StoreUnavailable
 from forager.core.lane_names import sink_lane
 from forager.core.ledger import Away, GivenLane, Ledger, Session
-from forager.core.sink import Cursors, Sink, SinkPosition
+from forager.core.sink import Batching, Cursors, Sink, SinkPosition
 
 log = structlog.get_logger("forager.engine")
 
@@ -37,8 +37,11 @@ RETRIED_AT_ONCE = 100
 class Pace:
     """How a sink is served. All times are seconds."""
 
-    batch: int = 500
+    batch: int | None = None
+    """Changes in one batch, at most. None: as the sink says."""
     look_every: float = 0.5
+    """The log is looked at so often while it is at rest. While it moves, it is looked at as often as the sink's
+    `Batching.age` says (20 ms), then half as often with each look that finds nothing new."""
     keep_within: float = 5.0
     """A cursor that has only passed changes of no concern to the sink is stored within this time: a commit for each
     batch would compete with those who write the log."""
@@ -80,6 +83,9 @@ class Delivery:
         self._clock = clock
         self._session = session
         self._pace = pace or Pace()
+        self._batching: Batching = getattr(sink, "batching", Batching())
+        self._log_end = 0
+        """The last change that a look has seen, of whatever kind."""
         self._looking = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._cursor = self._kept = 0
@@ -94,10 +100,14 @@ class Delivery:
 
     async def run(self) -> None:
         """Deliver until `stop`. Never raises for what the sink or the store does."""
+        nap = self._pace.look_every
         while not self._stopping.is_set():
+            before = self._log_end
             await self.deliver_new()
+            nap = self._batching.age if self._log_end != before else 2 * nap
+            nap = min(max(nap, self._batching.age), self._pace.look_every)
             rest = self._retry_at - self._clock.monotonic()
-            await self._nap(max(rest, self._pace.look_every))
+            await self._nap(max(rest, nap))
 
     def stop(self) -> None:
         """`run` returns after the batch in hand."""
@@ -124,6 +134,7 @@ class Delivery:
             at = await self._position_if_ours()
             if at is None:
                 return False
+            self._log_end = at.last
             with contextlib.suppress(_Moved):
                 if at.retries:
                     await self._retry_set_aside()
@@ -136,7 +147,7 @@ class Delivery:
         return False
 
     async def _next_batch(self, last: int) -> None:
-        most = self._pace.batch
+        most = self._pace.batch or self._batching.most
         batch = await self._ledger.changes(self._cursor, most, kinds=self.sink.kinds, until=last)
         upto = batch[-1].id if len(batch) == most else last
         if batch:

@@ -10,6 +10,7 @@ from forager.core.ends import OnEnd
 from forager.core.errors import Undecodable
 from forager.core.ledger import Lease
 from forager.core.pipeline import Pipeline
+from forager.core.states import TaskState
 from forager.core.table import TableRow
 from forager.core.task import Task
 from forager.core.trusted import validated_json
@@ -51,6 +52,15 @@ class Catalog:
             for kind in (step.task.kind, *step.task.aliases)
         }
         """By kind of task: what else becomes true when one ends."""
+        self.tells: dict[str, frozenset[TaskState]] = {
+            kind: p.tells
+            for p in pipelines
+            if p.tells
+            for step in p.steps
+            for kind in (step.task.kind, *step.task.aliases)
+        }
+        """By kind of task: the states that are written to the change log."""
+        self._told_states = frozenset(state for states in self.tells.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines that have something to do when one of their jobs ends."""
         check_watches(pipelines)
@@ -62,8 +72,8 @@ class Catalog:
         self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
 
     def deltas(self) -> Deltas:
-        """For a new transaction. Tasks that end in it are noted only if some step wants to know."""
-        return Deltas(note_ends=bool(self.on_end))
+        """For a new transaction. Tasks that end in it are noted only if some step or the change log wants to know."""
+        return Deltas(note_ends=bool(self.on_end), tells=self._told_states)
 
     def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
         """Rows in the order of a lease's fields; the last is the body of its task."""

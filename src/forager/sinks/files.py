@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from forager.core.change import Change
 from forager.core.errors import FieldError, Permanent, Rejected, Transient
 from forager.core.faults import Faults, NoFaults
+from forager.core.sink import Batching
 from forager.kit.service import SinkService
 from forager.kit.setting_types import Location, Texts
 from forager.kit.settings import FeatureSettings, setting
@@ -86,6 +87,7 @@ class JsonlSink:
     """Writes to one folder. Two processes may have the same one: a lock file lets one write at a time."""
 
     name = "jsonl"
+    batching = Batching(age=0.5)  # every batch is two flushes of the disk
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.counters import write_counters
 from forager.ledger.postgres.names import numbered
+from forager.ledger.postgres.tells import told_changes
 from forager.ledger.postgres.unseen import update_unseen
 from forager.ledger.shared.aftermath import (
     ENDED_JOB,
@@ -36,14 +37,16 @@ _REFUSED = (Rejected, asyncpg.IntegrityConstraintViolationError, asyncpg.DataErr
 
 
 async def after_ends(db: Db, catalog: Catalog, deltas: Deltas, now: int) -> tuple[list[NewChange], list[Effect]]:
-    """Run the hooks of the tasks that ended, and write their updates of records. Returns changes and effects."""
+    """Run the hooks of the tasks that ended, and write their updates of records. Returns changes, those of the tasks
+    themselves included, and effects."""
+    told = await told_changes(db, catalog, deltas)
     if not deltas.ends:
-        return [], []
+        return told, []
     rows = await db.fetch(_TASKS, sorted(deltas.ends), [*catalog.on_end])
     followed = after_tasks(catalog, [EndedTask(*row) for row in rows], now)
     unseen = [Unseen(job, record, None) for job, aftermath in followed for record in aftermath.updates]
     changes = await update_unseen(db, catalog, unseen, now) if unseen else []
-    return changes, [effect for _, aftermath in followed for effect in aftermath.effects]
+    return [*changes, *told], [effect for _, aftermath in followed for effect in aftermath.effects]
 
 
 async def close(

@@ -1,6 +1,5 @@
 """Queueing tasks once more that have ended: their past stays, what their plan says is new."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,8 +43,8 @@ class Reopened:
     job: int
     plans: dict[int, Encoded] = field(default_factory=dict)
     """By task."""
-    was: Counter[str] = field(default_factory=Counter)
-    """How many of them had ended in which way, by counter."""
+    was: dict[int, TaskState] = field(default_factory=dict)
+    """By task: how it had ended."""
     ready: set[Flow] = field(default_factory=set)
     due: dict[int, int] = field(default_factory=dict)
     """By lane: when the first of those is due that wait for their moment."""
@@ -53,9 +52,10 @@ class Reopened:
     joined: int = 0
 
     def count_in(self, deltas: Deltas) -> None:
-        ended = {counter: -count for counter, count in self.was.items()}
+        for number, state in self.was.items():
+            deltas.add(self.job, **{COUNTER_OF[state]: -1})
+            deltas.note_back([number], state)
         deltas.add(self.job, queued=len(self.plans) - self.joined)
-        deltas.add(self.job, **ended)
         deltas.add(self.job, skipped=self.joined)
 
 
@@ -76,7 +76,7 @@ async def reopen(db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str,
         now,
     )
     again = Reopened(job, {row[0]: plans[row[2] - 1] for row in rows})
-    again.was = Counter(COUNTER_OF[TaskState(row[1])] for row in rows)
+    again.was = {row[0]: TaskState(row[1]) for row in rows}
     return again
 
 

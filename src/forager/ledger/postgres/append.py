@@ -3,11 +3,12 @@
 Rows are locked in the order of everybody else: tasks, flows, lanes, then the job.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import AFTER_FAILED, TERMINAL_JOBS, JobState
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.again import Reopened, place, reopen
 from forager.ledger.postgres.changes import job_says, write_changes
 from forager.ledger.postgres.connection import NOW, Db, TryAgain
@@ -17,8 +18,8 @@ from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.submit import Repeated, create_whole
 from forager.ledger.postgres.tasks import insert_tasks
+from forager.ledger.postgres.tells import told_changes
 from forager.ledger.shared.changelog import then
-from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import being_cancelled
 from forager.ledger.shared.plan_encoding import Encoded, Whole
 
@@ -30,7 +31,7 @@ async def append(
     job: NewJob,
     plans: Sequence[Encoded],
     lanes: Mapping[str, int],
-    one_open: Collection[str],
+    catalog: Catalog,
     *,
     again: bool = False,
 ) -> Submitted:
@@ -38,27 +39,27 @@ async def append(
     if row is not None:
         if row["drain"] is not None:  # also if all of them are still open, and nothing would be added
             raise being_cancelled(row["public_id"])
-        count = await _add(db, row["id"], plans, lanes, one_open, again=again)
+        count = await _add(db, row["id"], plans, lanes, catalog, again=again)
         return Submitted(UUID(row["public_id"]), count, created=False)
     try:
-        (submitted,) = await create_whole(db, [Whole(job, plans)], lanes, one_open)
+        (submitted,) = await create_whole(db, [Whole(job, plans)], lanes, catalog.one_open)
     except Repeated:
         raise TryAgain("another process made the same standing job") from None
     return submitted
 
 
 async def _add(
-    db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str, int], one_open: Collection[str], *, again: bool
+    db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str, int], catalog: Catalog, *, again: bool
 ) -> int:
     now = await db.fetchval(f"SELECT {NOW}")
     reopened = await reopen(db, job, plans, lanes, now) if again else Reopened(job)
-    written = await insert_tasks(db, [(job, plan) for plan in plans], lanes, one_open=one_open)
+    written = await insert_tasks(db, [(job, plan) for plan in plans], lanes, one_open=catalog.one_open)
     count = written.count.get(job, 0) + len(reopened.plans)
     if not count:
         return 0
     if reopened.plans:
-        await place(db, reopened, lanes, one_open, now)
-    deltas = Deltas()
+        await place(db, reopened, lanes, catalog.one_open, now)
+    deltas = catalog.deltas()
     written.count_in(deltas)
     reopened.count_in(deltas)
     await skip_followers(db, sorted(written.dead_ends | reopened.dead_ends), AFTER_FAILED, deltas, now)
@@ -76,7 +77,8 @@ async def _add(
         await db.execute("UPDATE jobs SET state = 'running', finished_at = NULL WHERE id = $1", job)
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, row["state"] == JobState.PAUSED)
+    told = await told_changes(db, catalog, deltas)
     said = await job_says(db, job, "extended") if goes_on else None
     ended = await write_counters(db, deltas, now)  # if all of them were skipped at once
-    await write_changes(db, ended if said is None else then(said, ended), now)
+    await write_changes(db, [*told, *(ended if said is None else then(said, ended))], now)
     return count

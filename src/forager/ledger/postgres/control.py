@@ -17,6 +17,7 @@ from forager.ledger.postgres.joining import Named, join_open
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.submit import write_secrets
+from forager.ledger.postgres.tells import told_changes
 from forager.ledger.shared.changelog import then
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
@@ -127,25 +128,25 @@ async def drain_page(
     ended = await db.fetch(_DRAIN, sorted(row["id"] for row in rows), int(state), why, now)
     deltas = catalog.deltas()
     deltas.add(job, queued=-len(ended), **{counter: len(ended)})
-    deltas.note(row[0] for row in ended)
+    deltas.note([row[0] for row in ended], state)
     changes, hooked = await after_ends(db, catalog, deltas, now)
     await close(db, catalog, deltas, now, changes=changes, hooked=hooked)
     return len(ended), (rows[-1]["kind"], rows[-1]["key"]) if len(rows) == limit else None
 
 
-async def retry(db: Db, job: UUID, secrets: Mapping[str, str], one_open: Collection[str]) -> int:
+async def retry(db: Db, catalog: Catalog, job: UUID, secrets: Mapping[str, str]) -> int:
     number, _, _ = await _job(db, job)
     failed = await db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND state = 5", number)
-    queued = await _queue_again(db, job, number, [row[0] for row in failed], one_open)
+    queued = await _queue_again(db, catalog, job, number, [row[0] for row in failed])
     if queued:
         await write_secrets(db, number, secrets)
     return queued
 
 
-async def retry_task(db: Db, task: UUID, one_open: Collection[str]) -> int:
+async def retry_task(db: Db, catalog: Catalog, task: UUID) -> int:
     job, number = await _dead_letter(db, task)
     public_id = await db.fetchval("SELECT public_id FROM jobs WHERE id = $1", job)
-    return await _queue_again(db, UUID(public_id), job, [number], one_open)
+    return await _queue_again(db, catalog, UUID(public_id), job, [number])
 
 
 async def discard(db: Db, task: UUID) -> None:
@@ -153,7 +154,7 @@ async def discard(db: Db, task: UUID) -> None:
     await db.execute("UPDATE tasks SET hidden = true WHERE id = $1", number)
 
 
-async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int], one_open: Collection[str]) -> int:
+async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, failed: Sequence[int]) -> int:
     _, state, drain = await _job(db, public_id)
     if CANCELLED in (state, drain):
         raise was_cancelled(public_id)
@@ -164,9 +165,11 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int],
     lanes = await db.fetch("SELECT DISTINCT lane_id FROM tasks WHERE id = ANY($1::bigint[])", mine)
     now = await _now(db)
     count = len(mine) + len(followers)
-    deltas = Deltas()
+    deltas = catalog.deltas()
     deltas.add(job, queued=count, failed=-len(mine), skipped=-len(followers))
-    count -= await _join(db, job, [*mine, *followers], one_open, deltas, now)
+    deltas.note_back(mine, TaskState.FAILED)
+    deltas.note_back(followers, TaskState.SKIPPED)
+    count -= await _join(db, job, [*mine, *followers], catalog.one_open, deltas, now)
     await add_flows(db, [(row[0], job) for row in lanes])
     await wake(db, {row[0]: now for row in lanes})
     # All flows of the job, before its row, as a turn does: whoever took them the other way round would wait for ever.
@@ -182,8 +185,9 @@ async def _queue_again(db: Db, public_id: UUID, job: int, failed: Sequence[int],
         raise was_cancelled(public_id)
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
+    told = await told_changes(db, catalog, deltas)
     said = await job_says(db, job, "retried")
-    await write_changes(db, then(said, await write_counters(db, deltas, now)), now)
+    await write_changes(db, [*told, *then(said, await write_counters(db, deltas, now))], now)
     return count
 
 

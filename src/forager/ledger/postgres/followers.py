@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from forager.core.states import TaskState
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.flows import Flow
 from forager.ledger.postgres.tasks import TaskName
@@ -50,8 +51,8 @@ async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, 
     rows = await db.fetch(_SKIP, *columns, said, now, reason)
     for row in rows:
         deltas.add(row[1], queued=-1, skipped=1)
-    deltas.note(row[0] for row in rows)
-    deltas.note(await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said))
+    followers = await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said)
+    deltas.note([*(row[0] for row in rows), *followers], TaskState.SKIPPED)
 
 
 async def skip_followers(

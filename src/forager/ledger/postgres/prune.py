@@ -49,11 +49,11 @@ _ATTEMPTS = f"""
 DELETE FROM attempts WHERE id = ANY(ARRAY(SELECT id FROM attempts WHERE started_at < $1 ORDER BY started_at
   LIMIT {PAGE})) RETURNING id
 """
-# The newest change of a job that is still there stays: the version of its next one is counted from it.
+# The newest change of a job, or of a task, that is still there stays: the version of its next one is counted from it.
 _CHANGES = f"""
-SELECT c.id, c.at, c.id IN (SELECT change_id FROM set_aside) OR (c.kind = 'job'
+SELECT c.id, c.at, c.id IN (SELECT change_id FROM set_aside) OR (c.kind IN ('job', 'task')
     AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = c.job_id) AND NOT EXISTS (SELECT 1 FROM changes n
-      WHERE n.key = c.key AND n.version > c.version AND n.body IS NOT NULL AND n.kind = 'job'))
+      WHERE n.key = c.key AND n.version > c.version AND n.body IS NOT NULL AND n.kind = c.kind))
 FROM changes c WHERE c.id > $1 AND c.id <= $2 ORDER BY c.id LIMIT {PAGE}
 """
 _PAST = f"""

@@ -119,7 +119,8 @@ async def _put_back(
         if group:
             await db.execute(_END, *_columns(group), int(end), error, effect.now, session, reason, error_type)
     await bury(db, [r["task_id"] for r in dead], effect.now)
-    effect.deltas.note(gone)
+    effect.deltas.note([r["task_id"] for r in cancelled], TaskState.CANCELLED)
+    effect.deltas.note([r["task_id"] for r in dead], TaskState.FAILED)
     for row in rows:
         price = row["price"]
         effect.deltas.add(row["job_id"], running=-1, reserved=-price, spent=price, guessed=price)
@@ -127,7 +128,8 @@ async def _put_back(
         for row in group:
             effect.deltas.add(row["job_id"], **{counter: 1})
     followed = [r["task_id"] for r in dead if r["followed"]]
-    effect.deltas.note(await skip_followers(db, followed, AFTER_FAILED, effect.deltas, effect.now))
+    skipped = await skip_followers(db, followed, AFTER_FAILED, effect.deltas, effect.now)
+    effect.deltas.note(skipped, TaskState.SKIPPED)
     if not crashed:
         await add_flows(db, [(r["lane_id"], r["job_id"]) for r in back])
 

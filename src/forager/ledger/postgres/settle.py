@@ -96,7 +96,7 @@ async def settle(
     await _keep_evidence(db, live, effect.now + catalog.evidence_ms)
     await keep_attempts(db, live)
     await _store(db, catalog, live, effect)
-    if effect.deltas.ends:
+    if effect.deltas.ends or effect.deltas.told:
         changes, effect.hooked = await after_ends(db, catalog, effect.deltas, effect.now)
         effect.changes.extend(changes)
 
@@ -171,9 +171,10 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     await bury(
         db, [s.lease.task_id for s in ends if s.state is TaskState.FAILED and s.lease.task_id in passed], effect.now
     )
-    effect.deltas.note(passed)
-    live = [(s, COUNTER_OF[state]) for s, state in zip(ends, states, strict=True) if s.lease.task_id in passed]
-    _count(effect.deltas, live)
+    live = [(s, state) for s, state in zip(ends, states, strict=True) if s.lease.task_id in passed]
+    for state in dict.fromkeys(states):
+        effect.deltas.note((s.lease.task_id for s, its in live if its is state), state)
+    _count(effect.deltas, [(s, COUNTER_OF[state]) for s, state in live])
     for s, _ in live:
         if s.state not in COUNTER_OF and s.burned:
             effect.deltas.add(s.lease.job_id, retries=1)
@@ -272,7 +273,8 @@ async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int],
         effect.ready |= ready
         effect.sleep_until(due)
     badly = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state in _NOT_WELL]
-    effect.deltas.note(await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now))
+    skipped = await skip_followers(db, badly, AFTER_FAILED, effect.deltas, effect.now)
+    effect.deltas.note(skipped, TaskState.SKIPPED)
 
 
 def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str, str]]]:

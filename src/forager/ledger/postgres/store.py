@@ -88,13 +88,13 @@ class PostgresLedger(SharedVerbs):
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         encoded = await encode_all(plan, self._catalog)
-        numbers, kinds = await self._lanes.learn(each.lane for each in encoded), self._catalog.one_open
-        return await self._connections.run(lambda db: append(db, job, encoded, numbers, kinds, again=again))
+        numbers = await self._lanes.learn(each.lane for each in encoded)
+        return await self._connections.run(lambda db: append(db, job, encoded, numbers, self._catalog, again=again))
 
     async def dispatch_page(self, page: WatchPage) -> Taken:
-        numbers, kinds = await self._lanes.learn(plan.lane for plan in page.plans.values()), self._catalog.one_open
+        numbers, catalog = await self._lanes.learn(plan.lane for plan in page.plans.values()), self._catalog
         contested: set[int] = set()
-        return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, kinds, self._faults))
+        return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, catalog, self._faults))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))
@@ -112,11 +112,10 @@ class PostgresLedger(SharedVerbs):
             await self._drain.page(SWEEP_PAGE)
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
-        kinds = self._catalog.one_open
-        return await self._connections.run(lambda db: control.retry(db, job, secrets or {}, kinds))
+        return await self._connections.run(lambda db: control.retry(db, self._catalog, job, secrets or {}))
 
     async def retry_task(self, task: UUID) -> int:
-        return await self._connections.run(lambda db: control.retry_task(db, task, self._catalog.one_open))
+        return await self._connections.run(lambda db: control.retry_task(db, self._catalog, task))
 
     async def discard(self, task: UUID) -> None:
         await self._connections.run(lambda db: control.discard(db, task))

@@ -5,9 +5,10 @@ record: one that another transaction holds is contested. Then the dispatch is ro
 contested records, which stay due. So it cannot be part of a deadlock with a settlement.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from forager.core.faults import Faults
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.append import append
 from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.shared.watch_page import POSTPONED_MS, DueRow, Taken, WatchPage
@@ -36,7 +37,7 @@ async def dispatch(
     page: WatchPage,
     contested: set[int],
     lanes: Mapping[str, int],
-    one_open: Collection[str],
+    catalog: Catalog,
     faults: Faults,
 ) -> Taken:
     """Does nothing while another process dispatches the same watch.
@@ -49,7 +50,7 @@ async def dispatch(
         return Taken()
     rows = await _unchanged(db, page, [row for row in page.rows.values() if row.id not in contested])
     plans = page.plans_of([row.id for row in rows])
-    tasks = (await append(db, page.job, plans, lanes, one_open, again=True)).total if plans else 0
+    tasks = (await append(db, page.job, plans, lanes, catalog, again=True)).total if plans else 0
     statement = _SET.format(table=page.table, due=due)
     taken = await _set(db, statement, rows, None)
     if len(taken) < len(rows):

@@ -1,7 +1,7 @@
 """What a group of settlements changes in its jobs' counters, summed in memory. Each ledger writes it once per job."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from forager.core.states import TaskState
 
@@ -30,9 +30,12 @@ COUNTER_OF = {
 
 
 class Deltas:
-    def __init__(self, *, note_ends: bool = False) -> None:
+    def __init__(self, *, note_ends: bool = False, tells: Collection[TaskState] = ()) -> None:
         self.ends: list[int] | None = [] if note_ends else None
         """The tasks that ended in this transaction, if anything follows from the end of a task."""
+        self.told: dict[int, TaskState] = {}
+        """Tasks that entered or left a state that some pipeline writes to the log, and this state."""
+        self._tells = tells
         self._jobs: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(self, job: int, **amounts: int) -> None:
@@ -40,10 +43,18 @@ class Deltas:
         for name, amount in amounts.items():
             counts[name] += amount
 
-    def note(self, tasks: Iterable[int]) -> None:
-        """These tasks have ended."""
-        if self.ends is not None:
-            self.ends.extend(tasks)
+    def note(self, tasks: Iterable[int], state: TaskState) -> None:
+        """These tasks have ended in this state."""
+        if self.ends is not None or state in self._tells:
+            ended = list(tasks)
+            if self.ends is not None:
+                self.ends.extend(ended)
+            self.note_back(ended, state)
+
+    def note_back(self, tasks: Iterable[int], was: TaskState) -> None:
+        """These tasks, which had ended in this state, are queued again."""
+        if was in self._tells:
+            self.told.update(dict.fromkeys(tasks, was))
 
     def ended(self, job: int, counter: str, price: int, cost: int, guessed: int, count: int = 1) -> None:
         """So many attempts are over, each of which had this price and cost this."""

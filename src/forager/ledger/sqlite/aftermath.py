@@ -24,6 +24,7 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.unseen import Unseen
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
+from forager.ledger.sqlite.tells import told_changes
 from forager.ledger.sqlite.unseen import update_unseen
 from forager.ledger.sqlite.writer_state import Memory
 
@@ -43,6 +44,7 @@ def close(
 ) -> None:
     """The last part of a transaction that ends tasks: hooks, counters, the change log, effects, the ends of jobs."""
     more, hooked = _after_tasks(db, memory, deltas, now) if deltas.ends else ([], [])
+    more += told_changes(db, memory, deltas)
     write_deltas(db, deltas)
     write_changes(db, [*changes, *more] if more else changes, now)
     if effects:

@@ -40,6 +40,7 @@ def reopen(
         lane = memory.lane_id(db, plan.lane)
         db.execute(_AGAIN, (at, due, lane, plan.rank, plan.price, plan.retries, plan.body, number))
         deltas.add(job, queued=1, **{COUNTER_OF[TaskState(state)]: -1})
+        deltas.note_back([number], TaskState(state))
     return tasks
 
 

@@ -10,9 +10,11 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import being_cancelled
 from forager.ledger.shared.plan_encoding import Encoded, Whole
 from forager.ledger.sqlite.again import place, reopen
+from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.submit import create_whole
 from forager.ledger.sqlite.tasks import insert_tasks
+from forager.ledger.sqlite.tells import told_changes
 from forager.ledger.sqlite.writer_state import Memory
 
 _STANDING = """
@@ -30,7 +32,7 @@ def append(
     number, public_id, state, drain, turn = row
     if drain is not None:
         raise being_cancelled(public_id)
-    deltas = Deltas()
+    deltas = memory.catalog.deltas()
     reopened = reopen(db, memory, number, plans, deltas) if again else {}
     written = insert_tasks(db, memory, number, turn, plans, deltas)
     if reopened:
@@ -44,6 +46,7 @@ def append(
 def _go_on(db: sqlite3.Connection, memory: Memory, job: int, state: str, deltas: Deltas) -> None:
     now = memory.now_ms()
     write_deltas(db, deltas)
+    write_changes(db, told_changes(db, memory, deltas), now)
     if state in TERMINAL_JOBS:
         db.execute("UPDATE jobs SET state = 'running', finished_at = NULL WHERE id = ?", (job,))
         say(db, job, "extended", now)

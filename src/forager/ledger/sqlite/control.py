@@ -10,13 +10,14 @@ from forager.core.errors import Conflict, NotFound
 from forager.core.ids import task_numbers
 from forager.core.pipeline import AGED_AFTER
 from forager.core.states import AFTER_FAILED, CANCELLED, JobState, TaskState
-from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.refusals import has_ended, was_cancelled
 from forager.ledger.sqlite.aftermath import close
+from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, say, write_deltas
 from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.settle import pause_job
 from forager.ledger.sqlite.submit import write_secrets
+from forager.ledger.sqlite.tells import told_changes
 from forager.ledger.sqlite.writer_state import Memory, offer, wake
 
 PAGE = 5_000
@@ -112,7 +113,7 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
         ended += count
         deltas = memory.catalog.deltas()
         deltas.add(job, queued=-count, **{counter: count})
-        deltas.note(number for (number,) in drained)
+        deltas.note([number for (number,) in drained], state)
         close(db, memory, deltas, now)
         if len(page) == limit and count < queued:
             _, kind, key = page[-1]
@@ -180,10 +181,13 @@ def _queue_again(db: sqlite3.Connection, memory: Memory, job: int, failed: list[
     db.executemany(f"UPDATE tasks SET state = 0, {again} WHERE id = ?", [(n,) for n in failed])
     db.executemany(f"UPDATE tasks SET state = 2, {again} WHERE id = ?", [(n,) for n in followers])
     count = len(failed) + len(followers)
-    deltas = Deltas()
+    deltas = memory.catalog.deltas()
     deltas.add(job, queued=count, failed=-len(failed), skipped=-len(followers))
+    deltas.note_back(failed, TaskState.FAILED)
+    deltas.note_back(followers, TaskState.SKIPPED)
     count -= join_open(db, memory, job, [*failed, *followers], deltas)
     write_deltas(db, deltas)
+    write_changes(db, told_changes(db, memory, deltas), now)
     (turn,) = db.execute(
         "UPDATE jobs SET state = CASE WHEN state = 'paused' THEN state ELSE 'running' END, finished_at = NULL"
         " WHERE id = ? RETURNING turn",

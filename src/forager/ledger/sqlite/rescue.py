@@ -65,13 +65,13 @@ def _rescue(
         if drain == CANCELLED:
             _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
             deltas.add(job, cancelled=1)
-            deltas.note([number])
+            deltas.note([number], TaskState.CANCELLED)
         elif number == dead:
             _end(db, number, price, TaskState.FAILED, (CRASHED, Reason.CRASHED, ErrorType.INTERNAL), now)
             deltas.add(job, failed=1)
-            deltas.note([number])
+            deltas.note([number], TaskState.FAILED)
             if followed:
-                deltas.note(skip_followers(db, number, job, AFTER_FAILED, deltas, now))
+                deltas.note(skip_followers(db, number, job, AFTER_FAILED, deltas, now), TaskState.SKIPPED)
         else:
             state = TaskState.SUSPECT if crashed else TaskState.READY
             together = group_size(len(rows)) if crashed else None

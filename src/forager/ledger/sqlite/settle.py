@@ -128,7 +128,7 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
     for (job, price, state, cost, guessed, why, facts), tasks in alike.items():
         ends[state, cost, guessed, *why, facts] += tasks
         deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
-        deltas.note(tasks)
+        deltas.note(tasks, TaskState(state))
     for how, tasks in ends.items():
         db.execute(_END, (*how, now, orjson.dumps(tasks).decode()))
 
@@ -157,7 +157,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         said = (s.error, s.reason, s.error_type)
         if drain == CANCELLED:
             state, said, ended = TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now
-            deltas.note([lease.task_id])
+            deltas.note([lease.task_id], state)
         elif drain is not None:
             memory.flows.drain(lease.job_id)
         elif s.wait > 0:
@@ -186,9 +186,10 @@ def _settle_neighbours(
             said = (skip.message or skip.reason, skip.reason)
             for row in db.execute(_SKIP, (*said, now, job, lease.kind, clean(skip.key))).fetchall():
                 deltas.add(job, queued=-1, skipped=1)
-                deltas.note([row[0]])
+                deltas.note([row[0]], TaskState.SKIPPED)
                 if row[1]:
-                    deltas.note(skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message))
+                    skipped = skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message)
+                    deltas.note(skipped, TaskState.SKIPPED)
         if s.tasks:
             _add_children(db, memory, s, deltas)
         if lease.task_id not in followed:
@@ -196,7 +197,7 @@ def _settle_neighbours(
         if s.state is TaskState.COMPLETED:
             done.append(lease.task_id)
         elif s.state in COUNTER_OF:
-            deltas.note(skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now))
+            deltas.note(skip_followers(db, lease.task_id, job, AFTER_FAILED, deltas, now), TaskState.SKIPPED)
     if done:
         _release_followers(db, memory, done)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.records import Account, Location, Review
@@ -47,5 +48,6 @@ def build(
         records=(Account, Location, Review),
         lanes=tuple(lanes or map(google_lane, LANES)),
         reasons=REASONS,
+        tells=frozenset({TaskState.FAILED}),
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )
