@@ -27,6 +27,7 @@ from forager.api.request_id import RequestIds
 from forager.api.retention import retention_router
 from forager.api.schedules import schedules_router
 from forager.api.sinks import sinks_router
+from forager.api.watches import watches_router
 from forager.app import App
 from forager.kit.http.task_waiter import TaskWaiter
 
@@ -60,6 +61,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         events_router(feeds, service_key, app.reports.kinds),
         dead_router(app),
         schedules_router(app),
+        watches_router(app),
         lanes_router(app),
         proxies_router(app),
         sinks_router(app),

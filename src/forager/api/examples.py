@@ -199,6 +199,22 @@ SINK = {
     "moved_at": "2026-03-14T12:05:00Z",
     "set_aside": 0,
 }
+WATCH = {
+    "name": "product.next_at",
+    "pipeline": "products",
+    "record": "product",
+    "field": "next_at",
+    "state": "active",
+    "due": 12,
+    "late_seconds": 3.5,
+    "oldest_due": "2026-03-14T12:04:56.500000Z",
+    "next_due": "2026-03-14T12:10:00Z",
+    "dispatched": 48210,
+    "last_at": "2026-03-14T12:04:58Z",
+    "error": None,
+    "error_at": None,
+    "job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
+}
 REFUSED_CHANGE = {
     "change": 977,
     "kind": "place",

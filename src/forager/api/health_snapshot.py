@@ -11,6 +11,7 @@ from forager.app import App
 from forager.core.errors import StoreError, StoreFull
 from forager.core.proxies import Proxy
 from forager.core.sink import SinkStatus
+from forager.core.watch import WatchStatus
 from forager.ledger.reports import Health
 
 FRESH = 1.0
@@ -26,6 +27,7 @@ class Vital:
     """Lanes whose breaker is not closed."""
     proxies: Sequence[Proxy] = ()
     sinks: Sequence[SinkStatus] = ()
+    watches: Sequence[WatchStatus] = ()
 
 
 class VitalSigns:
@@ -50,7 +52,8 @@ class VitalSigns:
                 figures = await app.reports.health()
                 now = round((await app.ledger.now()).timestamp() * 1000)
                 sinks = await app.sinks.statuses(list(app.deliveries))
-                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list(), sinks)
+                watches = await app.watches.statuses()
+                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list(), sinks, watches)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from forager.api.health_snapshot import Vital, VitalSigns
 from forager.app import App
 from forager.core.sink import SinkStatus
+from forager.core.watch import WatchStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -108,6 +109,7 @@ class _EngineFigures(Collector):
         yield _gauge("forager_dead_letters", "Failed tasks, counted to 1,000.", figures.dead_letters)
         yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
         yield from _sink_figures(self.vital.sinks)
+        yield from _watch_figures(self.vital.watches)
 
 
 def _sink_figures(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
@@ -130,6 +132,26 @@ _SINK_GAUGES: tuple[tuple[str, str, Callable[[SinkStatus], float]], ...] = (
     ("failing", "1 while a sink cannot be reached.", lambda sink: float(sink.failures > 0)),
     ("paused", "1 while a sink is paused.", lambda sink: float(sink.paused)),
     ("set_aside", "Changes that a sink refused and that wait for a decision.", lambda sink: sink.set_aside),
+)
+
+
+def _watch_figures(watches: Sequence[WatchStatus]) -> Iterable[Metric]:
+    for name, about, value in _WATCH_GAUGES:
+        gauge = GaugeMetricFamily(f"forager_watch_{name}", about, labels=["watch"])
+        for watch in watches:
+            gauge.add_metric([watch.name], value(watch))
+        yield gauge
+    dispatched = CounterMetricFamily("forager_watch_dispatched", "Records turned into tasks.", labels=["watch"])
+    for watch in watches:
+        dispatched.add_metric([watch.name], watch.dispatched)
+    yield dispatched
+
+
+_WATCH_GAUGES: tuple[tuple[str, str, Callable[[WatchStatus], float]], ...] = (
+    ("due", "Records whose time has come, counted to 10,000.", lambda watch: watch.due),
+    ("late_seconds", "Seconds since the oldest of them came due.", lambda watch: watch.late),
+    ("paused", "1 while a watch is paused.", lambda watch: float(watch.paused)),
+    ("failing", "1 while the rule of a watch fails for some records.", lambda watch: float(watch.error is not None)),
 )
 
 

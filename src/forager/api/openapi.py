@@ -23,6 +23,7 @@ TAGS = [
     {"name": "records", "description": "Everything that was found, by kind, paged or as a file."},
     {"name": "lanes", "description": "What rates and limits belong to: look, pause, set rules of your own."},
     {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
+    {"name": "watches", "description": "Rules that turn due records into tasks: look, pause, resume."},
     {"name": "sinks", "description": "Where changes are delivered: look, pause, replay, and what was refused."},
     {"name": "stored pages", "description": "Pages that steps keep: how many, and removal of unused ones."},
     {"name": "retention", "description": "What is old: count it, remove it."},

@@ -21,6 +21,7 @@ from forager.cli import (
     schedules,
     serving,
     sinks,
+    watches,
 )
 from forager.cli.feature_commands import RootGroup
 from forager.kit.cli.invocation import Invocation
@@ -63,6 +64,7 @@ app.command()(serving.worker)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(watches.app, name="watches")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(sinks.app, name="sinks")

@@ -103,7 +103,9 @@ class WatchStatus:
     due: int
     """Records whose time has come; counted up to a limit."""
     oldest_due: datetime | None
-    """The due time that has passed for longest."""
+    """The due time that has passed for longest …"""
+    late: float
+    """… and how many seconds ago that was."""
     next_due: datetime | None
     """The next one that is still to come."""
     dispatched: int

@@ -45,7 +45,7 @@ class Reports(Protocol):
         ...
 
     async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> Mapping[UUID, tuple[str, Any]]:
-        """Map each existing job to (pipeline, value of this parameter or None)."""
+        """Map each existing job, but for standing ones, to (pipeline, value of this parameter or None)."""
         ...
 
     async def last_moved(self, job: UUID) -> datetime | None:

@@ -39,6 +39,8 @@ async def test_one_parameter_of_many_jobs_is_told_as_it_was_given(rig: PlacesRig
     told = await rig.reports.param_of_jobs([*jobs, uuid4()], "told")
     assert told == {job: ("places", each.get("told")) for job, each in zip(jobs, params, strict=True)}
     assert await rig.reports.param_of_jobs([], "told") == {}
+    standing = NewJob("places", {"told": 1}, idempotency_key=" watch/pages", standing=True)
+    assert await rig.reports.param_of_jobs([(await rig.ledger.append(standing, [])).job], "told") == {}
 
 
 async def test_an_unknown_job_is_named(rig: PlacesRig) -> None:

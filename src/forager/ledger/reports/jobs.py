@@ -19,10 +19,11 @@ SELECT public_id, pipeline, state, drain, reason, params, estimate, schedule, cr
        retries, spent, guessed, reserved, records, discoveries, rejected, id FROM jobs
 """
 _FEW = tuple(f"j{number}" for number in range(100))
-# As JSON text, which both databases give alike.
+# As JSON text, which both databases give alike. Keys that begin with a space are those of Forager's own standing jobs.
 _PARAM_OF_JOBS = f"""
-SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value FROM jobs
+SELECT public_id, pipeline, CAST(params -> CAST(:name AS TEXT) AS TEXT) AS value FROM jobs j
 WHERE public_id IN ({", ".join(f":{name}" for name in _FEW)})
+  AND NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.job_id = j.id AND i.key LIKE ' %')
 """
 _TASK = """
 SELECT id, job_id, lane_id, kind, key, state, attempt, claim, claimed_at, due, "after", cost, guessed, error,

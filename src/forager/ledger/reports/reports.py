@@ -53,7 +53,10 @@ class Reports:
         return await jobs.one_job(self._db, job)
 
     async def param_of_jobs(self, jobs: Sequence[UUID], name: str) -> dict[UUID, tuple[str, Any]]:
-        """Of each of these jobs, if there is one: its pipeline, and this one parameter; None where it has none."""
+        """Map each existing job to (pipeline, value of this parameter or None).
+
+        Standing jobs of Forager's own (deliveries, watches) are left out: they end and go on again and again.
+        """
         return await param_of_jobs(self._db, jobs, name)
 
     async def last_moved(self, job: UUID) -> datetime | None:

@@ -73,6 +73,7 @@ class WatchTable:
             paused=bool(kept["paused"]),
             due=counted["due"],
             oldest_due=at(counted["oldest"]),
+            late=0.0 if counted["oldest"] is None else (now - counted["oldest"]) / 1000,
             next_due=at(counted["next"]),
             dispatched=kept["dispatched"] or 0,
             last_at=at(kept["last_at"]),

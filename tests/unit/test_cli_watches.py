@@ -1,0 +1,33 @@
+"""`forager watches` on a store of its own: what it prints, and what it refuses."""
+
+from rich.console import Console
+
+from forager.api.examples import WATCH
+from forager.cli.watches import table_of
+from tests.support.cli import Forager
+
+
+def test_watches_are_listed_paused_and_resumed_and_an_unknown_one_is_not_found(forager: Forager) -> None:
+    for each in forager("watches", "list", "--json").data:
+        name = each["name"]
+        assert name in forager("watches", "list").out
+        assert forager("watches", "pause", name).out == f"Paused {name}.\n"
+        assert forager("watches", "pause", name, "--json").data["state"] == "paused"
+        assert forager("watches", "resume", name).out == f"Resumed {name}.\n"
+    for verb in ("pause", "resume"):
+        ran = forager("watches", verb, "nothing")
+        assert ran.code == 4
+        assert "There is no watch 'nothing'" in ran.err
+
+
+def test_the_list_shows_what_is_due_how_late_and_why_a_rule_fails() -> None:
+    idle = {**WATCH, "name": "idle", "due": 0, "late_seconds": 0.0, "next_due": None}
+    broken = {**WATCH, "name": "broken", "due": 10_000, "state": "paused", "error": "p1: KeyError: 'url'"}
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(table_of([WATCH, idle, broken]))
+    _, first, second, third = (line.split() for line in captured.get().splitlines() if any(c.isalpha() for c in line))
+    assert first == ["product.next_at", "active", "12", "3.5", "s", "48,210", "2026-03-14", "12:10:00"]
+    assert second == ["idle", "active", "0", "48,210"]
+    assert third[:3] == ["broken", "paused", "10,000+"]
+    assert third[-3:] == ["p1:", "KeyError:", "'url'"]
