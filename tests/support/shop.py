@@ -67,6 +67,13 @@ class Shop:
                 await asyncio.sleep(0.02)
         return dict(seen)
 
+    async def reached(self, look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool]) -> Any:
+        """What `look` returns, as soon as it is what is wanted."""
+        async with asyncio.timeout(PATIENCE):
+            while not wanted(seen := await look()):
+                await asyncio.sleep(0.05)
+        return seen
+
     def asked(self, operation: str = "product") -> list[str]:
         """The subjects of the shop's requests of one operation, in their order."""
         return [str(call.subject) for call in self.site.log.since(0) if call.operation == operation]

@@ -5,11 +5,12 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.core.errors import FieldError, NotFound, Rejected
+from forager.core.ledger import Submitted
 from forager.extract.currencies import is_currency
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import body_of, example, failures
@@ -86,8 +87,7 @@ def _add_creating(router: APIRouter, service: Service) -> None:
         request: Request, body: Annotated[dict[str, Any], Body()], idempotency_key: IdempotencyKey = None
     ) -> Response:
         """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
-        made = await service.submit(NAME, body, key=checked_key(idempotency_key))
-        await _remember(service, CrawlJob.model_validate(body))
+        made = await _submit(service, body, checked_key(idempotency_key))
         data = {"job_id": made.job, "status": "queued", "total": made.total}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
@@ -100,9 +100,7 @@ def _add_creating(router: APIRouter, service: Service) -> None:
     )
     async def recrawl_urls(request: Request, body: RecrawlBody) -> Response:
         """Before everything else of their shops. A page that is being crawled already is not crawled twice."""
-        job = {"urls": body.urls, "priority": 1}
-        made = await service.submit(NAME, job)
-        await _remember(service, CrawlJob.model_validate(job))
+        made = await _submit(service, {"urls": body.urls, "priority": 1})
         return answer(request, {"job_id": made.job, "status": "queued", "total": made.total}, status=202)
 
 
@@ -190,9 +188,17 @@ async def _switched(service: Service, domain_id: int, *, active: bool) -> Domain
     return await reports_domains.one_domain(service.database, domain_id)
 
 
-async def _remember(service: Service, job: CrawlJob) -> None:
+async def _submit(service: Service, body: dict[str, Any], key: str | None = None) -> Submitted:
+    """Create the job, with the crawl frequencies of its domains, and a row for each domain that has none yet."""
+    try:
+        job = CrawlJob.model_validate(body)
+    except ValidationError:
+        return await service.submit(NAME, body, key=key)  # raises `Rejected`, in the words of every other route
     urls = [*job.urls, *([job.sitemap] if job.sitemap else ())]
+    frequencies = await reports_domains.frequencies_of(service.database, urls)
+    made = await service.submit(NAME, {**body, **({"domain_frequencies": frequencies} if frequencies else {})}, key=key)
     await reports_domains.remember_domains(service.database, urls, await service.ledger.now_ms())
+    return made
 
 
 async def _own(service: Service, job_id: UUID) -> JobReport:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 from pydantic import model_validator as validator_of_model
 
+from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.extract.canonical import canonical_url
 from forager.pipelines.products.recrawl import DAY
@@ -61,6 +62,11 @@ class CrawlJob(BaseModel):
         le=366 * DAY,
         description="Seconds between two crawls of a page; without it the domain's own, or a day.",
     )
+    domain_frequencies: dict[str, int] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="By host: seconds between two crawls, for pages without a `frequency`. The admin route fills it.",
+    )
     max_retries: int = Field(default=3, ge=0, le=10, description="Retries of a page that cannot be fetched.")
 
     @validator_of_model(mode="after")
@@ -69,9 +75,10 @@ class CrawlJob(BaseModel):
             raise ValueError("give `urls` or `sitemap`")
         return self
 
-    def asked(self) -> dict[str, Any]:
-        """What every task of this job says about its pages."""
+    def asked(self, url: str) -> dict[str, Any]:
+        """What the task for a URL inherits from this job; pages that are found there inherit it in turn."""
         return {
+            "usual_frequency": self.domain_frequencies.get(host_of(url)),
             "priority": self.priority,
             "frequency": self.frequency,
             "recrawl": self.recrawl,

@@ -77,6 +77,7 @@ def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> Page
         domain=task.lane(),
         priority=task.priority,
         frequency=task.frequency,
+        usual_frequency=task.usual_frequency,
         recrawl=task.recrawl,
         max_retries=task.max_retries,
         render=task.render,
@@ -88,8 +89,16 @@ def page_of(task: Crawl, response: Response, outcome: str, **about: Any) -> Page
         etag=header(response, "etag") or (CLEAR if whole else None),
         last_modified=header(response, "last-modified") or (CLEAR if whole else None),
         confirmed=task.confirmed + 1 if response.status == 304 else 0,
+        failed_at=CLEAR,
         **about,
     )
+
+
+def seen_again(task: Crawl) -> list[Product]:
+    """The product of a page that has not changed: nothing new is known about it, but it was seen."""
+    if task.product_url is None:
+        return []
+    return [Product(url_hash=url_hash(task.product_url), url=task.product_url, domain=host_of(task.product_url))]
 
 
 def gone_of(task: Crawl, reason: str, **evidence: Any) -> Gone:

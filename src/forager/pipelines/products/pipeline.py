@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
+from forager.core.watch import watch
 from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.job import CrawlJob, is_site
 from forager.pipelines.products.parser import Parsers
 from forager.pipelines.products.records import Page, Product
+from forager.pipelines.products.recrawl_task import crawl_again, crawl_ended
 from forager.pipelines.products.steps import Crawler
 from forager.pipelines.products.tasks import Crawl, Parse, Sitemap
 
@@ -19,6 +21,8 @@ RETRY = Retry(3, first=5.0)
 """After 5, 10 and 20 seconds."""
 EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
 """A shop that nobody has said anything about: one page a second."""
+RECRAWL = "recrawl"
+"""The watch that crawls pages again when their time has come."""
 USUAL = 5
 """The priority of a job that names none."""
 PAGE = 1
@@ -27,12 +31,11 @@ PAGE = 1
 
 def plan(job: CrawlJob) -> Iterator[Plan]:
     """One task per page, and one for the sitemap."""
-    asked = job.asked()
     if job.sitemap is not None:
-        sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **asked)
+        sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **job.asked(job.sitemap))
         yield Plan(sitemap, rank=0, due=job.scheduled_at, retries=job.max_retries)
     for url in dict.fromkeys(job.urls):
-        yield Plan(Crawl(url=url, **asked), rank=job.priority, due=job.scheduled_at, retries=job.max_retries)
+        yield Plan(Crawl(url=url, **job.asked(url)), rank=job.priority, due=job.scheduled_at, retries=job.max_retries)
 
 
 def limits(job: CrawlJob) -> JobLimits:
@@ -58,7 +61,9 @@ def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane
         params=CrawlJob,
         plan=plan,
         steps=(
-            step(Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True),
+            step(
+                Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True, on_end=crawl_ended
+            ),
             step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
             step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
         ),
@@ -66,4 +71,5 @@ def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane
         lanes=(lane,),
         limits=limits,
         reasons=REASONS,
+        watches=(watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True}),),
     )

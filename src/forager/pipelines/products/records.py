@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from forager.core.record import Clear, Index, Record
 from forager.extract.availability import Availability
 from forager.pipelines.products.findings import FIELDS
-from forager.pipelines.products.recrawl import DAY, next_interval
+from forager.pipelines.products.recrawl import DAY, after_failure, next_interval
 
 
 class Product(Record):
@@ -163,6 +163,8 @@ class Page(Record):
     """The product that the page shows: another URL's, if it redirects."""
     offer: str | None = None
     """Price, currency and availability as the page showed them: whether they changed decides the next interval."""
+    failed_at: datetime | Clear | None = None
+    """When a crawl of it last failed for good, if none has succeeded since."""
     # ── the next one ──
     crawl_interval: int | None = None
     """Derived. Seconds until the next crawl, adapted to how often the page changes."""
@@ -171,14 +173,18 @@ class Page(Record):
 
     quiet: ClassVar[frozenset[str]] = frozenset(
         "priority frequency usual_frequency recrawl max_retries render outcome http_status crawled_at fetched_at html"
-        " etag last_modified confirmed misses product_url offer crawl_interval next_crawl_at".split()
+        " etag last_modified confirmed misses product_url offer failed_at crawl_interval next_crawl_at".split()
     )
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:
-        """Adapt the interval once per visit; another frequency starts anew."""
+        """Adapt the interval once per visit; another frequency starts anew. After a failure the page comes back sooner,
+        and its interval stays."""
         if self.recrawl is False or self.crawled_at is None:
             return {"crawl_interval": None, "next_crawl_at": None}
         frequency = self.wanted_frequency()
+        if isinstance(self.failed_at, datetime):
+            wait = after_failure(frequency, self.crawl_interval)
+            return {"next_crawl_at": self.failed_at + timedelta(seconds=wait)}
         held = before.crawl_interval if before is not None and before.wanted_frequency() == frequency else None
         interval = held or frequency
         if before is not None and held is not None and before.crawled_at != self.crawled_at:

@@ -1,4 +1,4 @@
-"""How long until a page is crawled again: sooner after a change, later without one. Pure."""
+"""How long until a page is crawled again: sooner after a change or a failure, later without one. Pure."""
 
 FACTOR = 8
 """The interval stays between frequency / 8 and frequency × 8."""
@@ -6,6 +6,8 @@ DAY = 86_400
 """The frequency of a page for which none was given, in seconds."""
 SOONER = 4
 """A crawl that failed comes back after a quarter of the frequency."""
+MOST_CONFIRMED = 9
+"""304s in a row after which a page is fetched whole: some sites answer 304 for ever."""
 
 
 def next_interval(frequency: int, interval: int, *, changed: bool) -> int:

@@ -43,6 +43,21 @@ async def remember_domains(db: Database, urls: Iterable[str], now_ms: int) -> No
         )
 
 
+async def frequencies_of(db: Database, urls: Iterable[str]) -> dict[str, int]:
+    """By host of these URLs: the crawl frequency that an operator has set for it, in seconds."""
+    hosts = sorted({host_of(url) for url in urls})[:1_000]
+    if not hosts:
+        return {}
+    values = {f"name{number}": host for number, host in enumerate(hosts)}
+    marks = ", ".join(f":{mark}" for mark in values)
+    rows = await db.fetch(
+        "SELECT domain_name, crawl_frequency FROM domains"
+        f" WHERE crawl_frequency IS NOT NULL AND domain_name IN ({marks})",
+        values,
+    )
+    return {row["domain_name"]: row["crawl_frequency"] for row in rows}
+
+
 async def list_domains(db: Database, *, cursor: str | None = None, limit: int = 100) -> Page[DomainReport]:
     """By id."""
     rows, following = await walk(db, Walk("crawled domains", "SELECT * FROM domains", ("id",)), cursor, limit)

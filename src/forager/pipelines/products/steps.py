@@ -22,6 +22,7 @@ from forager.pipelines.products.page_outcome import (
     product_of,
     read,
     refused_of,
+    seen_again,
     soft_gone,
 )
 from forager.pipelines.products.parser import Parsers
@@ -49,7 +50,8 @@ class Crawler:
         """
         response = await fetch(self._request(task))
         if response.status == 304:
-            return Done(records=(page_of(task, response, "unchanged"),), cost=1, facts=facts_of(response))
+            seen_page = page_of(task, response, "unchanged")
+            return Done(records=(seen_page, *seen_again(task)), cost=1, facts=facts_of(response))
         if response.status in GONE:
             page = page_of(task, response, "gone")
             gone = gone_of(task, NOT_FOUND, status=response.status)

@@ -14,6 +14,8 @@ class Asked(Task):
     priority: int = 5
     frequency: int | None = None
     """Seconds between two crawls; None: as it was, or as the domain has it."""
+    usual_frequency: int | None = None
+    """The domain's own, for pages without one of theirs; None: as it was, or a day."""
     recrawl: bool = True
     max_retries: int | None = None
     render: Render = "http"
@@ -37,7 +39,7 @@ class Crawl(Asked):
     misses: int = 0
     """Visits in a row that found a soft 404."""
     product_url: str | None = None
-    """The product that it showed, if that is another URL's: the page redirects."""
+    """The product that it showed: another URL's, if the page redirects."""
 
     def key(self) -> str:
         return url_hash(self.url)

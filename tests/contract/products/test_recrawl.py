@@ -1,0 +1,137 @@
+"""Pages are crawled again when their time has come: sooner after a change, later without one, cheaply by a 304."""
+
+from typing import Any
+
+import pytest
+
+from forager.sandbox.trouble import When
+from tests.support.shop import OpenShop, Shop
+
+DAY = 86_400
+
+
+async def page(shop: Shop, number: int) -> dict[str, Any]:
+    """What is stored of a product's page."""
+    rows = await shop.app.database.fetch("SELECT * FROM pages WHERE url = :url", {"url": shop.site.product_url(number)})
+    return dict(rows[0])
+
+
+async def recrawl(shop: Shop) -> int:
+    """Let the time of every page come, dispatch the watch, and work. Returns how many pages were due."""
+    await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE next_crawl_at IS NOT NULL")
+    before = shop.site.log.total
+    await shop.app.watcher.look()
+    await shop.work()
+    return shop.site.log.total - before
+
+
+def interval(row: dict[str, Any]) -> float:
+    return (row["next_crawl_at"] - row["crawled_at"]) / 1000
+
+
+async def test_a_page_comes_back_later_while_nothing_changes_and_sooner_after_a_change__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3, change_days=(1.0, 1.0), price_share=1.0, validators="none")
+    job = await shop.crawl(urls=[shop.site.product_url(1)], frequency=3_600)
+    assert interval(await page(shop, 1)) == 3_600
+    waits = []
+    for _ in range(7):
+        await recrawl(shop)
+        waits.append(interval(await page(shop, 1)))
+    assert waits[:2] == [5_400, 8_100]
+    assert waits[-1] == 8 * 3_600  # never longer
+    for _ in range(9):
+        shop.site.time.advance(2 * DAY)
+        await recrawl(shop)
+        waits.append(interval(await page(shop, 1)))
+    assert waits[7] == 4 * 3_600
+    assert waits[-1] == 3_600 / 8  # never shorter
+    row = await page(shop, 1)
+    assert row["next_crawl_at"] > row["crawled_at"]
+    assert (await shop.get(f"/jobs/{job['id']}"))["state"] == "completed"  # recrawls belong to the standing job
+    points = await shop.get(f"/products/{(await shop.product(1))['id']}/history")
+    assert len(points) > 5
+    (standing,) = [each for each in await shop.get("/jobs", pipeline="products") if each["id"] != job["id"]]
+    assert standing["total"] == 1  # one task, queued again and again
+
+
+async def test_a_page_that_has_not_changed_is_confirmed_by_a_304_and_not_parsed__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2, change_days=(0, 0))
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    before, first = await shop.product(1), await page(shop, 1)
+    await recrawl(shop)
+    after, row = await shop.product(1), await page(shop, 1)
+    assert (row["http_status"], row["outcome"], row["confirmed"]) == (304, "unchanged", 1)
+    assert row["html"] == first["html"]
+    assert row["fetched_at"] == first["fetched_at"]
+    assert (after["version"], after["updated_at"]) == (before["version"], before["updated_at"])
+    assert after["last_seen_at"] > before["last_seen_at"]
+    assert interval(row) == 1.5 * DAY
+
+
+async def test_a_site_that_answers_304_for_ever_is_fetched_whole_every_tenth_time__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2, validators="stuck", change_days=(1.0, 1.0), price_share=1.0)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    before = (await shop.product(1))["price"]
+    shop.site.time.advance(30 * DAY)
+    statuses = []
+    for _ in range(11):
+        await recrawl(shop)
+        statuses.append((await page(shop, 1))["http_status"])
+    assert statuses == [304] * 9 + [200, 304]
+    assert (await shop.product(1))["price"] != before
+
+
+async def test_a_crawl_that_failed_comes_back_sooner_and_keeps_its_interval__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    await shop.crawl(urls=[shop.site.product_url(1)], max_retries=0)
+    before = await page(shop, 1)
+    shop.site.faults.script.add([When("http500", operation="product", times=1)])
+    await recrawl(shop)
+    failed = await page(shop, 1)
+    assert failed["crawled_at"] == before["crawled_at"]
+    assert (failed["next_crawl_at"] - failed["failed_at"]) / 1000 == DAY / 4
+    await recrawl(shop)
+    after = await page(shop, 1)
+    assert after["failed_at"] is None
+    assert after["crawled_at"] > before["crawled_at"]
+    assert interval(after) == 1.5 * DAY
+
+
+async def test_the_frequency_of_a_url_beats_that_of_its_domain__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    (domain,) = await shop.get("/admin/domains")
+    changed = await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json={"crawl_frequency": 7_200})
+    assert changed.status_code == 200
+    await shop.crawl(urls=[shop.site.product_url(2)])  # a page that is new to the domain
+    await shop.crawl(urls=[shop.site.product_url(3)], frequency=600)
+    assert [interval(await page(shop, number)) for number in (1, 2, 3)] == [7_200, 7_200, 600]
+
+
+@pytest.mark.parametrize("visits", [1, 2])
+async def test_a_product_is_gone_after_the_second_soft_404_in_a_row__PR_15(shop_of: OpenShop, visits: int) -> None:
+    shop = await shop_of(pages=4, gone_share=1.0, gone_days=1.0, gone=("soft",), change_days=(0, 0))
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    shop.site.time.advance(2 * DAY)
+    for _ in range(visits):
+        await recrawl(shop)
+    product = await shop.product(1)
+    if visits == 1:
+        assert product["gone_at"] is None
+    else:
+        assert product["gone_reason"] == "soft_not_found"
+        rows = await shop.app.database.fetch("SELECT gone_evidence FROM items")
+        assert '"visits": 2' in str(rows[0]["gone_evidence"]).replace('":2', '": 2')
+
+
+async def test_the_running_engine_recrawls_by_itself_and_once_means_once__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    async with shop.app.engine():
+        await shop.ended(await shop.submit(urls=[shop.site.product_url(1)], frequency=60))
+        await shop.ended(await shop.submit(urls=[shop.site.product_url(2)], recrawl=False))
+        first = await page(shop, 1)
+        await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE next_crawl_at IS NOT NULL")
+        await shop.reached(lambda: page(shop, 1), lambda row: row["crawled_at"] > first["crawled_at"])
+    assert shop.asked().count("1") == 2
+    assert (await page(shop, 2))["next_crawl_at"] is None
+    assert (await page(shop, 1))["next_crawl_at"] > first["crawled_at"]
