@@ -26,7 +26,7 @@ async def recrawl(shop: Shop) -> int:
 
 
 def interval(row: dict[str, Any]) -> float:
-    return (row["next_crawl_at"] - row["crawled_at"]) / 1000
+    return float(row["next_crawl_at"] - row["crawled_at"]) / 1000
 
 
 async def test_a_page_comes_back_later_while_nothing_changes_and_sooner_after_a_change__PR_6(shop_of: OpenShop) -> None:

@@ -36,6 +36,7 @@ def upgrade() -> None:
         sa.Column("misses", sa.BigInteger()),
         sa.Column("product_url", sa.Text()),
         sa.Column("offer", sa.Text()),
+        sa.Column("failed_at", sa.BigInteger()),
         sa.Column("crawl_interval", sa.BigInteger()),
         sa.Column("next_crawl_at", sa.BigInteger()),
         *_kept(),
