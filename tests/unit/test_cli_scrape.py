@@ -12,6 +12,7 @@ import pytest
 from forager.core.errors import Rejected
 from forager.pipelines.scrape.cli_run import read_targets
 from forager.sandbox.scrape_pages import company, job
+from forager.sandbox.scrape_pages import job as job_page
 from forager.sandbox.site import SandboxSite
 from tests.support.cli import Forager
 from tests.support.scrape import QUICK
@@ -116,6 +117,26 @@ def test_a_file_is_read_page_by_page_in_its_order(forager: Forager, site: Sandbo
     shown = forager("scrape", "batch", "pages.jsonl", "--as", "job_posting", "--http")
     assert job(1)["title"].split()[0] in shown.out
     assert "1 of 3 pages" in shown.err
+
+
+def test_a_long_file_is_one_job_whose_id_is_printed_and_goes_to_a_file(
+    forager: Forager, site: SandboxSite, tmp_path: Path
+) -> None:
+    """More pages than a request to the API may have, and than the queue of single pages holds."""
+    pages = [site.url(f"/jobs/jsonld/{number}") for number in range(130)]
+    (tmp_path / "pages").write_text("\n".join(pages))
+
+    ran = forager("scrape", "batch", "pages", "--as", "job_posting", "--http", "-o", "found.csv")
+
+    assert ran.code == 0, ran.err
+    (job,) = forager("jobs", "list", "--json").data
+    assert (job["total"], job["completed"]) == (130, 130)
+    assert f"Job {job['id']}: 130 pages" in ran.err
+    assert "130 pages in found.csv" in ran.err
+    with (tmp_path / "found.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["target_url"] for row in rows] == pages
+    assert rows[5]["result.job_title"] == job_page(5)["title"]
 
 
 def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:

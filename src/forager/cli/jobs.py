@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.cli.export import Format, write_rows
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.ids import JobId, full_job
 from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.row_files import Format, write_pages
 from forager.kit.cli.running import NO_WORKER, with_api
 
 app = typer.Typer(help="See, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
@@ -166,7 +166,7 @@ def rejected(
     from forager.kit.cli import render
 
     rows = with_api(
-        context, _of_job(job, lambda at, whole: write_rows(at, f"/jobs/{whole}/rejected", form, {}, output))
+        context, _of_job(job, lambda at, whole: write_pages(at.api.pages(f"/jobs/{whole}/rejected"), form, output))
     )
     if output is None:
         return

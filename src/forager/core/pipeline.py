@@ -157,6 +157,10 @@ AGED_AFTER = 60.0
 """Seconds after which a job that is behind others by its `turn` is so no more: nothing waits for ever."""
 
 
+BULK_FROM = 101
+"""A job of so many tasks or more is bulk work: it is neither limited by `most_queued` nor counted in that queue."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobLimits:
     """What the ledger must know about a job beside its parameters."""

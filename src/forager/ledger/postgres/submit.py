@@ -11,6 +11,7 @@ import asyncpg
 
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
+from forager.core.pipeline import BULK_FROM
 from forager.core.states import AFTER_FAILED, JobState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
@@ -252,7 +253,9 @@ FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $7::text[], $8::
             $11::smallint[], $12::int[], $13::int[], $14::bigint[])
   AS x(id, public_id, state, total, {JOB_VALUES})
 """
-_WAITING_TASKS = "SELECT coalesce(sum(queued), 0)::bigint FROM jobs WHERE finished_at IS NULL AND pipeline = $1"
+_WAITING_TASKS = f"""
+SELECT coalesce(sum(queued), 0)::bigint FROM jobs WHERE finished_at IS NULL AND pipeline = $1 AND total < {BULK_FROM}
+"""
 # The conditions are those of ix_jobs_waiting.
 _WAITING_JOBS = """
 SELECT count(*) FROM (

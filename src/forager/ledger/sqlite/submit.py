@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
+from forager.core.pipeline import BULK_FROM
 from forager.core.states import JobState
 from forager.ledger.shared.changelog import job_change
 from forager.ledger.shared.counting import Deltas
@@ -217,7 +218,9 @@ def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: i
     return True
 
 
-_WAITING_TASKS = "SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ?"
+_WAITING_TASKS = f"""
+SELECT coalesce(sum(queued), 0) FROM jobs WHERE finished_at IS NULL AND pipeline = ? AND total < {BULK_FROM}
+"""
 # The conditions are those of ix_jobs_waiting.
 _WAITING_JOBS = """
 SELECT count(*) FROM (SELECT 1 FROM jobs WHERE finished_at IS NULL AND started_at IS NULL AND pipeline = ? LIMIT ?)

@@ -28,7 +28,7 @@ from forager.pipelines.scrape.api_bodies import (
     seen_task,
 )
 from forager.pipelines.scrape.examples import JOB, PAGE, RESULT, TASK
-from forager.pipelines.scrape.job import ScrapeRequest
+from forager.pipelines.scrape.job import MOST_IN_BATCH, ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
 from forager.pipelines.scrape.reports import ScrapeTaskReport, first_task, one_task, results_of_job
 from forager.pipelines.scrape.words import (
@@ -168,6 +168,7 @@ def _add_jobs(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
         """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
         if waiter.closing.is_set():
             return _closing(request)
+        _check_size(body)
         made = await service.submit(NAME, body, key=checked_key(idempotency_key))
         data = {"job_id": made.job, "total_tasks": made.total, "status": "queued"}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
@@ -216,6 +217,13 @@ async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) ->
         fields = [FieldError(each.field.removeprefix("targets.0."), each.message) for each in wrong.fields]
         raise Rejected("The request is not valid.", fields=fields) from wrong
     return made.first or await first_task(service.database, made.job), made
+
+
+def _check_size(body: dict[str, Any]) -> None:
+    targets = body.get("targets")
+    if isinstance(targets, list) and len(targets) > MOST_IN_BATCH:
+        told = f"has {len(targets):,} entries; at most {MOST_IN_BATCH} are allowed here (POST /api/v1/jobs: 10,000)"
+        raise Rejected("The scrape job is not valid.", fields=[FieldError("targets", told)])
 
 
 def _is_over(task: ScrapeTaskReport) -> bool:

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.row_files import Format, write_pages
 from forager.kit.cli.running import with_api
 from forager.pipelines.scrape import cli_run
 
@@ -89,12 +90,17 @@ def batch(
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", dir_okay=False, help="Write to this file: CSV if it ends so, else JSON lines."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read the pages that a file names, and print what was found. Exit code 1 if some could not be fetched.
 
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
-    requested_fields, workspace_id, render. A line that is only a URL is one, too.
+    requested_fields, workspace_id, render. A line can also be just a URL. The file becomes one job (of up to 10,000
+    pages; a longer file, several), whose id is printed first.
     """
     said = {
         "target_type": target_type,
@@ -103,16 +109,25 @@ def batch(
     }
     lines = cli_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
 
-    async def work(at: Reached) -> list[dict[str, Any]]:
-        return await cli_run.many_pages(at, lines, quiet=as_json)
+    pages: list[dict[str, Any]] = []
 
-    pages = with_api(context, work)
-    if as_json:
-        render.show_json(pages)
-    else:
+    async def work(at: Reached) -> None:
+        read = cli_run.many_pages(at, lines, quiet=as_json)
+        if output is None:
+            pages.extend([page async for page in read])
+        else:
+            await write_pages(cli_run.noted(read, pages), Format.of(output), output)
+
+    with_api(context, work)
+    if output is not None:
+        render.notes().print(f"{render.some(len(pages), 'page')} in {output}", markup=False, soft_wrap=True)
+    elif not as_json:
         render.out().print(cli_run.listed(pages))
+    if as_json:
+        render.show_json(pages if output is None else {"pages": len(pages), "output": str(output)})
     if failed := sum(each["status"] != "completed" for each in pages):
-        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be fetched; see why above.")
+        where = "above" if output is None else f"in {output}"
+        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be fetched; see why {where}.")
 
 
 def _render(*, browser: bool, http: bool, auto: bool) -> str:

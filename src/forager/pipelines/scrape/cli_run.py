@@ -1,7 +1,7 @@
 """Asking for pages and seeing them through: by a running Forager, or by the engine in this very process."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ from forager.pipelines.scrape.words import shown_reason
 if TYPE_CHECKING:
     from rich.table import Table
 
-AT_ONCE = 100
-"""Pages of one job: a longer file is several jobs, one after the other."""
+MOST_TARGETS = 10_000
+"""Pages of one job."""
 MOST_TOLD = 20
 CUT = 60
 
@@ -45,24 +45,39 @@ class Line:
     target: Mapping[str, Any]
 
 
-async def many_pages(at: Reached, lines: Sequence[Line], *, quiet: bool) -> list[dict[str, Any]]:
-    """Every page with its result or its error, in the order of the file."""
-    if len(lines) > AT_ONCE:
-        _check_all(lines)
-    pages: list[dict[str, Any]] = []
-    for start in range(0, len(lines), AT_ONCE):
-        part = [line.target for line in lines[start : start + AT_ONCE]]
-        try:
-            made = await at.api.post("/scrape/batch", {"targets": part})
-        except Rejected as wrong:
-            raise _by_line(wrong, lines[start : start + AT_ONCE]) from None
-        await see_through(at, made["job_id"], words=words, quiet=quiet)
-        pages += await _pages_of(at, made["job_id"], part)
-    return pages
+async def many_pages(at: Reached, lines: Sequence[Line], *, quiet: bool) -> AsyncIterator[dict[str, Any]]:
+    """Every page with its result or its error, in the order of the file, which is one job.
+
+    A file of more than 10,000 pages is several jobs of that size, one after the other.
+    """
+    _check_all(lines)
+    for start in range(0, len(lines), MOST_TARGETS):
+        part = lines[start : start + MOST_TARGETS]
+        job = await _created(at, part)
+        if not quiet:
+            render.notes().print(f"Job {job}: {words.tasks(len(part))}", markup=False)
+        await see_through(at, job, words=words, quiet=quiet)
+        async for page in _pages_of(at, job, [line.target for line in part]):
+            yield page
+
+
+async def noted(pages: AsyncIterator[dict[str, Any]], status: list[dict[str, Any]]) -> AsyncIterator[list[Any]]:
+    """Pass pages on one by one, and keep of each only how it ended: a file of them may be long."""
+    async for page in pages:
+        status.append({"status": page["status"]})
+        yield [page]
+
+
+async def _created(at: Reached, lines: Sequence[Line]) -> str:
+    body = {"pipeline": "scrape", "params": {"targets": [line.target for line in lines]}}
+    try:
+        return str((await at.api.post("/jobs", body))["id"])
+    except Rejected as wrong:
+        raise _by_line(wrong, lines) from None
 
 
 def _check_all(lines: Sequence[Line]) -> None:
-    """Of a file that is several jobs: what is wrong with the last must be known before the first has run."""
+    """Before anything is asked for: every line that is wrong, and not only those of the first job."""
     from pydantic import ValidationError
 
     from forager.core.invalid import field_errors
@@ -93,25 +108,23 @@ def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
     return wrong
 
 
-async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found = {each["task_id"]: each for each in await at.api.get(f"/scrape/jobs/{job}/results")}
-    pages = []
-    for task in await at.api.get(f"/jobs/{job}/tasks", limit=AT_ONCE):
-        target = targets[int(task["key"])]
-        result = found.get(task["id"])
-        pages.append(
-            {
-                "task_id": task["id"],
-                "target_url": target["target_url"],
-                "target_type": target["target_type"],
-                "status": task["state"],
-                "result": result["result"] if result else None,
-                "provenance": result["meta"]["provenance"] if result else None,
-                "error": None if result else task["error"],
-                "reason": None if result else shown_reason(task["reason"]),
-            }
-        )
-    return pages
+async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    """In the order of the targets; a page of tasks and one of results at a time would come in another."""
+    tasks = {int(task["key"]): task async for page in at.api.pages(f"/jobs/{job}/tasks") for task in page}
+    found = {row["task_key"]: row async for page in at.api.pages("/records/scrape_result", job=job) for row in page}
+    for number, target in enumerate(targets):
+        task = tasks[number]
+        result = found.get(task["key"]) if task["state"] == "completed" else None
+        yield {
+            "task_id": task["id"],
+            "target_url": target["target_url"],
+            "target_type": target["target_type"],
+            "status": task["state"],
+            "result": result["result"] if result else None,
+            "provenance": result["provenance"] if result else None,
+            "error": None if result else task["error"],
+            "reason": None if result else shown_reason(task["reason"]),
+        }
 
 
 def figures(result: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

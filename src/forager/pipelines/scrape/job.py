@@ -23,7 +23,9 @@ from forager.core.hosts import checked_host
 from forager.core.http import Render
 from forager.pipelines.scrape.extractor import Extractor
 
-MOST_TARGETS = 100
+MOST_TARGETS = 10_000
+MOST_IN_BATCH = 100
+"""Targets of one request to `/scrape/batch`."""
 MOST_FIELDS = 100
 LONGEST_URL = 2_048
 
@@ -134,7 +136,7 @@ def _some(targets: tuple[BatchTarget, ...]) -> tuple[BatchTarget, ...]:
 
 
 class ScrapeJob(BaseModel):
-    """Up to a hundred pages. The same page twice is two tasks."""
+    """Up to ten thousand pages. The same page twice is two tasks."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -162,7 +164,7 @@ class ScrapeJob(BaseModel):
     )
 
     targets: Annotated[tuple[BatchTarget, ...], AfterValidator(_some)] = Field(
-        max_length=MOST_TARGETS, json_schema_extra={"minItems": 1}, description="1 to 100 pages."
+        max_length=MOST_TARGETS, json_schema_extra={"minItems": 1}, description="1 to 10,000 pages."
     )
     callback_url: WebUrl | None = Field(
         default=None, description="Notified when the job ends, instead of the default receiver."

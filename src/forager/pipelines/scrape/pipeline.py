@@ -6,7 +6,7 @@ The pipeline as a value. What comes from settings is an argument of `build`; not
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from forager.core.pipeline import JobLimits, Pipeline, Retry, step
+from forager.core.pipeline import BULK_FROM, JobLimits, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.pipelines.scrape.extractor import Extractor
 from forager.pipelines.scrape.job import ScrapeJob, check
@@ -32,8 +32,9 @@ def plan(job: ScrapeJob) -> Iterator[Plan]:
 
 
 def limits(job: ScrapeJob, *, most_queued: int = MOST_QUEUED) -> JobLimits:
-    """A single page before all batches, smaller batches before bigger ones."""
-    return JobLimits(turn=1 if job.single else 1 + len(job.targets), most_queued=most_queued)
+    """A single page before all batches, smaller batches before bigger ones. A bulk job has a queue without a limit."""
+    pages = len(job.targets)
+    return JobLimits(turn=1 if job.single else 1 + pages, most_queued=most_queued if pages < BULK_FROM else None)
 
 
 def build(
