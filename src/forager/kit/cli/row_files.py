@@ -36,7 +36,7 @@ async def write_pages(
 
     Without `columns`, those of a CSV file are the fields of its rows. Raises `Rejected` if the file cannot be written.
     """
-    with _opened(output) as file:
+    with opened(output) as file:
         if form is Format.CSV:
             return await _write_csv(pages, file, columns)
         rows = 0
@@ -64,7 +64,7 @@ async def _write_csv(pages: AsyncIterator[Sequence[Any]], file: BinaryIO, column
 
 
 @contextmanager
-def _opened(output: Path | None) -> Iterator[BinaryIO]:
+def opened(output: Path | None) -> Iterator[BinaryIO]:
     """Write a file beside its place and move it there when it is complete, so that no reader sees half an export."""
     if output is None:
         yield sys.stdout.buffer

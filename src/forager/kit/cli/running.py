@@ -1,6 +1,6 @@
 """Around every command: settings, an event loop, and the API of the store."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import typer
@@ -12,11 +12,16 @@ T = TypeVar("T")
 NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --until-idle`."
 
 
-def with_api(context: typer.Context, work: Callable[[Reached], Awaitable[T]]) -> T:
-    """Do `work` on the API of this store: of the Forager that runs, or of one opened for this command."""
+def with_api(
+    context: typer.Context, work: Callable[[Reached], Awaitable[T]], overrides: Mapping[str, object] | None = None
+) -> T:
+    """Do `work` on the API of this store: of the Forager that runs, or of one opened for this command.
+
+    `overrides` are settings for this command. They do not reach a Forager that runs.
+    """
     current = invocation(context)
     current.flags = flags_of(context)
-    settings = current.settings()
+    settings = current.settings(overrides)
 
     async def inside() -> T:
         async with current.host.reach(settings, debug=current.debug) as reached:

@@ -11,9 +11,11 @@ from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.row_files import Format, write_pages
 from forager.kit.cli.running import with_api
-from forager.pipelines.scrape import cli_run
+from forager.pipelines.scrape import cli_page, cli_run
 
-PAGE = "page"
+FORMATS = ("markdown", "html", "text", "screenshot", "links")
+ANY_PAGE = "page"
+"""The target type of `forager scrape URL`, which is also the name of its command."""
 HELP = ("-h", "--help")
 
 
@@ -22,7 +24,7 @@ class PageByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in HELP:
-            args = [PAGE, *args]
+            args = [ANY_PAGE, *args]
         return super().parse_args(ctx, args)
 
 
@@ -32,18 +34,25 @@ commands = typer.Typer(
     cls=PageByDefault,
 )
 
-As = Annotated[str, typer.Option("--as", help="Page type: job_posting, company_website, linkedin_profile …")]
+As = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        help="Page type: page (any page), job_posting, company_website, linkedin_profile …; or one format of any page: "
+        "markdown, html, text, screenshot, links.",
+    ),
+]
 Workspace = Annotated[str, typer.Option("--workspace", help="Workspace whose logins are used where a page needs one.")]
 Browser = Annotated[bool, typer.Option("--browser", help="Render the page in a browser.")]
 Http = Annotated[bool, typer.Option("--http", help="Use plain HTTP only.")]
 Auto = Annotated[bool, typer.Option("--auto", help="Use a browser only if the page needs one (default).")]
 
 
-@commands.command(PAGE)
+@commands.command(ANY_PAGE)
 def page(
     context: typer.Context,
     target_url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
-    target_type: As,
+    target_type: As = ANY_PAGE,
     requested_fields: Annotated[
         list[str] | None, typer.Option("--fields", "-f", help="Only these fields, separated by commas; repeat it.")
     ] = None,
@@ -51,31 +60,47 @@ def page(
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
+    extractor: Annotated[
+        Path | None,
+        typer.Option("--extractor", dir_okay=False, help="Python file with an extractor of your own for this page."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Write to this file instead of printing.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read one page and print what was found. Exit code 1 if the page could not be fetched.
 
-    `page` may be left out: `forager scrape URL` is the same command.
+    `page` may be left out: `forager scrape URL` is the same command. Without --as, any page is read: its title,
+    language, main text as Markdown, links, metadata and structured data.
     """
+    form = target_type if target_type in FORMATS else None
     target: dict[str, Any] = {
-        "target_type": target_type,
+        "target_type": cli_page.type_of(extractor) if extractor else ANY_PAGE if form else target_type,
         "target_url": target_url,
         "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
+        **({"formats": [form]} if form else {}),
     }
     if names := [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]:
         target["requested_fields"] = names
 
-    async def work(at: Reached) -> cli_run.Asked:
-        return await cli_run.one_page(at, target, quiet=as_json)
+    async def work(at: Reached) -> cli_page.Asked:
+        if extractor and at.engine is None:
+            raise cli_page.runs_elsewhere()
+        return await cli_page.one_page(at, target, quiet=as_json)
 
-    asked = with_api(context, work)
-    if as_json:
-        render.show_json({**asked.task, "provenance": asked.provenance})
-    elif asked.task["status"] == "completed":
-        render.out().print(render.facts(cli_run.figures(asked.task["result"])))
-    if asked.task["status"] != "completed":
+    asked = with_api(context, work, {"extractor_files": (str(extractor),)} if extractor else None)
+    if not asked.is_read:
+        if as_json:
+            render.show_json(asked.shown)
         raise JobNotDone(f"{target_url} could not be fetched: {asked.task['error'] or asked.task['status']}")
+    if as_json or (output and not form):
+        cli_page.show_all(asked, output)
+    elif form:
+        cli_page.show_format(form, asked.task["result"][form], output)
+    else:
+        render.out().print(render.facts(cli_run.figures(asked.task["result"])))
 
 
 @commands.command()
@@ -85,7 +110,7 @@ def batch(
         Path,
         typer.Argument(metavar="FILE", help="JSON lines or CSV, one page per line."),
     ],
-    target_type: Annotated[str | None, typer.Option("--as", help="Page type of lines that name none.")] = None,
+    target_type: Annotated[str, typer.Option("--as", help="Page type of lines that name none.")] = ANY_PAGE,
     workspace_id: Workspace = "default",
     browser: Browser = False,
     http: Http = False,
@@ -102,12 +127,14 @@ def batch(
     requested_fields, workspace_id, render. A line can also be just a URL. The file becomes one job (of up to 10,000
     pages; a longer file, several), whose id is printed first.
     """
-    said = {
+    otherwise: dict[str, Any] = {
         "target_type": target_type,
         "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
     }
-    lines = cli_run.read_targets(file, {name: value for name, value in said.items() if value is not None})
+    if target_type in FORMATS:
+        otherwise.update(target_type=ANY_PAGE, formats=[target_type])
+    lines = cli_run.read_targets(file, otherwise)
 
     pages: list[dict[str, Any]] = []
 

@@ -1,4 +1,4 @@
-"""Asking for pages and seeing them through: by a running Forager, or by the engine in this very process."""
+"""`forager scrape batch`: the pages of a file, as one job, worked on by a running Forager or by this process."""
 
 import csv
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -22,19 +22,6 @@ MOST_TARGETS = 10_000
 """Pages of one job."""
 MOST_TOLD = 20
 CUT = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    task: Mapping[str, Any]
-    provenance: Mapping[str, Any] | None
-
-
-async def one_page(at: Reached, target: Mapping[str, Any], *, quiet: bool) -> Asked:
-    made = await at.api.post("/scrape", target)
-    await see_through(at, made["job_id"], words=words, quiet=quiet, single=True)
-    seen = await at.api.ask("GET", f"/scrape/{made['task_id']}")
-    return Asked(seen.data, seen.meta.get("provenance"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +105,7 @@ async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]])
         yield {
             "task_id": task["id"],
             "target_url": target["target_url"],
-            "target_type": target["target_type"],
+            "target_type": target.get("target_type", "page"),
             "status": task["state"],
             "result": result["result"] if result else None,
             "provenance": result["provenance"] if result else None,
@@ -154,11 +141,10 @@ def read_targets(file: Path, otherwise: Mapping[str, Any]) -> list[Line]:
     lines = [Line(number, {**otherwise, **target}) for number, target in found]
     if not lines:
         raise Rejected(f"{file.name} names no page. Write one per line: a URL, or an object with target_url.")
-    for name, remedy in (("target_url", "which page"), ("target_type", "what kind of page it is; add it, or --as")):
-        missing = next((line.number for line in lines if name not in line.target), None)
-        if missing is not None:
-            problem = FieldError(name, f"line {missing} does not say {remedy}")
-            raise Rejected(f"{file.name}: {problem.message}.", fields=[problem])
+    missing = next((line.number for line in lines if "target_url" not in line.target), None)
+    if missing is not None:
+        problem = FieldError("target_url", f"line {missing} does not say which page")
+        raise Rejected(f"{file.name}: {problem.message}.", fields=[problem])
     return lines
 
 

@@ -16,6 +16,8 @@ MOST_MORE = 3
 """How many further pages of a site an extractor may ask for."""
 ENTRY_POINTS = "forager.extractors"
 """The group of entry points by which another package adds extractors of its own."""
+SCREENSHOT = "screenshot"
+"""A field of this name holds the browser's picture of the page: a PNG, in base64. An extractor's `parse` leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Extractor:
     parse: Parse
     credentials: str | None = None
     """The provider whose log-in a visit may use: `linkedin`."""
+    by_default: tuple[str, ...] | None = None
+    """The fields that are returned where a request names none; None: all of them."""
 
     @property
     def fields(self) -> frozenset[str]:

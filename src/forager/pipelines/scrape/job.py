@@ -4,7 +4,7 @@ The shape is checked by these classes; whether an extractor of that name exists,
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import checked_host
 from forager.core.http import Render
-from forager.pipelines.scrape.extractor import Extractor
+from forager.pipelines.scrape.extractor import SCREENSHOT, Extractor
 
 MOST_TARGETS = 10_000
 MOST_IN_BATCH = 100
@@ -56,7 +56,13 @@ WebUrl = Annotated[
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern="^[a-z][a-z0-9_]*$")]
 
 
-def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+Format = Literal["markdown", "html", "text", "screenshot", "links"]
+ANY_PAGE = "page"
+
+S = TypeVar("S", bound=str)
+
+
+def _each_once(names: tuple[S, ...]) -> tuple[S, ...]:
     return tuple(dict.fromkeys(names))
 
 
@@ -66,7 +72,9 @@ class Target(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     target_type: Name = Field(
-        description="What kind of page it is: linkedin_profile, company_website, job_posting, or what a plug-in adds.",
+        default=ANY_PAGE,
+        description="What kind of page it is: job_posting, company_website, linkedin_profile, what a plug-in adds, or "
+        "page, which is any: title, language, main text as Markdown, links, metadata, structured data.",
         examples=["job_posting"],
     )
     target_url: WebUrl = Field(description="The page.", examples=["https://example.com/jobs/1"])
@@ -82,6 +90,12 @@ class Target(BaseModel):
         description="Only these are looked for and returned; without it, all that the target type has.",
         examples=[["job_title", "salary_range"]],
     )
+    formats: Annotated[tuple[Format, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
+        default=None,
+        description="Of a target of type page: only these, instead of requested_fields. A screenshot (PNG, base64) "
+        "is made by a browser.",
+        examples=[["markdown", "links"]],
+    )
     workspace_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
         description="For whom: credentials of this workspace are used where a page needs some.", examples=["acme"]
     )
@@ -89,6 +103,21 @@ class Target(BaseModel):
         default="auto",
         description="http, browser, or auto: a browser only where the page needs one, because it costs 100 times more.",
     )
+
+    @model_validator(mode="after")
+    def _formats_are_fields_of_any_page(self) -> Self:
+        if self.formats is not None and self.target_type != ANY_PAGE:
+            raise ValueError(f"formats are for target_type {ANY_PAGE}; use requested_fields for {self.target_type}")
+        if self.formats is not None and self.requested_fields is not None:
+            raise ValueError("give formats or requested_fields, not both")
+        if SCREENSHOT in (self.wanted or ()) and self.render == "http":
+            raise ValueError("a screenshot is made by a browser; set render to browser or auto")
+        return self
+
+    @property
+    def wanted(self) -> tuple[str, ...] | None:
+        """The fields to be returned; None: those that the target type returns by default."""
+        return self.formats or self.requested_fields
 
 
 class ScrapeRequest(Target):

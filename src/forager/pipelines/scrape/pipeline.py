@@ -28,7 +28,15 @@ PATIENCE = 300.0
 def plan(job: ScrapeJob) -> Iterator[Plan]:
     """One task per target, in their order."""
     for number, target in enumerate(job.targets):
-        yield Plan(Scrape(number=number, **target.model_dump()), rank=number)
+        task = Scrape(
+            number=number,
+            target_type=target.target_type,
+            target_url=target.target_url,
+            requested_fields=target.wanted,
+            workspace_id=target.workspace_id,
+            render=target.render,
+        )
+        yield Plan(task, rank=number)
 
 
 def limits(job: ScrapeJob, *, most_queued: int = MOST_QUEUED) -> JobLimits:

@@ -1,12 +1,14 @@
 """What has been read of a target so far: its page, and further ones that fill what is missing. Pure."""
 
+from base64 import b64encode
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from forager.core.http import Response
 from forager.extract.document import decoded
 from forager.extract.normalise import normalise
-from forager.pipelines.scrape.extractor import Extracted, Extractor, Found, Page, Parse
+from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, Found, Page, Parse
 from forager.pipelines.scrape.records import Result
 from forager.pipelines.scrape.target import Scrape
 
@@ -14,7 +16,7 @@ from forager.pipelines.scrape.target import Scrape
 class Reading:
     def __init__(self, extractor: Extractor, requested: tuple[str, ...] | None) -> None:
         self._extractor = extractor
-        self._names = tuple(requested or extractor.output.model_fields)
+        self._names = tuple(requested or extractor.by_default or extractor.output.model_fields)
         self.found: dict[str, tuple[Found, str]] = {}
         """By field: what was found, and on which page."""
         self.wall: str | None = None
@@ -46,11 +48,14 @@ class Reading:
         if extracted.wall is None:
             for name in self.missing & extracted.fields.keys():
                 self.found[name] = extracted.fields[name], response.url
+        if SCREENSHOT in self._names and response.screenshot:
+            picture = Found(b64encode(response.screenshot).decode(), "browser", 1.0)
+            self.found.setdefault(SCREENSHOT, (picture, response.url))
 
     def result(self, task: Scrape) -> Result:
         raw = {name: found.value for name, (found, _) in self.found.items()}
         clean = normalise(self._extractor.output, raw).result.model_dump(mode="json")
-        known = {name: clean.get(name) for name in self._names}
+        known = {name: _as_answered(clean.get(name), self.pages[0]) for name in self._names}
         assert self._at is not None  # noqa: S101 - there is no result without a page
         return Result(
             task_key=task.key(),
@@ -80,6 +85,15 @@ def read_page(
 ) -> Extracted:
     """Read one page. Everything that is needed is an argument: a big page is read in another process."""
     return parse(Page(url, decoded(body, kind), status, at), wanted)
+
+
+def _as_answered(value: Any, page_url: str) -> Any:
+    """A URL of a site that was read by plain http keeps that scheme: normalised to https it might lead nowhere."""
+    if isinstance(value, str) and value.startswith("https://") and page_url.startswith("http://"):
+        host, answered = (urlsplit(url).netloc for url in (value, page_url))
+        if host == answered.lower().removesuffix(":80"):
+            return "http://" + value.removeprefix("https://")
+    return value
 
 
 def _told(found: Found, url: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from forager.kit.setting_types import Texts
 from forager.kit.settings import FeatureSettings, setting
 
 _scrape = partial(setting, group="Scrape")
@@ -21,6 +22,9 @@ class ScrapeSettings(FeatureSettings):
         seed="SCRAPER_TASK_TIMEOUT_SECONDS",
         gt=0,
         le=3_600,
+    )
+    extractor_files: Texts = _scrape(
+        (), "Python files with extractors of your own, separated by commas. They run with Forager's rights."
     )
     keep_logged_in_pages: bool = _scrape(
         False, "Keep failed pages for a look also where they were asked for with a log-in."

@@ -24,7 +24,7 @@ from forager.core.outcome import Done, Outcome
 from forager.core.reasons import ErrorType
 from forager.core.visit import Screenshot
 from forager.pipelines.scrape import words
-from forager.pipelines.scrape.extractor import MOST_MORE, Extractor
+from forager.pipelines.scrape.extractor import MOST_MORE, SCREENSHOT, Extractor
 from forager.pipelines.scrape.reading import Reading, read_page
 from forager.pipelines.scrape.target import Scrape
 
@@ -75,8 +75,12 @@ class _Visit:
     left: float
     """Seconds of the task's time that answers have not used up. Waiting for a lane is no part of it."""
 
+    @property
+    def wants_picture(self) -> bool:
+        return SCREENSHOT in (self.task.requested_fields or ())
+
     async def first(self) -> Reading:
-        response = await self._page(self.task.target_url, self.task.render)
+        response = await self._page(self.task.target_url, "browser" if self.wants_picture else self.task.render)
         reading = await self._read(response)
         if reading.found or response.rendered or self.task.render != "auto":
             return reading
@@ -106,7 +110,7 @@ class _Visit:
             await self._add(reading, response)
 
     async def _page(self, url: str, render: Render) -> Response:
-        script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=True))
+        script = () if render == "http" else (*self.extractor.script, Screenshot(if_wrong=not self.wants_picture))
         timeout = max(1.0, min(self.navigation, self.left))
         response = await self.fetch(
             Request(url, timeout=timeout, max_bytes=MOST_BYTES, render=render, script=script, login=self.login)

@@ -7,6 +7,7 @@ from forager.core.pipeline import Pipeline
 from forager.kit.settings import SettingsTree
 from forager.pipelines.scrape import pipeline
 from forager.pipelines.scrape.extractor import ENTRY_POINTS
+from forager.pipelines.scrape.extractor_files import load_extractors
 from forager.pipelines.scrape.extractors import EXTRACTORS
 from forager.pipelines.scrape.settings import ScrapeSettings
 
@@ -24,7 +25,11 @@ class ScrapeTree(SettingsTree, Protocol):
 def build(settings: ScrapeTree) -> Pipeline:
     own = settings.of(ScrapeSettings)
     return pipeline.build(
-        (*EXTRACTORS, *(point.load() for point in entry_points(group=ENTRY_POINTS))),
+        (
+            *EXTRACTORS,
+            *(point.load() for point in entry_points(group=ENTRY_POINTS)),
+            *load_extractors(own.extractor_files),
+        ),
         navigation=settings.navigation_timeout_ms / 1000,
         timeout=own.task_timeout_seconds,
         most_queued=own.max_queue_depth,

@@ -1,10 +1,7 @@
 """`forager scrape` on a store of its own and a site of its own: what it prints, what it refuses, how it ends."""
 
-import asyncio
 import csv
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,30 +12,6 @@ from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.scrape_pages import job as job_page
 from forager.sandbox.site import SandboxSite
 from tests.support.cli import Forager
-from tests.support.scrape import QUICK
-
-
-@pytest.fixture
-def site() -> Iterator[SandboxSite]:
-    """In a loop of its own: a command has one, too."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    made = SandboxSite()
-    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
-    yield made
-    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
-
-
-@pytest.fixture
-def forager(forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: SandboxSite) -> Forager:
-    (tmp_path / "policies.yaml").write_text(QUICK)
-    monkeypatch.setenv("FORAGER_DOMAIN_POLICIES_PATH", "policies.yaml")
-    monkeypatch.setenv("FORAGER_EGRESS_ALLOW", site.endpoint)
-    return forager
 
 
 def test_a_url_is_read_and_its_fields_printed(forager: Forager, site: SandboxSite) -> None:
@@ -194,7 +167,6 @@ def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, t
         ("", "names no page"),
         ("{", "line 1 is neither"),
         ("[1]", "no object"),
-        ("https://a.example/", "add it, or --as"),
         ('{"url": "https://a.example/"}', "line 1 does not say which page"),
     ],
 )

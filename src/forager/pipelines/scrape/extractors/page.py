@@ -1,0 +1,124 @@
+"""Any page: title, language, main text as Markdown, links, metadata and structured data; on request more formats."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, StringConstraints
+
+from forager.core.visit import Click, WaitQuiet
+from forager.extract.document import Document
+from forager.extract.main_text import TRAFILATURA, Form, main_text
+from forager.extract.normalise import As, Line, Prose
+from forager.extract.structured_data import things
+from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
+from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, Found, Page
+
+NAME = "page"
+MOST_LINKS = 1_000
+MOST_METADATA = 200
+MOST_THINGS = 100
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+Raw = Annotated[str, As(_as_it_is), StringConstraints(min_length=1)]
+"""Text whose line breaks and blanks matter."""
+
+
+class AnyPage(BaseModel):
+    title: Line | None = None
+    language: Line | None = None
+    description: Prose | None = None
+    markdown: Raw | None = None
+    text: Raw | None = None
+    html: Raw | None = None
+    links: list[dict[str, str]] | None = None
+    metadata: dict[str, str] | None = None
+    structured_data: list[dict[str, Any]] | None = None
+    screenshot: Raw | None = None
+
+
+def parse(page: Page, wanted: frozenset[str]) -> Extracted:
+    document = Document(page.html, page.url)
+    found = {name: _READERS[name](document) for name in _READERS.keys() & wanted}
+    return Extracted({name: value for name, value in found.items() if value is not None})
+
+
+def _title(document: Document) -> Found | None:
+    if said := document.metas.get("og:title"):
+        return Found(said, "meta:og:title", 0.9)
+    if document.title:
+        return Found(document.title, "css:title", 0.9)
+    heading = document.first_text("h1")
+    return Found(heading[0], f"css:{heading[1]}", 0.7) if heading else None
+
+
+def _language(document: Document) -> Found | None:
+    if document.language:
+        return Found(document.language, "html:lang", 0.9)
+    said = document.metas.get("content-language") or document.metas.get("og:locale")
+    return Found(said.replace("_", "-"), "meta", 0.7) if said else None
+
+
+def _description(document: Document) -> Found | None:
+    for name in ("description", "og:description", "twitter:description"):
+        if said := document.metas.get(name):
+            return Found(said, f"meta:{name}", 0.9)
+    return None
+
+
+def _main(form: Form) -> Callable[[Document], Found | None]:
+    def read(document: Document) -> Found | None:
+        found = main_text(document, form)
+        return Found(found[0], found[1], 0.9 if found[1] == TRAFILATURA else 0.6) if found else None
+
+    return read
+
+
+def _html(document: Document) -> Found | None:
+    return Found(document.source, "html", 1.0) if document.source.strip() else None
+
+
+def _links(document: Document) -> Found | None:
+    """Each address once, with the words of its first link."""
+    words: dict[str, str] = {}
+    for link in document.links:
+        if link.url.startswith(("http://", "https://")):
+            words[link.url] = words.get(link.url) or link.text
+    links = [{"url": url, "text": text} for url, text in list(words.items())[:MOST_LINKS]]
+    return Found(links, "css:a[href]", 1.0) if links else None
+
+
+def _metadata(document: Document) -> Found | None:
+    said = dict(list(document.metas.items())[:MOST_METADATA])
+    if document.canonical:
+        said["canonical"] = document.canonical
+    return Found(said, "meta", 1.0) if said else None
+
+
+def _structured_data(document: Document) -> Found | None:
+    outer = [thing for thing in things(document) if thing.depth == 0][:MOST_THINGS]
+    return Found([{"source": thing.source, **thing.data} for thing in outer], "structured data", 1.0) if outer else None
+
+
+_READERS: Mapping[str, Callable[[Document], Found | None]] = {
+    "title": _title,
+    "language": _language,
+    "description": _description,
+    "markdown": _main("markdown"),
+    "text": _main("text"),
+    "html": _html,
+    "links": _links,
+    "metadata": _metadata,
+    "structured_data": _structured_data,
+}
+
+page = Extractor(
+    name=NAME,
+    output=AnyPage,
+    script=(WaitQuiet(5.0), Click(CONSENT, timeout=CONSENT_WAIT), WaitQuiet(2.0)),
+    parse=parse,
+    by_default=tuple(name for name in AnyPage.model_fields if name not in ("text", "html", SCREENSHOT)),
+)

@@ -1,0 +1,70 @@
+"""Any page over the API: formats, defaults, a picture by a real browser, and addresses as the site answered."""
+
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.sandbox.site_pages import Answer
+from tests.support.scrape import API, Service, open_service
+
+HTML = b"""<!doctype html><html lang="de"><head><title>Moor</title><link rel="canonical" href="/moor"></head><body>
+<h1>Moor</h1><p>Ein Moor speichert Wasser, und es braucht Jahrhunderte, bis es gewachsen ist.</p>
+<a href="/torf">Torf</a></body></html>"""
+
+
+async def test_a_request_without_a_type_is_any_page(simple: Service) -> None:
+    simple.site.answers["/moor"] = Answer(200, HTML)
+    body = {"target_url": simple.site.url("/moor"), "workspace_id": "acme", "render": "http"}
+    async with simple.app.engine():
+        answer = await simple.client.post(f"{API}/sync", json=body)
+    assert answer.status_code == 200, answer.text
+    result = answer.json()["data"]["result"]
+    assert (result["title"], result["language"]) == ("Moor", "de")
+    assert "speichert Wasser" in result["markdown"]
+    assert not {"html", "text", "screenshot"} & result.keys()
+
+
+async def test_formats_are_returned_alone(simple: Service) -> None:
+    simple.site.answers["/moor"] = Answer(200, HTML)
+    async with simple.app.engine():
+        answer = await simple.sync("/moor", target_type="page", formats=["links", "html", "links"])
+    result = answer.json()["data"]["result"]
+    assert set(result) == {"links", "html"}
+    assert result["links"] == [{"url": simple.site.url("/torf"), "text": "Torf"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target_type": "job_posting", "formats": ["markdown"]}, "formats are for target_type page"),
+        ({"target_type": "page", "formats": ["links"], "requested_fields": ["title"]}, "not both"),
+        ({"target_type": "page", "formats": ["screenshot"], "render": "http"}, "made by a browser"),
+        ({"target_type": "page", "formats": ["pdf"]}, "markdown"),
+        ({"target_type": "page", "formats": []}, "at least 1"),
+    ],
+)
+async def test_formats_that_cannot_be_had_are_refused(simple: Service, given: dict[str, Any], message: str) -> None:
+    refused = await simple.client.post(API, json=simple.target(**given))
+    assert refused.status_code == 422, refused.text
+    assert message in refused.text
+
+
+async def test_a_picture_is_made_by_a_browser(chromium: Path, tmp_path: Path) -> None:
+    pool: dict[str, Any] = {"browser_pool_size": 1, "browser_pool_max": 1}
+    async with open_service(tmp_path, chromium=chromium, **pool) as service, service.app.engine():
+        service.site.answers["/moor"] = Answer(200, HTML)
+        answer = await service.sync("/moor", target_type="page", formats=["screenshot", "text"], render="auto")
+    assert answer.json()["meta"]["rendered"] is True
+    result = answer.json()["data"]["result"]
+    assert b64decode(result["screenshot"]).startswith(b"\x89PNG")
+    assert "speichert" in result["text"]
+
+
+async def test_an_address_of_a_site_on_plain_http_keeps_its_scheme(simple: Service) -> None:
+    async with simple.app.engine():
+        answer = await simple.sync("/jobs/jsonld/1", requested_fields=["posting_url"])
+    posting = answer.json()["data"]["result"]["posting_url"]
+    assert posting == answer.json()["meta"]["page_url"]
+    assert posting.startswith("http://")
