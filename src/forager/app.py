@@ -1,6 +1,6 @@
 """The composition root: the only module that builds adapters and knows every pipeline.
 
-Everything above it (API, CLI) asks an `App`; everything below it is given what it needs and reads no setting.
+Everything above it (API, CLI) uses an `App`; everything below it is passed what it needs and reads no setting.
 """
 
 import asyncio
@@ -80,12 +80,12 @@ T = TypeVar("T")
 
 FEW = 200
 PARKED_SHARE = 0.2
-"""Share of a limited queue that tasks may take up which only wait (paused site, outside its hours, a later try)."""
+"""Share of a bounded queue that waiting tasks may fill (paused site, outside its hours, a later retry)."""
 SCHEDULES, WATCHES = "schedules", "watches"
 
 
 class App:
-    """Forager in one process: a ledger, what reads it, and the engine that works on it once `engine()` is entered."""
+    """Forager in one process: a ledger, its reports, and the engine, which runs while `engine()` is entered."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class App:
         self.clock = clock
         self.pipelines = {p.name: p for p in pipelines}
         self.internal = tuple(p.name for p in pipelines if p.internal)
-        """Pipelines whose jobs lists leave out unless they are asked for."""
+        """Pipelines whose jobs are left out of lists by default."""
         self.ledger = ledger
         self.database = ledger.database
         self.reports = reports
@@ -132,7 +132,7 @@ class App:
         if self.watcher:
             worker.when_settled(self.watcher.tell)
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
-        """By pipeline: what a webhook reports about the tasks of a job, for pipelines that have a form of their own."""
+        """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
         self.sinks = sinks
         self.deliveries = {
@@ -156,7 +156,8 @@ class App:
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
-        """Check a job, price it if it is a dry run, and create it."""
+        """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
+        the queue is full."""
         if self.is_stopping:
             raise Stopping
         chosen, job, needs = await self._valid(pipeline, params)
@@ -187,7 +188,8 @@ class App:
             return await self.ledger.submit(await self._beside_parked(new, plans, full), plans)
 
     def _check_callback(self, job: Any) -> None:
-        """Refuse a receiver that the egress guard would refuse when the job ends: then it would be too late."""
+        """Refuse a webhook URL that the egress guard would refuse. When the job ends it would be too late to report
+        that."""
         url = getattr(job, "callback_url", None)
         if url is None:
             return
@@ -198,30 +200,31 @@ class App:
             raise Rejected(f"callback_url: {problem.message}", fields=[problem]) from refused
 
     async def _beside_parked(self, new: NewJob, plans: Sequence[Plan], full: Busy) -> NewJob:
-        """The job with as much more room in the queue as tasks that only wait take up beyond their share.
+        """Return the job with its queue limit raised by the number of waiting tasks beyond their share.
 
-        A queue that is full of pages of paused sites must not keep other pages out. Raises the error again if there
-        are no more of them than their share, or if the job itself could only wait.
+        A queue that is full of pages of paused sites must not keep other pages out. Raises `error` again if the waiting
+        tasks are within their share, or if the job itself could only wait.
         """
         most = new.limits.most_queued
         if most is None:
             raise full
         lanes = {self.rules.politeness.lane_name(plan.task.lane()) for plan in plans}
         if (waits := await self.waits.shut(sorted(lanes))) is not None:
-            raise Busy(f"The queue is full, and {waits.message}. Nothing was kept; ask again later.") from full
+            raise Busy(f"The queue is full, and {waits.message}. Nothing was stored; try again later.") from full
         beyond = await self.waits.parked(new.pipeline) - round(most * PARKED_SHARE)
         if beyond <= 0:
             raise full
         return replace(new, limits=replace(new.limits, most_queued=most + beyond))
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
-        """Queue a job's failed tasks again, with the secrets that it needs again. Returns how many were queued."""
+        """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
+        tasks."""
         queued = await self.ledger.retry(job, secrets=self.job_secrets.sealed(job, secrets or {}))
         await self.job_secrets.reseal_job(job)
         return queued
 
     def fingerprint(self, secret: Secret) -> str:
-        """A keyed hash: equal secrets have equal ones, and it tells nothing without our key."""
+        """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
         return self.job_secrets.fingerprint(secret)
 
     async def _submit_with_secrets(
@@ -229,25 +232,26 @@ class App:
     ) -> Submitted:
         job = uuid4()
         made = await self.ledger.submit(replace(new, id=job, secrets=self.job_secrets.sealed(job, secrets)), plans)
-        await self.job_secrets.reseal_job(made.job)  # a rotation of keys meanwhile has not seen this row
+        await self.job_secrets.reseal_job(made.job)  # a key rotation that ran meanwhile did not see this row
         return made
 
     async def switch_lane(self, lane: str, *, active: bool) -> str:
         return await switch_lane(self, lane, active=active)
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
-        """What a job would cost. Calls nothing, spends nothing."""
+        """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if it cannot be
+        priced."""
         job = await self._checked(pipeline, params)
         price = self.features[pipeline].estimate
         if price is None:
-            raise Rejected(f"The pipeline {pipeline!r} cannot be priced beforehand.")
+            raise Rejected(f"The pipeline {pipeline!r} cannot be priced in advance.")
         estimate: BaseModel = await price.load()(self, job)
         return estimate
 
     # ── schedules ──
 
     async def put_schedule(self, schedule: Schedule) -> Schedule:
-        """Check a schedule and its job, and keep it; an existing one of that name is replaced."""
+        """Validate a schedule and its job, and store it. Replaces an existing one of that name."""
         checked_name(schedule.name)
         if (schedule.cron is None) == (schedule.every is None):
             raise Rejected(
@@ -272,19 +276,19 @@ class App:
     # ── the engine ──
 
     def engine(self, *, schedules: bool = True) -> AbstractAsyncContextManager[asyncio.Task[None]]:
-        """Work, deliver, sweep, fire schedules and dispatch watches while the block runs; then drain: nothing in flight
-        is lost. Without `schedules`, neither these nor watches create work."""
+        """Work, deliver, sweep, fire schedules and dispatch watches while the block runs; then drain, so that no
+        in-flight task is lost. Without `schedules`, neither schedules nor watches create work."""
         return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
 
     @property
     def is_stopping(self) -> bool:
-        """Whether what is in flight may end and nothing new is taken any more."""
+        """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
         return self._runner.is_stopping
 
     async def left_over(self) -> Sequence[JobReport] | None:
-        """Return the open jobs, each with why it waits, once nothing can run now; None while something can.
+        """Return the open jobs, each with the reason why it waits, if nothing can run now; None while something can.
 
-        Webhooks that wait for another try are safe on disk, and do not count.
+        Webhooks that wait for a retry do not count: they are stored, and the next process sends them.
         """
         if self.worker.in_flight:
             return None
@@ -294,31 +298,31 @@ class App:
         return left if left is not None and await self.has_delivered() else None
 
     async def has_delivered(self) -> bool:
-        """Whether every sink has got what is new, and every webhook was sent, or tried to be.
+        """Return whether every sink has received the newest changes, and every webhook has been tried.
 
-        A sink that is paused, that fails, or that another process delivers does not count: its place in the log is
-        safe.
+        A sink that is paused, failing or delivered by another process does not count: its position in the log is
+        stored.
         """
         if self.worker.session is None:
             return False
         for delivery in self.deliveries.values():
-            await delivery.deliver_new()  # now, not at the next look
+            await delivery.deliver_new()  # now, not at the next poll
         return not await self.ledger.has_work(self.internal, ready=True)
 
     # ── retention ──
 
     async def prune(self) -> Pruned:
-        """Remove a page of what the settings do not keep any longer."""
+        """Remove one page of data that is older than the settings keep it."""
         return await self.ledger.prune(self.keep, self.deliveries)
 
     async def prunable(self) -> Pruned:
-        """How much `prune` would remove by and by."""
+        """Count what repeated calls of `prune` would remove."""
         return await self.ledger.prunable(self.keep, self.deliveries)
 
     # ── inside ──
 
     def _loops(self) -> dict[str, Loop]:
-        """What runs beside the work and the deliveries."""
+        """The background loops beside work and deliveries."""
         every = sweep_interval(self.settings.lease_seconds)
         return {
             "sweep": partial(sweep_forever, self.ledger, self.clock, every),
@@ -338,11 +342,11 @@ class App:
             await self.reference(name)
 
     async def reference(self, name: str) -> Any:
-        """Reference data by name, loaded once, off the loop."""
+        """Return reference data by name. It is loaded once, in a thread."""
         async with self._loading:
             if name not in self._references:
                 self._references[name] = await asyncio.to_thread(self._loaders[name])
-                gc.freeze()  # a big table that stays, too
+                gc.freeze()  # a big table that stays in memory, too
             return self._references[name]
 
     async def _checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
@@ -351,7 +355,7 @@ class App:
         return job
 
     async def _valid(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
-        """The pipeline, the job, and the reference data that its check and its plan look into."""
+        """Return the pipeline, the validated job, and the reference data that its `check` and `plan` need."""
         chosen = self.pipelines.get(pipeline)
         if chosen is None:
             raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self.pipelines))}.")
@@ -366,20 +370,22 @@ class App:
 
 
 async def _look_up(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:
-    """In a thread, if big tables are looked through; what needs none is done before a thread would begin."""
+    """Call a function in a thread if it searches big tables; otherwise directly, which takes less time than starting a
+    thread."""
     return await asyncio.to_thread(ask) if needs else ask()
 
 
 def _few_at_once(plans: Iterable[Plan]) -> Iterable[Plan]:
-    """A small plan as a list: the ledger then needs no thread to make it. A big one is left to it."""
+    """Return a small plan as a list, so that the ledger needs no thread to build it. A big one stays an iterator."""
     rest = iter(plans)
     few = list(islice(rest, FEW))
     return few if len(few) < FEW else chain(few, rest)
 
 
 def _spare_the_collector() -> None:
-    """What is there when everything is built stays (classes, pipelines): looking through it again and again for garbage
-    would cost a tenth of every task. What a task makes is freed by its reference count."""
+    """Exclude everything that exists now (classes, pipelines) from garbage collection. It stays alive anyway, and
+    scanning it repeatedly would cost a tenth of the time of every task. Objects that a task creates are freed by
+    reference counting."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -387,7 +393,7 @@ def _spare_the_collector() -> None:
 
 @asynccontextmanager
 async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[App]:
-    """Build everything for these settings, and take it down again."""
+    """Build an `App` from these settings, and close everything at the end of the block."""
     clock = clock or SystemClock()
     features = all_features()
     pipelines = build_pipelines(settings, features)
@@ -399,7 +405,8 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         sealer = sealer_for(settings.home, settings.secret_key)
         table = ProxyTable(ledger.database, ledger.now_ms, sealer)
         job_secrets = JobSecretTable(ledger.database, sealer)
-        fetcher: HttpFetcher  # made below: it asks the pool where a proxy is, and a check of the pool goes through it
+        # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
+        fetcher: HttpFetcher
         proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
         stack.push_async_callback(proxies.close)
         fetcher = HttpFetcher(

@@ -1,4 +1,4 @@
-"""Switching a lane off and on: nothing new is asked there, whatever its rules say. Part of the composition root."""
+"""Pauses and resumes lanes. A paused lane sends nothing new, whatever its rules. Part of the composition root."""
 
 import contextlib
 from typing import TYPE_CHECKING
@@ -25,14 +25,14 @@ async def switch_lane(app: "App", lane: str, *, active: bool) -> str:
 
 
 async def belongs_to(app: "App", lane: str) -> str:
-    """A lane that there is, under its own name; else the one that a host of this name belongs to."""
+    """Return the name of an existing lane, else of the lane that a host of this name belongs to."""
     if await app.reports.lane(lane) is not None or app.rules.politeness.is_api(lane):
         return lane
     return app.rules.politeness.lane_name(checked_name(lane))
 
 
 async def _itself(app: "App", lane: str) -> str:
-    """A host in another lane is refused: to pause it would either do nothing or stop its neighbours as well."""
+    """Refuse a host that belongs to another lane: pausing it would either do nothing or stop other hosts as well."""
     await app.rules.refresh()
     name = await belongs_to(app, lane)
     if name not in (lane, _spelled(lane)):
@@ -42,7 +42,7 @@ async def _itself(app: "App", lane: str) -> str:
 
 
 async def _note(app: "App", name: str, *, active: bool) -> None:
-    """The table of domains says so, too; not of an API's lane whose name could be no domain's."""
+    """Record the switch in the table of domains as well, except for an API's lane, whose name is no domain."""
     with contextlib.suppress(ValueError):
         if checked_host(name) == name:
             await app.domains.switch(name, active=active)

@@ -1,7 +1,7 @@
-"""Why jobs and lanes do not move: the one place that API, command line, doctor and metrics ask.
+"""Works out why jobs and lanes wait, for API, command line, doctor and metrics.
 
-Joins what the ledger knows (pause, state of lanes, due times), the rules in force (hours) and, for lanes that this
-process owns, what its worker knows now. It reads and never changes anything.
+It joins the ledger's data (pauses, states of lanes, due times), the rules in force (hours) and, for lanes that this
+process owns, the worker's current state. Read only.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -18,13 +18,13 @@ PACING = frozenset({WaitReason.RATE, WaitReason.RETRY_AFTER, WaitReason.BREAKER}
 """Waits that are part of a lane's ordinary work, and pass by themselves."""
 OPEN = frozenset({"queued", "running"})
 SOON = timedelta(minutes=1)
-"""A longer wait is not waited for by a worker that ends when it has nothing to do."""
+"""A worker with `--until-idle` does not wait for anything that takes longer."""
 MOST_JOBS = 100
-"""Jobs of one list whose reason is worked out; those behind them are shown without one."""
+"""Jobs of one list whose reason is computed; the rest are shown without one."""
 
 
 class Waits:
-    """Works out why something waits."""
+    """Works out why jobs, lanes and tasks wait."""
 
     def __init__(
         self, reports: Reports, rules: Rulebook, worker: Worker, now: Callable[[], Awaitable[datetime]]
@@ -82,7 +82,7 @@ class Waits:
         return None
 
     def standing(self, report: LaneReport | None, name: str, now: datetime) -> Standing:
-        """How a lane stands: as our worker knows it if it owns the lane, else as it was last written down."""
+        """Return a lane's state: from our worker if it owns the lane, else as last stored."""
         ours = self._worker.lane_state(name)
         if ours is not None:
             return Standing.read(ours, now)
@@ -100,7 +100,7 @@ class Waits:
         if not await known.has_worker():
             return Waiting(reason=WaitReason.NO_WORKER, message="no worker is running")
         waits = [await self._of_task(task, known) for task in await self._reports.queued_tasks(report.id)]
-        # One task that may run is enough; so is none that we looked at, in a job too long to look at all of it.
+        # One task that may run is enough. So is a sample without a waiting task, in a job too long to examine whole.
         if not waits or None in waits:
             return None
         return min((each for each in waits if each is not None), key=_soonest)
@@ -110,7 +110,7 @@ class Waits:
         if task.state is TaskState.HELD:
             return Waiting(reason=WaitReason.PREDECESSOR, message="another task must be completed first")
         if lane is not None and lane.reason not in PACING:
-            return lane  # whatever the task itself waits for, this comes first
+            return lane  # takes precedence over the task's own reason
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
             why = (task.error or "The last attempt could not be completed").rstrip(".")
             message = f"{why}; next try in {seconds_left(task.due_at, now)}"
@@ -122,7 +122,7 @@ class Waits:
 
 
 class _Known:
-    """What was looked up for one answer: each lane once, and whether a worker runs."""
+    """A cache for one request: each lane is looked up once, and whether a worker runs."""
 
     def __init__(
         self, reports: Reports, of_lane: Callable[[LaneReport, datetime], Waiting | None], now: datetime
@@ -141,7 +141,7 @@ class _Known:
         return self._lanes[name]
 
     async def is_shut(self, name: str) -> bool:
-        """Whether the lane sends nothing, and not just because the next request is not due yet."""
+        """Return whether the lane sends nothing, for another reason than its ordinary pace."""
         waits = await self.lane(name)
         return waits is not None and waits.reason not in PACING
 
@@ -153,7 +153,7 @@ class _Known:
 
 
 def _moves_soon(waits: Waiting | None, now: datetime) -> bool:
-    """A store that does not answer counts as well: it comes back without a word, and the engine tries it again."""
+    """Return whether a wait ends soon. An unavailable store counts as soon, because the engine keeps trying it."""
     if waits is None or waits.reason == WaitReason.STORE:
         return True
     return waits.until is not None and waits.until - now <= SOON

@@ -1,4 +1,4 @@
-"""How each part is built from the settings. Part of the composition root: `app` alone uses it, and joins the parts."""
+"""Builds each part from the settings. Part of the composition root: only `app` uses it, and joins the parts."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -35,12 +35,12 @@ from forager.settings import Settings
 
 
 def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
-    """The pipeline of every feature, with its settings in it."""
+    """Build the pipeline of every feature from its settings."""
     return tuple(each.build.load()(settings) for each in (all_features() if features is None else features))
 
 
 def keep_of(settings: Settings) -> Keep:
-    """How long things are kept; 0 days are for ever."""
+    """Return how long each kind of data is kept; 0 days in the settings mean for ever."""
 
     def seconds(days: float) -> float | None:
         return days * 86_400 or None
@@ -56,7 +56,7 @@ def keep_of(settings: Settings) -> Keep:
 
 
 def build_sinks(service: Any) -> list[Sink]:
-    """The sinks that the settings ask for."""
+    """Build the sinks that the settings configure."""
     built = [each.build.load()(service) for each in all_sinks()]
     return [sink for sink in built if sink is not None]
 
@@ -104,8 +104,8 @@ async def open_proxies(
 
 
 async def open_browsers(settings: Settings, guard: EgressGuard, clock: Clock, proxies: ProxyPool) -> BrowserFetcher:
-    """No browser is started, nor even looked for, before the first page that needs one; what a killed program left
-    behind is ended now."""
+    """Open the browser pool. A browser is located and started only for the first page that needs one. Browsers that a
+    killed process left behind are ended now."""
     launcher = ChromiumLauncher(settings.chromium, pids=settings.home / "pids")
     await launcher.clear_up()
     return BrowserFetcher(
@@ -132,7 +132,7 @@ def logins(settings: Settings, fetch: Fetch, clock: Clock) -> Logins | None:
 
 
 def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], str | None]:
-    """Look up a secret that a request names: ours, and those of every feature."""
+    """Return the function that looks up a secret named in a request: our own secrets and those of every feature."""
     known: dict[str, SecretStr | None] = {SERVICE_KEY: settings.backend_service_key}
     for each in features:
         if each.secrets is not None:
@@ -146,7 +146,7 @@ def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], 
 
 
 def reference_loaders(settings: Settings, features: Iterable[Feature]) -> dict[str, Callable[[], Any]]:
-    """By name: how the reference data of every feature is loaded."""
+    """Return the loaders of all features' reference data, by name."""
     loaders: dict[str, Callable[[], Any]] = {}
     for each in features:
         if each.references is not None:

@@ -25,7 +25,7 @@ def test_retry_says_how_much_it_queued_and_that_nobody_works(forager: Forager, t
     said = [forager("dead", "retry", letter["id"]), *(forager("jobs", "retry", letter["job"]) for _ in range(2))]
 
     again = f"1 task queued again. {NO_WORKER}\n"
-    assert [each.out for each in said] == [again, again, "Nothing is queued again: this job has no failed tasks.\n"]
+    assert [each.out for each in said] == [again, again, "Nothing to retry: this job has no failed tasks.\n"]
 
 
 def test_what_waits_for_a_worker_says_so_in_one_sentence(forager: Forager) -> None:

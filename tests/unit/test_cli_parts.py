@@ -335,8 +335,8 @@ def test_a_request_that_was_in_flight_at_the_kill_is_counted_and_passes(tmp_path
     ("damage", "said"),
     [
         (lambda places: places[1:], "1 places are lost"),
-        (lambda places: [*places, places[0]], "1 records are double"),
-        (lambda places: [*places, "invented"], "1 places were never answered"),
+        (lambda places: [*places, places[0]], "1 records are duplicates"),
+        (lambda places: [*places, "invented"], "1 stored places were in no answer"),
     ],
 )
 def test_the_audit_fails_when_the_ledger_is_wrong(tmp_path: Path, damage: Any, said: str) -> None:

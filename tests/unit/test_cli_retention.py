@@ -4,7 +4,7 @@ from tests.support.cli import Forager
 
 
 def test_the_command_shows_what_would_go_and_removes_it(forager: Forager) -> None:
-    assert "Nothing is old enough to go" in forager("prune", "--dry-run").err
+    assert "Nothing is old enough to be removed" in forager("prune", "--dry-run").err
     assert forager("prune", "--json").data == {
         **dict.fromkeys(("jobs", "tasks", "messages", "rejected", "attempts", "changes", "records"), 0),
         "more": False,

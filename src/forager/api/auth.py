@@ -1,9 +1,12 @@
-"""Who may call: whoever sends the service key in `X-Service-Key`. Deny by default; three routes are open, by name.
+"""Authentication: a request needs the service key in the header `X-Service-Key`. The few routes that are open without
+it are listed by name.
 
-An address bar cannot send that header, so the two documents also take the key as the password of HTTP Basic. Nothing
-else does: a browser sends a password by itself, whichever page asks it to, and must change nothing by that.
+An address bar cannot send that header, so the two documents also take the key as the password of HTTP Basic. No other
+route does: a browser attaches a stored password to requests that a foreign page triggers, so a route that changes
+something must not accept it.
 
-Runs before anything of the request is looked at. The key is compared in constant time and never logged or echoed.
+The check runs before anything else of the request is read. The key is compared in constant time and never logged or
+echoed.
 """
 
 import base64
@@ -24,18 +27,19 @@ MISSING = f"Send the service key in the header X-Service-Key. {WHERE}"
 
 
 class ServiceKey:
-    """The key that callers must send. A revoked one also ends the streams that were opened with it."""
+    """The key that callers must send. Replacing it also ends the event streams that were opened with the old one."""
 
     def __init__(self, key: str) -> None:
         self.replace(key)
 
     def replace(self, key: str) -> None:
         if not key:
-            raise ValueError("an empty service key would let everybody in")
+            raise ValueError("an empty service key would admit every caller")
         self._key = key.encode()
 
     def accepts(self, scope: Scope) -> bool:
-        """One header, and it is the key. Two are refused: whichever a proxy looked at, it was not both."""
+        """Return whether there is exactly one such header and it holds the key. Two headers are refused, because a
+        proxy in front may have checked only one of them."""
         sent = [value for name, value in scope["headers"] if name == HEADER]
         if not sent and _is_for_a_document(scope):
             sent = _passwords(scope)
@@ -51,7 +55,7 @@ class KeyGate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008, "reason": "There are no websockets here."})
+            await send({"type": "websocket.close", "code": 1008, "reason": "Forager has no websockets."})
         elif scope["path"] in OPEN_PATHS or self._key.accepts(scope):
             await self._app(scope, receive, send)
         else:
@@ -72,7 +76,8 @@ def _is_for_a_document(scope: Scope) -> bool:
 
 
 def _passwords(scope: Scope) -> list[bytes]:
-    """Of HTTP Basic, one of each header; what is none counts as an empty one, which is never the key."""
+    """Return the password of each HTTP Basic header. A malformed header counts as an empty password, which is never the
+    key."""
     return [_password(value) for name, value in scope["headers"] if name == b"authorization"]
 
 

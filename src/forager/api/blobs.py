@@ -17,8 +17,8 @@ from forager.kit.http.openapi import example, failures
 class BlobReport(BaseModel):
     pages: int = Field(description="Pages stored.")
     size: int = Field(description="Bytes of the pages as they were received.")
-    stored: int = Field(description="Bytes that they take on the disk.")
-    unused: int = Field(description="Bytes on the disk that belong to no page any more.")
+    stored: int = Field(description="Bytes on disk.")
+    unused: int = Field(description="Bytes on disk that no longer belong to any page.")
     segments: int = Field(description="Files that hold them.")
 
 
@@ -30,7 +30,7 @@ class Collect(BaseModel):
 
 class CollectedReport(BaseModel):
     pages: int = Field(description="Pages removed.")
-    kept: int = Field(description="Pages kept: something refers to them, or they were stored lately.")
+    kept: int = Field(description="Pages kept, because something refers to them or they were stored recently.")
     freed: int = Field(description="Bytes returned to the disk.")
     segments: int = Field(description="Files removed.")
     dry_run: bool
@@ -46,7 +46,7 @@ def blobs_router(app: App) -> APIRouter:
         responses={200: example(BLOBS), **failures()},
     )
     async def show_blobs(request: Request) -> Response:
-        """Of the data folder of this process."""
+        """Counts the pages in the data folder of this process."""
         return answer(request, asdict(await app.stored_pages.stat()))
 
     @router.post(
@@ -56,7 +56,8 @@ def blobs_router(app: App) -> APIRouter:
         responses={200: example(COLLECTED), **failures(409, 422)},
     )
     async def collect_blobs(request: Request, body: Collect | None = None) -> Response:
-        """Happens by itself every six hours. A page is referred to by a record or by a task that is not over."""
+        """Also runs every six hours by itself. A page is kept while a record or an unfinished task refers to it, or if
+        it was stored recently."""
         return answer(request, asdict(await app.stored_pages.collect(dry_run=body is not None and body.dry_run)))
 
     return router

@@ -1,6 +1,7 @@
-"""The API over an `App`: thin. Every route validates, calls, renders.
+"""Builds the HTTP API over an `App`. Routes are thin: they validate, call and render.
 
-From outside in: the request's id, the key, the limits, the routes. Nothing of a request is read before the key.
+The layers from the outside in: request id, service key, limits, routes. Nothing of a request's body is read before the
+key has been checked.
 """
 
 from fastapi import FastAPI
@@ -33,7 +34,8 @@ from forager.kit.http.task_waiter import TaskWaiter
 
 
 def create_api(app: App, *, key: str) -> FastAPI:
-    """The whole API. `state.feeds.closing` ends its streams, `state.service_key.replace` changes the key."""
+    """Return the whole ASGI application. Set `state.feeds.closing` to end its event streams; call
+    `state.service_key.replace` to change the key."""
     service_key = ServiceKey(key)
     feeds = Feeds(app.ledger, app.reports)
     vital = VitalSigns(app)

@@ -1,4 +1,4 @@
-"""Dead letters: tasks that failed for good. Look, retry, discard."""
+"""Routes for dead letters, the tasks that failed for good: list, show, retry, discard."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -24,7 +24,7 @@ class DeadQuery(WhyQuery):
 
 
 class RetryBody(BaseModel):
-    """Which dead letters to run again; what is left out chooses all of them."""
+    """Which dead letters to run again. Filters that are left out match all of them."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "timed_out"}]})
 
@@ -50,7 +50,7 @@ PICTURE: dict[str, Any] = {
     "content": {"image/png": {"schema": {"type": "string", "format": "binary"}, "example": "\x89PNG…"}},
 }
 HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
-"""It is a picture, whatever is in it."""
+"""The evidence may be hostile: never let a browser guess another type."""
 
 
 def dead_router(app: App) -> APIRouter:
@@ -80,7 +80,7 @@ def dead_router(app: App) -> APIRouter:
         responses={200: example(DEAD_DETAIL), **failures(404)},
     )
     async def show_dead(request: Request, task_id: UUID) -> Response:
-        """With its input and what came back. Evidence is what a stranger's server sent: do not trust it."""
+        """Includes the task's input and the evidence. Evidence is what a remote server sent: treat it as untrusted."""
         return answer(request, await app.reports.dead_letter(task_id))
 
     @router.get(
@@ -90,7 +90,7 @@ def dead_router(app: App) -> APIRouter:
         responses={200: PICTURE, **failures(404)},
     )
     async def show_screenshot(task_id: UUID) -> Response:
-        """As a browser saw it when it failed; kept as long as the evidence."""
+        """The browser's screenshot at the moment of the failure. Kept as long as the evidence."""
         return Response(await app.reports.screenshot(task_id), headers=HARMLESS, media_type="image/png")
 
     @router.post(
@@ -100,7 +100,7 @@ def dead_router(app: App) -> APIRouter:
         responses={200: example({"requeued": 1}), **failures(404, 409)},
     )
     async def retry_dead(request: Request, task_id: UUID) -> Response:
-        """Also those tasks that were skipped because of it."""
+        """Also requeues the tasks that were skipped because of it."""
         return answer(request, {"requeued": await app.ledger.retry_task(task_id)})
 
     @router.post(
@@ -110,7 +110,8 @@ def dead_router(app: App) -> APIRouter:
         responses={200: example({"requeued": 14, "letters": 12}), **failures(404, body=True)},
     )
     async def retry_many(request: Request, body: RetryBody) -> Response:
-        """By filter, newest first, with those tasks that were skipped because of them."""
+        """Selects dead letters by filter, newest first, and also requeues the tasks that were skipped because of
+        them."""
         return answer(request, await _retry(app, body))
 
     discarded: dict[str, Any] = {
@@ -121,7 +122,7 @@ def dead_router(app: App) -> APIRouter:
     @router.post("/{task_id}/discard", summary="Discard a dead letter", **discarded)
     @router.delete("/{task_id}", summary="Discard a dead letter", operation_id="delete_dead", **discarded)
     async def discard_dead(request: Request, task_id: UUID) -> Response:
-        """Hides it from the list; counters stay."""
+        """Hides it from the list. The job's counters stay as they are."""
         await app.ledger.discard(task_id)
         return answer(request, {"discarded": task_id})
 
@@ -129,7 +130,8 @@ def dead_router(app: App) -> APIRouter:
 
 
 async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
-    """Page by page. A letter that fails again meanwhile is newer than the page, so no letter is taken twice."""
+    """Requeue page by page. A task that fails again meanwhile sorts before the current page, so none is requeued
+    twice."""
     requeued = letters = 0
     cursor: str | None = None
     while letters < asked.limit:

@@ -1,4 +1,5 @@
-"""The API for people: the OpenAPI document as one page. It loads nothing and runs nothing, so it works offline."""
+"""`/docs`: the OpenAPI document as one HTML page. The page loads no other file and runs no script, so it works
+offline."""
 
 import asyncio
 import base64
@@ -25,7 +26,7 @@ def docs_router() -> APIRouter:
 
     @router.get("/docs", include_in_schema=False)
     async def show_docs(request: Request) -> Response:
-        """Made when it is first asked for."""
+        """Rendered at the first request, then kept."""
         if not made:
             made.append(await asyncio.to_thread(lambda: page_of(request.app.openapi()).encode()))
         return Response(made[0], headers=HEADERS, media_type="text/html")

@@ -1,4 +1,4 @@
-"""The OpenAPI document as HTML. Pure; nothing of the document reaches the page but escaped."""
+"""Renders the OpenAPI document as HTML. Pure. Everything taken from the document is escaped."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _BOUNDS = (
 
 
 def page_of(document: Part) -> str:
-    """The whole page: what there is on the left, every operation on the right, by tag."""
+    """Return the whole page: the contents on the left, every operation on the right, grouped by tag."""
     info = document["info"]
     groups = {tag["name"]: list(_of_tag(document, tag["name"])) for tag in document["tags"]}
     sections = "".join(_section(document, tag, groups[tag["name"]]) for tag in document["tags"])
@@ -133,13 +133,13 @@ def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def _about(schema: Part) -> str:
-    """What is said of a value: of itself, or of what it is if it is given."""
+    """Return a value's description: its own, or that of its non-null alternative."""
     said = (each["description"] for each in (schema, *schema.get("anyOf", ())) if "description" in each)
     return str(next(said, ""))
 
 
 def _kind(document: Part, schema: Part) -> str:
-    """What a value may be, in a few words."""
+    """Describe a value's type in a few words."""
     if "$ref" in schema or "allOf" in schema:
         schema = _resolved(document, schema)
     if "anyOf" in schema:
@@ -155,7 +155,7 @@ def _kind(document: Part, schema: Part) -> str:
 
 
 def _resolved(document: Part, schema: Part) -> Part:
-    """Behind its reference; of alternatives, the one that is an object."""
+    """Follow a `$ref`; among alternatives, choose the object."""
     while True:
         if "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

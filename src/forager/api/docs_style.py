@@ -1,4 +1,4 @@
-"""How the page of the API looks: the one style sheet, in light and in dark. Names nothing from elsewhere."""
+"""The style sheet of `/docs`, light and dark. It refers to no external file."""
 
 STYLE = """
 :root {

@@ -1,4 +1,4 @@
-"""Errors as answers: which status a refusal has and what a caller is told. What is for the log alone stays there."""
+"""Turns errors into responses: the status, code and message of each. Internal details go to the log only."""
 
 from collections.abc import Sequence
 
@@ -27,24 +27,24 @@ log = structlog.get_logger("forager.api")
 
 RETRY_AFTER = "5"
 WORDS: dict[int, tuple[str, str | None]] = {
-    404: ("not_found", "There is no such address. GET /openapi.json lists those there are."),
-    405: ("method_not_allowed", "This address does not take that method. GET /openapi.json says which it takes."),
+    404: ("not_found", "No route matches this path. GET /openapi.json lists all routes."),
+    405: ("method_not_allowed", "This path does not support that method. GET /openapi.json lists the supported ones."),
     413: ("too_large", None),
     422: ("invalid", None),
 }
-"""The code of a status, and what is said; None says what was raised, which is then our own text."""
+"""Error code and message by status. None: use the message of the exception, which is then our own text."""
 SOURCES = ("body", "query", "path", "header")
 
 
 def answer_errors(api: FastAPI) -> None:
-    """From now on every error of a route is an envelope."""
+    """Install the exception handlers, so that every error of a route is returned as an envelope."""
     api.add_exception_handler(ForagerError, _forager)
     api.add_exception_handler(RequestValidationError, _validation)
     api.add_exception_handler(HTTPException, _http)
 
 
 async def _forager(request: Request, error: Exception) -> Response:
-    """Most particular first: a NotFound is a Rejected too."""
+    """The most specific class first: a NotFound is also a Rejected."""
     scope = request.scope
     match error:
         case NotFound():
@@ -72,7 +72,7 @@ async def _validation(request: Request, error: Exception) -> Response:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """The framework's own: no such route, wrong method, unreadable or too large a body."""
+    """Errors that the framework raises: no such route, wrong method, unreadable or oversized body."""
     if not isinstance(error, HTTPException):
         raise error
     status = 422 if error.status_code == 400 else error.status_code
@@ -81,7 +81,8 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
-    """Pydantic's findings in our words. Where a value came from (body, query) is no part of its name."""
+    """Translate pydantic's errors into our wording. A field's name does not include where it came from (body,
+    query)."""
     found = []
     for wrong in error.errors()[:MOST_FIELDS]:
         place = [str(part) for part in wrong["loc"]]
@@ -96,7 +97,7 @@ def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
 
 
 def _where(document: object, position: object) -> str:
-    """Of a document that could not be read. One that is not even text has no lines."""
+    """Return where a JSON document breaks off, as ` at line …, column …`; empty if the body is not even text."""
     if not (isinstance(document, str) and document and isinstance(position, int)):
         return ""
     before = document[:position]

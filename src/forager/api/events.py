@@ -1,7 +1,8 @@
-"""A job as it happens, by server-sent events. Numbered changes can be resumed; progress frames only say how it stands.
+"""Streams a job's changes and progress as server-sent events. Changes are numbered and can be resumed; progress frames
+only carry the current counters.
 
-Everything is bounded: a reader holds one page of frames, one that takes nothing for half a minute is let go, and so is
-one whose key was revoked.
+Everything is bounded: a reader holds one page of frames, and is disconnected if it accepts nothing for half a minute or
+if its key is revoked.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,22 +33,20 @@ from forager.kit.http.openapi import failures
 
 MOST_STREAMS = 2_000
 
-After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this change; 0: at the job's first.")]
+After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this change number (0 = at the first).")]
 JOB, TASK = "job", "task"
 Kind = Annotated[
     str | None,
-    Query(
-        max_length=64, description="Only changes of this kind: `job`, `task`, or a kind of records.", examples=["job"]
-    ),
+    Query(max_length=64, description="Only changes of this kind: `job`, `task` or a record kind.", examples=["job"]),
 ]
 LastEventId = Annotated[
     int | None,
-    Header(ge=0, le=MOST_NUMBER, description="The last number that was received, as browsers send it; before `after`."),
+    Header(ge=0, le=MOST_NUMBER, description="Last change received; takes precedence over `after`."),
 ]
 
 
 def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> APIRouter:
-    """`records` are the kinds of records that there are."""
+    """Return the router. `records` lists the record kinds that exist."""
     router = APIRouter(tags=["jobs"])
     kinds = (JOB, TASK, *sorted(records))
 
@@ -57,17 +56,18 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> AP
         response_class=Response,
         responses={
             200: STREAM,
-            204: {"description": "The job has ended, and nothing has come since."},
+            204: {"description": "The job has ended, and the caller has received everything."},
             **failures(403, 404),
         },
     )
     async def watch_job(
         request: Request, job_id: UUID, after: After = 0, kind: Kind = None, last_event_id: LastEventId = None
     ) -> Response:
-        """`change` frames are numbered (`id:`) and come again after a reconnect from `Last-Event-ID`.
+        """`change` frames are numbered (`id:`) and resume after a reconnect from `Last-Event-ID`.
 
-        `progress` frames are not: they carry the counters, at most four times a second, when they have moved. When
-        the job has ended, `end` is the last frame and the stream closes; asking again from there is answered with 204.
+        `progress` frames are not numbered: they carry the counters, at most four times a second, when these have
+        changed. When the job has ended, `end` is the last frame and the stream closes; a reconnect from there gets a
+        204.
         """
         if kind is not None and kind not in kinds:
             problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(kinds)}")
@@ -86,7 +86,7 @@ def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> AP
 
 
 class JobEvents:
-    """The frames of one reader of a job's stream, from a change on."""
+    """Produces the frames for one reader of a job's stream, starting after a given change."""
 
     def __init__(self, feeds: Feeds, key: ServiceKey, job: UUID, cursor: int, kind: str | None) -> None:
         self._feeds = feeds

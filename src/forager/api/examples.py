@@ -1,4 +1,4 @@
-"""Examples of bodies, as OpenAPI shows them. The figures of one job belong together."""
+"""Example bodies for the OpenAPI document. The figures are consistent with one another: they describe one job."""
 
 JOB = {
     "id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",

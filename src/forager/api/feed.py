@@ -1,8 +1,8 @@
-"""One look at a job for all who watch it: four times a second, however many streams of it are open. Where very many
-jobs are watched, each is looked at less often, so that all of them together ask the ledger so often and no more.
+"""Polls each watched job once for all of its streams: four times a second, however many are open. When very many jobs
+are watched, each is polled less often, so that the total load on the ledger is bounded.
 
-Keeps a bounded tail of changes in memory; who is further behind reads pages from the ledger. A reader that is slow
-holds up nobody, and costs one page.
+A bounded tail of changes is kept in memory; a reader that is further behind reads pages from the ledger. A slow reader
+delays no other and costs one page of memory.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ log = structlog.get_logger("forager.api")
 
 LOOK_EVERY = 0.25
 MOST_LOOKS = 200
-"""A second, over all jobs that are watched."""
+"""Polls per second, over all watched jobs."""
 PAGE = 50
 TAIL = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How a job stood at one look."""
+    """A job's state at one poll."""
 
     number: int
     ended: bool
@@ -51,10 +51,12 @@ class JobFeed:
         self._moved = asyncio.Event()
         self._tail: list[Numbered] = []
         self._tail_from: int | None = None
-        """The tail holds every change of the job after this number, up to the last look. None: nobody caught up yet."""
+        """The tail holds every change of the job after this number, up to the last poll. None: no reader has caught up
+        yet."""
 
     async def look(self) -> None:
-        """First the job, then its changes: of a job that was seen as ended no change is missed."""
+        """Poll once. The job is read before its changes, so that no change is missed of a job that was seen as
+        ended."""
         async with self._looking:
             report = await self._reports.job(self.job)
             progress, ended = progress_of(report), report.finished_at is not None
@@ -73,7 +75,7 @@ class JobFeed:
                 log.warning("a watched job could not be read", job=str(self.job), error=error.message)
 
     async def moved(self, since: Sight, timeout: float) -> bool:
-        """Wait until something is new; False after `timeout` seconds of nothing."""
+        """Wait until there is something new. Returns False if nothing happens for `timeout` seconds."""
         if self.seen.number != since.number:
             return True
         with contextlib.suppress(TimeoutError):
@@ -82,7 +84,7 @@ class JobFeed:
         return False
 
     async def changes_after(self, cursor: int) -> Sequence[Numbered]:
-        """A page of changes. Fewer than `PAGE` means that there are no more for now."""
+        """Return a page of changes. Fewer than `PAGE` means that there are no more for now."""
         if self._tail_from is not None and cursor >= self._tail_from:
             start = bisect_right(self._tail, cursor, key=lambda change: change.id)
             return self._tail[start : start + PAGE]
@@ -92,12 +94,13 @@ class JobFeed:
         return changes
 
     async def _page(self, after: int) -> Sequence[Change]:
-        """Streams show that a record of job scope was found, not what it holds: that is read by its own route."""
+        """Read a page without the bodies of job-scoped records: a stream reports that one was found, and its own route
+        returns it."""
         return await self._ledger.changes(after, PAGE, job=self.job, bodies=False)
 
     async def _extend_tail(self) -> bool:
         if self._tail_from is None:
-            return True  # whoever waits reads its next page from the ledger
+            return True  # a waiting reader gets its next page from the ledger
         found, arrived = PAGE, 0
         while found == PAGE:
             last = self._tail[-1].id if self._tail else self._tail_from
@@ -112,11 +115,11 @@ class JobFeed:
 
 
 class Feeds:
-    """The feeds of the jobs that are being watched now."""
+    """The feeds of all jobs that are being watched."""
 
     def __init__(self, ledger: Ledger, reports: Reports) -> None:
         self.closing = asyncio.Event()
-        """Set when the server shuts down: every stream ends."""
+        """Set when the server shuts down; every stream then ends."""
         self._ledger = ledger
         self._reports = reports
         self._open: dict[UUID, tuple[JobFeed, asyncio.Task[None]]] = {}
@@ -126,12 +129,12 @@ class Feeds:
         return sum(feed.readers for feed, _ in self._open.values())
 
     def nap(self) -> float:
-        """Seconds from one look at a job to the next."""
+        """Seconds between two polls of a job."""
         return max(LOOK_EVERY, len(self._open) / MOST_LOOKS)
 
     @asynccontextmanager
     async def watch(self, job: UUID) -> AsyncIterator[JobFeed]:
-        """The feed of a job, with a fresh look. Raises `NotFound` if there is no such job."""
+        """Yield the feed of a job, freshly polled. Raises `NotFound` if there is no such job."""
         if job not in self._open:
             feed = JobFeed(job, self._ledger, self._reports)
             self._open[job] = feed, asyncio.create_task(feed.look_forever(self.nap))

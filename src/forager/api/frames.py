@@ -1,4 +1,4 @@
-"""What goes over the wire of a stream of events. Pure: a change or a value in, bytes out."""
+"""Encodes the frames of an event stream. Pure: a change or a value in, bytes out."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from forager.ledger.shared.counting import COUNTED
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A change, written out once for all who read it."""
+    """A change, encoded once for all readers."""
 
     id: int
     kind: str
@@ -35,7 +35,7 @@ def change_frame(change: Change, job: UUID) -> Numbered:
 
 
 def progress_of(job: JobReport) -> dict[str, Any]:
-    """The job in figures: what a progress bar needs."""
+    """Return the job's counters: what a progress bar needs."""
     counters = {name: getattr(job, name) for name in COUNTED}
     times = {"created_at": job.created_at, "started_at": job.started_at, "finished_at": job.finished_at}
     return {"id": job.id, "state": job.state, "reason": job.reason, **counters, **times}

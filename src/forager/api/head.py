@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
-    """Asks the application for the page, and ends the answer when its headers are out: a stream never ends itself."""
+    """Runs the GET route and ends the response after its headers, because a stream would never end by itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

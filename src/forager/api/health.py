@@ -1,4 +1,5 @@
-"""Whether Forager lives and may be sent work. Open to monitors, so the reason of a trouble is for who has the key."""
+"""Health and readiness. Both routes are open to monitors, so details of a problem are shown only to callers with the
+key."""
 
 from collections import Counter
 from typing import Any, Literal
@@ -47,11 +48,11 @@ class HealthReport(BaseModel):
     active_workers: int | None = Field(description="Tasks in flight in all processes of this store.")
     avg_duration: float | None = Field(description="Seconds per attempt, over the last hundred of this process.")
     pool: PoolReport
-    proxies: dict[str, ProxyFigures] = Field(description="By id, never by address.")
-    circuits: dict[str, int] = Field(description="Sites left alone because they failed too often: open, half_open.")
-    circuit_domains: dict[str, str] | None = Field(description="Which ones; for callers with the key.")
+    proxies: dict[str, ProxyFigures] = Field(description="Proxies by id; addresses are never shown.")
+    circuits: dict[str, int] = Field(description="Lanes whose circuit breaker is open or half_open, by state.")
+    circuit_domains: dict[str, str] | None = Field(description="Their names; only for callers with the key.")
     open_jobs: dict[str, int] | None = Field(description="Jobs that have not ended, by state.")
-    dead_letters: int | None = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
+    dead_letters: int | None = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
     version: str
 
 
@@ -61,7 +62,7 @@ class Readiness(BaseModel):
 
 
 class UnhealthyEnvelope(BaseModel):
-    """The one error that has data: what a monitor needs to know."""
+    """An error envelope that also has data: the figures that a monitor needs."""
 
     success: Literal[False]
     data: HealthReport | Readiness
@@ -71,7 +72,9 @@ class UnhealthyEnvelope(BaseModel):
 
 def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) -> APIRouter:
     router = APIRouter(tags=["operation"])
-    red: dict[int | str, dict[str, Any]] = {503: {"model": UnhealthyEnvelope, "description": "It does not work now."}}
+    red: dict[int | str, dict[str, Any]] = {
+        503: {"model": UnhealthyEnvelope, "description": "Forager does not work now."}
+    }
 
     @router.get(
         "/health",
@@ -80,7 +83,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         responses={200: example(HEALTH), **red},
     )
     async def show_health(request: Request) -> Response:
-        """503 when the store does not answer or takes no work, or when no worker lives in this process."""
+        """Returns 503 if the store does not answer or accepts no work, or if no worker runs in this process."""
         signs = await vital.take()
         trouble = app.worker.stats.trouble
         figures = signs.figures
@@ -101,7 +104,7 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
 
     @router.get(
         "/readiness",
-        summary="Whether it may be sent requests",
+        summary="Whether it accepts requests",
         response_model=Envelope[Readiness],
         responses={200: example({"ready": True, "reason": None}), **red},
     )
@@ -118,8 +121,8 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
 
 
 def nothing_to_fetch_with(pool: PoolStats | None, *, proxies: int, usable: int) -> str | None:
-    """Why a page cannot be fetched now. No proxies at all is a valid set-up, and so is an installation without browsers
-    (no pool); a browser that could be started is one."""
+    """Return why no page can be fetched now; None if pages can be fetched. Having no proxies at all is a valid set-up,
+    and so is an installation without browsers (no pool). A browser that could be started counts as available."""
     if pool is not None and pool.available + pool.launchable <= 0:
         return "all browsers are in use" if pool.in_use else "there is no browser to start; `forager doctor` says more"
     if proxies and not usable:
@@ -128,7 +131,7 @@ def nothing_to_fetch_with(pool: PoolStats | None, *, proxies: int, usable: int) 
 
 
 def _scrape_figures(app: App, signs: Vital, *, trusted: bool) -> dict[str, Any]:
-    """What the seed of the scrape service asks of health."""
+    """Figures that the specification of the scrape service requires in the health report."""
     pool, took = app.browsers.stats(), app.worker.stats.took
     states = Counter(signs.circuits.values())
     return {

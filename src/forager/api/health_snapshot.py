@@ -1,7 +1,5 @@
-"""What health and metrics both look at: the store, asked at most once a second however often somebody asks us.
-
-These routes are open, so they must stay cheap whoever calls them.
-"""
+"""The state of the store, which health and metrics share. It is read at most once a second, however often these routes
+are called: they are open without a key, so they must stay cheap."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

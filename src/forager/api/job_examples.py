@@ -7,7 +7,7 @@ from forager.kit.http.examples import example_of
 
 
 def job_examples(app: App, **more: Any) -> dict[str, Any]:
-    """By pipeline, as OpenAPI has them: `{pipeline, params}`, and what else the request needs."""
+    """Return OpenAPI examples by pipeline: `{pipeline, params}`, plus whatever else the request needs."""
     jobs = {name: example_of(pipeline.params) for name, pipeline in app.pipelines.items() if not pipeline.internal}
     return {
         name: {"summary": app.features[name].summary, "value": {"pipeline": name, "params": params, **more}}

@@ -1,4 +1,4 @@
-"""Jobs of every pipeline: create, list, show, and the four things that people do to them."""
+"""Routes for jobs of every pipeline: create, list, show, pause, resume, cancel, retry."""
 
 from typing import Annotated, Any, get_type_hints
 from uuid import UUID
@@ -32,18 +32,18 @@ class NewJobBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pipeline: str = Field(max_length=100, description="Which pipeline runs.")
-    params: dict[str, Any] = Field(default_factory=dict, description="Its job's parameters.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the pipeline's job.")
 
 
 class JobCreated(BaseModel):
     id: UUID
     pipeline: str
-    state: str = Field(description="As it was created: queued, or completed if it has no tasks.")
+    state: str = Field(description="State after creation: queued, or completed if the job has no tasks.")
     total: int = Field(description="Tasks.")
 
 
 class Requeued(BaseModel):
-    requeued: int = Field(description="Tasks that wait again: the failed ones, and those skipped because of them.")
+    requeued: int = Field(description="Tasks that were requeued: the failed ones, and those skipped because of them.")
 
 
 class PauseBody(BaseModel):
@@ -105,7 +105,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example(JOB), **failures(404)},
     )
     async def show_job(request: Request, job_id: UUID) -> Response:
-        """With its counters, which are exact at every moment."""
+        """Includes the job's counters, which are exact at any time."""
         return answer(request, await app.waits.job(await app.reports.job(job_id)))
 
     @router.get(
@@ -115,7 +115,8 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example([JOB_CHANGE], next_cursor=None), **failures(404)},
     )
     async def show_job_history(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
-        """Created, paused, resumed, retried, ended: newest first, each with the job as it was then."""
+        """Events such as created, paused, resumed, retried and ended, newest first, each with the job as it was
+        then."""
         await app.reports.job(job_id)
         found = await app.reports.history("job", str(job_id), cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
@@ -127,7 +128,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example([TASK], next_cursor=None), **failures(404)},
     )
     async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
-        """In the order of kind and key."""
+        """Sorted by kind and key."""
         found = await app.reports.tasks(
             job_id, state=asked.state, why=Why(asked.reason, asked.error_type), cursor=asked.cursor, limit=asked.limit
         )
@@ -140,7 +141,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example([REJECTED], next_cursor=None), **failures(404)},
     )
     async def list_rejected(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
-        """Rows that failed validation, as they came, with what is wrong with each. They changed no record."""
+        """Rows that failed validation, unchanged, each with the problem that was found. They changed no record."""
         found = await app.reports.rejected(job_id, cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
@@ -151,7 +152,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example({k: v for k, v in DEAD_DETAIL.items() if k != "pipeline"}), **failures(404)},
     )
     async def show_task(request: Request, task_id: UUID) -> Response:
-        """With its input and, if it failed, what came back."""
+        """Includes the task's input and, if it failed, the evidence."""
         return answer(request, await app.reports.task(task_id))
 
     @router.get(
@@ -161,7 +162,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example([ATTEMPT], next_cursor=None), **failures(404)},
     )
     async def list_attempts(request: Request, task_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
-        """Oldest first. Failed attempts are kept, and every attempt of the steps that ask for it."""
+        """Oldest first. Failed attempts are always kept; successful ones only for steps that keep every attempt."""
         found = await app.reports.attempts(task_id, cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
@@ -181,7 +182,8 @@ def _add_doing(router: APIRouter, app: App) -> None:
         body: Annotated[NewJobBody, Body(openapi_examples=examples)],
         idempotency_key: IdempotencyKey = None,
     ) -> Response:
-        """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
+        """Returns as soon as the job is durably stored. A repeated request with the same `Idempotency-Key` returns the
+        same job."""
         made = await app.submit(body.pipeline, body.params, key=checked_key(idempotency_key))
         state = "queued" if made.total else "completed"
         data = {"id": made.job, "pipeline": body.pipeline, "state": state, "total": made.total}
@@ -194,12 +196,13 @@ def _add_doing(router: APIRouter, app: App) -> None:
         responses={200: example(_first_plan(app)), **failures(404, body=True)},
     )
     async def plan_job(request: Request, body: Annotated[NewJobBody, Body(openapi_examples=examples)]) -> Response:
-        """Calls nothing and spends nothing. A pipeline that cannot be priced beforehand answers 422."""
+        """Sends nothing to the upstream and spends nothing. Returns 422 for a pipeline that cannot be priced in
+        advance."""
         return answer(request, await app.estimate(body.pipeline, body.params))
 
     @router.post("/jobs/{job_id}/pause", summary="Pause a job", **_CHANGES_A_JOB)
     async def pause_job(request: Request, job_id: UUID, body: Annotated[PauseBody | None, Body()] = None) -> Response:
-        """Nothing more of it is sent; what is in flight ends by itself."""
+        """No more of its tasks are started. In-flight tasks finish."""
         await app.ledger.pause(job_id, body.reason if body else None)
         return answer(request, await app.reports.job(job_id))
 
@@ -210,7 +213,7 @@ def _add_doing(router: APIRouter, app: App) -> None:
 
     @router.post("/jobs/{job_id}/cancel", summary="Cancel a job", **_CHANGES_A_JOB)
     async def cancel_job(request: Request, job_id: UUID) -> Response:
-        """Its queued tasks are ended; what is in flight ends by itself. Records stay."""
+        """Its queued tasks are cancelled. In-flight tasks finish, and records stay."""
         await app.ledger.cancel(job_id)
         return answer(request, await app.reports.job(job_id))
 
@@ -225,7 +228,7 @@ def _add_doing(router: APIRouter, app: App) -> None:
 
 
 def _first_plan(app: App) -> dict[str, Any]:
-    """The example of the first pipeline that can be priced, taken from the class that its estimate returns."""
+    """Return the example of the first pipeline that can be priced, from the class that its estimate returns."""
     for feature in app.features.values():
         if feature.estimate is not None:
             return example_of(get_type_hints(feature.estimate.load())["return"])
@@ -233,7 +236,8 @@ def _first_plan(app: App) -> dict[str, Any]:
 
 
 _CREATED = example(
-    {"id": JOB["id"], "pipeline": "places", "state": "queued", "total": 915}, description="It is on disk and will run."
+    {"id": JOB["id"], "pipeline": "places", "state": "queued", "total": 915},
+    description="The job is stored and will run.",
 )
 _CHANGES_A_JOB: dict[str, Any] = {
     "response_model": Envelope[JobReport],

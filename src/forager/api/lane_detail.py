@@ -1,4 +1,4 @@
-"""One lane as a caller sees it: which rules hold and whose they are, and how it stands. Renders; changes nothing."""
+"""Describes one lane for a caller: the rules in force, the source of each, and the lane's state. Read only."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -18,38 +18,38 @@ from forager.politeness.standing import BreakerState, Standing, lane_waiting
 class RuleReport(BaseModel):
     value: float | int | bool | AllowedHours | list[str] | None
     by: By = Field(
-        description="Whose word it is: an operator's override, the policy file's domain, the pipeline's default,"
+        description="Source of the value: an operator's override, the policy file's domain, the pipeline's default,"
         " the file's default, or the settings."
     )
-    where: str = Field(description="The domain or lane that it was said about.")
+    where: str = Field(description="The domain or lane that the source names.")
 
 
 class BreakerReport(BaseModel):
     state: BreakerState
-    calls: int = Field(description="Of the last calls, so many are known …")
-    failures: int = Field(description="… and so many of them failed.")
-    probe_at: datetime | None = Field(description="When the next call will be tried, if it is open.")
+    calls: int = Field(description="Number of recent calls that the breaker counts.")
+    failures: int = Field(description="How many of these calls failed.")
+    probe_at: datetime | None = Field(description="When the next call is tried, if the breaker is open.")
 
 
 class LaneDetail(BaseModel):
     name: str
     kind: Literal["site", "api"]
-    seen: bool = Field(description="Whether a job has used it, or somebody paused it.")
-    owner: str | None = Field(description="The session that runs it now.")
+    seen: bool = Field(description="Whether a job has used the lane, or an operator has paused it.")
+    owner: str | None = Field(description="The session that owns the lane now.")
     paused: bool
-    wake_at: datetime | None = Field(description="Nobody runs it, and it may be taken from then on.")
-    rules: dict[str, RuleReport] = Field(description="Every rule in force, and whose it is.")
-    overrides: Rules | None = Field(description="What an operator said about this very name.")
-    open_now: bool = Field(description="Whether its allowed hours are now.")
+    wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
+    rules: dict[str, RuleReport] = Field(description="Every rule in force, with its source.")
+    overrides: Rules | None = Field(description="Rules that an operator has set for exactly this name.")
+    open_now: bool = Field(description="Whether the current time is within the lane's allowed hours.")
     opens_at: datetime | None
-    breaker: BreakerReport | None = Field(description="As its owner wrote it last; null where there is none.")
-    slow_until: datetime | None = Field(description="After a 429 it is asked less until then.")
-    hold_until: datetime | None = Field(description="It is not asked at all until then: `Retry-After`.")
-    next_at: datetime | None = Field(description="When its next request may be sent, if that is a second or more away.")
-    waiting: Waiting | None = Field(description="Why it sends nothing now; null: it may send.")
-    crawl_delay_seconds: float | None = Field(description="What its robots.txt asks for, as far as it was read.")
-    capped: bool = Field(description="Whether its cap of an hour, a day or a month is reached.")
-    used_by: list[str] = Field(description="Pipelines that used the lane in the last hour: their defaults hold in it.")
+    breaker: BreakerReport | None = Field(description="Breaker as its owner last stored it; null if none.")
+    slow_until: datetime | None = Field(description="The rate is reduced until this time, because of a 429.")
+    hold_until: datetime | None = Field(description="Nothing is sent until this time, because of a `Retry-After`.")
+    next_at: datetime | None = Field(description="When the next request may be sent, if that is a second or more away.")
+    waiting: Waiting | None = Field(description="Why the lane sends nothing now; null if it may send.")
+    crawl_delay_seconds: float | None = Field(description="Crawl-delay of the site's robots.txt, once read.")
+    capped: bool = Field(description="Whether the lane's hourly, daily or monthly cap is reached.")
+    used_by: list[str] = Field(description="Pipelines that used the lane in the last hour. Their defaults apply to it.")
 
 
 class OverrideReport(BaseModel):
@@ -60,7 +60,7 @@ class OverrideReport(BaseModel):
 
 
 async def lane_detail(app: App, name: str) -> dict[str, Any]:
-    """Of a lane that exists, or that a host of this name would have."""
+    """Return the detail of an existing lane, or of the lane that a host of this name would get."""
     politeness = app.rules.politeness
     known = await app.reports.lane(name)
     now = await app.ledger.now()
@@ -68,7 +68,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
     off = name in politeness.inactive
     paused = off or (known is not None and known.paused)
     standing = app.waits.standing(known, name, now)
-    used_by = standing.used_by or None  # before its first use, as if every pipeline that has a default for it used it
+    used_by = standing.used_by or None  # before its first use, assume that every pipeline with a default for it uses it
     rules = politeness.lane_for(name, used_by)
     opens = rules.hours.opens_after(now) if rules.hours else now
     return {

@@ -1,4 +1,4 @@
-"""Lanes: what rates and limits belong to, who runs them now, and what an operator says about them."""
+"""Routes for lanes, the sites and APIs that rates and limits apply to: list, show, pause, resume, set rules."""
 
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ LaneName = Annotated[
     Path(
         min_length=1,
         max_length=260,
-        description="A domain such as example.com, seen yet or not, or the name of an API's lane.",
+        description="A domain such as example.com (it need not have been used yet), or the name of an API's lane.",
         examples=["example.com"],
     ),
 ]
@@ -53,7 +53,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         responses={200: example([LANE], next_cursor=None), **failures()},
     )
     async def list_lanes(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
-        """By name. A lane appears with the first job that uses it."""
+        """Sorted by name. A lane appears with the first job that uses it."""
         await app.rules.refresh()
         found = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
         off = app.rules.politeness.inactive
@@ -62,18 +62,19 @@ def _add_reading(router: APIRouter, app: App) -> None:
 
     @router.get(
         "/overrides",
-        summary="List what operators say about lanes",
+        summary="List the rules that operators have set",
         response_model=Page[OverrideReport],
         responses={200: example([OVERRIDE], next_cursor=None), **failures()},
     )
     async def list_overrides(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
-        """By name, also about domains that no job has used yet."""
+        """Sorted by name. Includes domains that no job has used yet."""
         found = await app.domains.list(cursor=asked.cursor, limit=asked.limit)
         return page(request, [override_report(domain) for domain in found.items], found.next_cursor)
 
     @router.get("/lanes/{lane}", summary="Show a lane", **_ONE)
     async def show_lane(request: Request, lane: LaneName) -> Response:
-        """Which rules hold, whose they are, and how the lane stands. A host shows the lane that it belongs to."""
+        """The rules in force, the source of each, and the lane's state. A host name shows the lane that the host
+        belongs to."""
         await app.rules.refresh()
         return answer(request, await lane_detail(app, await belongs_to(app, lane)))
 
@@ -81,7 +82,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
 def _add_pausing(router: APIRouter, app: App) -> None:
     @router.post("/lanes/{lane}/pause", summary="Pause a lane", **_ONE)
     async def pause_lane(request: Request, lane: LaneName) -> Response:
-        """Nothing new is asked there until it is resumed; what is in flight ends. Its tasks stay queued."""
+        """Sends no new requests until the lane is resumed. In-flight requests finish; its tasks stay queued."""
         name = await switch_lane(app, lane, active=False)
         return answer(request, await lane_detail(app, name))
 
@@ -94,7 +95,7 @@ def _add_pausing(router: APIRouter, app: App) -> None:
 def _add_rules(router: APIRouter, app: App) -> None:
     @router.put("/lanes/{lane}/rules", summary="Replace a lane's overrides", **_ONE)
     async def put_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
-        """These rules stand above the policy file and the pipelines; what is left out is theirs to say again."""
+        """Operator rules override the policy file and the pipelines. A rule that is left out falls back to those."""
         name = _ruled(app, lane, {key for key, value in body if value is not None})
         await app.domains.replace(name, body)
         await app.rules.refresh()
@@ -102,7 +103,7 @@ def _add_rules(router: APIRouter, app: App) -> None:
 
     @router.patch("/lanes/{lane}/rules", summary="Change some of a lane's overrides", **_ONE)
     async def patch_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
-        """What is named is changed, null takes it back, the others stay."""
+        """Changes only the rules in the body; null removes one."""
         if not body.model_fields_set:
             problem = FieldError("body", f"name at least one of {', '.join(Rules.model_fields)}")
             raise Rejected("There is nothing to change.", fields=[problem])
@@ -119,7 +120,7 @@ def _add_rules(router: APIRouter, app: App) -> None:
         responses={200: example({"cleared": OVERRIDE["name"]}), **failures(404)},
     )
     async def clear_rules(request: Request, lane: LaneName) -> Response:
-        """The policy file, the pipelines and the settings speak again."""
+        """The policy file, the pipelines and the settings apply again."""
         name = checked_name(lane)
         if not await app.domains.clear(name):
             raise NotFound(f"No operator rules are set for {name!r}. Set one with `forager lanes set {name} …`.")
@@ -128,11 +129,11 @@ def _add_rules(router: APIRouter, app: App) -> None:
 
 
 def _ruled(app: App, lane: str, said: set[str]) -> str:
-    """The name to keep rules under; an API has no pages, so what is for sites only is refused."""
+    """Return the name under which the rules are stored. Refuses site-only rules for an API's lane."""
     name = checked_name(lane)
     if app.rules.politeness.is_api(name) and (useless := sorted(said - set(API_FIELDS))):
         reason = f"is for sites; {name} is an API, which has {', '.join(API_FIELDS)}"
-        raise Rejected(f"These rules are not for {name}.", fields=[FieldError(key, reason) for key in useless])
+        raise Rejected(f"These rules do not apply to {name}.", fields=[FieldError(key, reason) for key in useless])
     return name
 
 

@@ -1,6 +1,7 @@
-"""What a request may be made of: at most so many bytes, no NUL in its address. `kit.http.json_route` reads its body.
+"""Limits on every request: a maximum size, and no NUL in its URL. `kit.http.json_route` reads the body.
 
-Refuses before a route is reached. Never repairs: what is wrong is named, so that the caller can.
+A request that breaks a limit is refused before it reaches a route. Nothing is repaired silently: the error names the
+problem.
 """
 
 from starlette.exceptions import HTTPException

@@ -1,4 +1,5 @@
-"""Figures for Prometheus. Labels are few: routes by template, states by name; never a job, a key or an address."""
+"""Metrics for Prometheus. Label values are bounded: route templates and state names, never a job, a key or an
+address."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -39,7 +40,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "forager_http_request_seconds",
-            "Time to answer, by route; streams left out.",
+            "Response time by route, without event streams.",
             ("route",),
             buckets=BUCKETS,
             registry=self._registry,
@@ -58,7 +59,7 @@ class Metrics:
 def metrics_router(metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["operation"])
 
-    @router.get("/metrics", summary="Figures for Prometheus", response_class=Response, responses={200: TEXT})
+    @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses={200: TEXT})
     async def show_metrics() -> Response:
         return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -66,7 +67,7 @@ def metrics_router(metrics: Metrics) -> APIRouter:
 
 
 class _EngineFigures(Collector):
-    """Reads what the engine counts anyway: no second set of counters that could differ."""
+    """Exports the counters that the engine keeps anyway, so that there is no second set that could differ."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -76,14 +77,14 @@ class _EngineFigures(Collector):
         worker, stats = self._app.worker, self._app.worker.stats
         yield _counter("forager_tasks_started", "Attempts begun in this process.", stats.started)
         ended = CounterMetricFamily(
-            "forager_tasks_ended", "Attempts ended, by the task's state after.", labels=["state"]
+            "forager_tasks_ended", "Attempts ended, by the resulting state of the task.", labels=["state"]
         )
         for state, count in sorted(stats.ended.items()):
             ended.add_metric([state], count)
         yield ended
         failures = CounterMetricFamily(
             "forager_failures",
-            "Attempts that did not end well, by reason and error type.",
+            "Attempts that failed or were postponed, by reason and error type.",
             labels=["reason", "error_type"],
         )
         for (reason, error_type), count in sorted(stats.failures.items()):
@@ -92,8 +93,8 @@ class _EngineFigures(Collector):
         yield _counter("forager_turns", "Transactions that settled or leased.", stats.turns)
         yield _counter("forager_fenced", "Settlements refused, because the claim was lost.", stats.fenced)
         yield _gauge("forager_tasks_in_flight", "Attempts in flight in this process.", worker.in_flight)
-        yield _gauge("forager_worker_alive", "1 while this process's session holds.", worker.alive)
-        yield _gauge("forager_store_trouble", "1 while the store takes no work.", stats.trouble is not None)
+        yield _gauge("forager_worker_alive", "1 while this process's session is alive.", worker.alive)
+        yield _gauge("forager_store_trouble", "1 while the store accepts no work.", stats.trouble is not None)
         yield _gauge("forager_store_up", "1 while the store answers reads.", self.vital.store == "ok")
         yield from self._ledger_figures()
 
@@ -105,7 +106,7 @@ class _EngineFigures(Collector):
         for state, count in sorted(figures.open_jobs.items()):
             jobs.add_metric([state], count)
         yield jobs
-        yield _gauge("forager_tasks_queued", "Tasks of open jobs that wait.", figures.queued)
+        yield _gauge("forager_tasks_queued", "Queued tasks of open jobs.", figures.queued)
         yield _gauge("forager_dead_letters", "Failed tasks, counted to 1,000.", figures.dead_letters)
         yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
         yield from _sink_figures(self.vital.sinks)
@@ -113,7 +114,7 @@ class _EngineFigures(Collector):
 
 
 def _sink_figures(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
-    """As the ledger has them, so that every process tells the same, whoever delivers."""
+    """Sink metrics as the ledger has them, so that every process reports the same values, whichever one delivers."""
     for name, about, value in _SINK_GAUGES:
         gauge = GaugeMetricFamily(f"forager_sink_{name}", about, labels=["sink"])
         for sink in sinks:

@@ -1,4 +1,4 @@
-"""What OpenAPI shows beside the models: the key, errors in the envelope, tags. Describes; runs nothing."""
+"""Completes the OpenAPI document: the service key, errors in the envelope, tags."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,20 +18,20 @@ Every JSON answer is `{success, data, error, meta}`. Every route but `/health`, 
 service key in `X-Service-Key`. Lists are paged: send `meta.next_cursor` as `cursor` until it is null."""
 TAGS = [
     {"name": "jobs", "description": "Jobs of every pipeline: create, watch, pause, resume, cancel, retry."},
-    {"name": "dead letters", "description": "Tasks that failed for good: look, retry, discard."},
-    {"name": "schedules", "description": "Jobs that are created again and again."},
-    {"name": "records", "description": "Everything that was found, by kind, paged or as a file."},
-    {"name": "lanes", "description": "What rates and limits belong to: look, pause, set rules of your own."},
-    {"name": "proxies", "description": "What requests to sites may go through; passwords go in and never come out."},
-    {"name": "watches", "description": "Rules that turn due records into tasks: look, pause, resume."},
-    {"name": "sinks", "description": "Where changes are delivered: look, pause, replay, and what was refused."},
-    {"name": "stored pages", "description": "Pages that steps keep: how many, and removal of unused ones."},
-    {"name": "retention", "description": "What is old: count it, remove it."},
+    {"name": "dead letters", "description": "Tasks that failed for good: list, retry, discard."},
+    {"name": "schedules", "description": "Jobs that are created repeatedly."},
+    {"name": "records", "description": "Everything that was found, by record kind, page by page or as a file."},
+    {"name": "lanes", "description": "Sites and APIs with their rates and limits: show, pause, set your own rules."},
+    {"name": "proxies", "description": "Proxies for requests to sites. Their passwords are never returned."},
+    {"name": "watches", "description": "Rules that turn due records into tasks: show, pause, resume."},
+    {"name": "sinks", "description": "Where changes are delivered: show, pause, replay, and refused changes."},
+    {"name": "stored pages", "description": "Stored pages: how many there are, and removal of unused ones."},
+    {"name": "retention", "description": "Old data: count it or remove it."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]
 SCHEME = "ServiceKey"
 STREAM: dict[str, Any] = {
-    "description": "Frames `change` (numbered), `progress` and, at last, `end`.",
+    "description": "Frames `change` (numbered), `progress` and finally `end`.",
     "content": {
         "text/event-stream": {
             "schema": {"type": "string"},
@@ -43,7 +43,8 @@ STREAM: dict[str, Any] = {
 
 
 def describe(api: FastAPI, pipelines: Iterable[Pipeline], features: Iterable[Feature]) -> None:
-    """The whole document, made when it is first asked for. `features`: those with routes, which get a tag each."""
+    """Install the function that makes the document at its first request. `features` are those with routes; each gets a
+    tag."""
     jobs = list(pipelines)
     tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 
@@ -62,7 +63,7 @@ def _document(api: FastAPI, pipelines: Iterable[Pipeline], tags: list[dict[str, 
         schema = pipeline.params.model_json_schema(ref_template="#/components/schemas/{model}")
         parts["schemas"].update(schema.pop("$defs", {}))
         parts["schemas"][pipeline.params.__name__] = schema
-    about = "Made on the first start; in `service.key` of the data folder, or FORAGER_SERVICE_KEY."
+    about = "Created on the first start and stored in `service.key` in the data folder, or set by FORAGER_SERVICE_KEY."
     parts["securitySchemes"] = {
         SCHEME: {"type": "apiKey", "in": "header", "name": "X-Service-Key", "description": about}
     }
@@ -74,6 +75,11 @@ def _document(api: FastAPI, pipelines: Iterable[Pipeline], tags: list[dict[str, 
 
 
 def _show_request_id(operation: Mapping[str, Any]) -> None:
-    header = {"X-Request-ID": {"schema": {"type": "string", "format": "uuid"}, "description": "Ours, of this request."}}
+    header = {
+        "X-Request-ID": {
+            "schema": {"type": "string", "format": "uuid"},
+            "description": "Id that Forager gave to this request.",
+        }
+    }
     for response in operation["responses"].values():
         response.setdefault("headers", {}).update(header)

@@ -1,4 +1,4 @@
-"""Proxies: add, look, check, switch, remove. A user or password goes in and never comes out again."""
+"""Routes for proxies: add, list, check, switch on or off, remove. A user name or password is never returned."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from forager.kit.http.openapi import example, failures
 
 ProxyId = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.", examples=[7])]
 Region = Annotated[
-    str, Field(max_length=2, description="Two letters of the country; empty takes it away.", examples=["US"])
+    str, Field(max_length=2, description="Two-letter country code; an empty text removes it.", examples=["US"])
 ]
 
 
@@ -34,7 +34,7 @@ class NewProxy(BaseModel):
     )
 
     address: SecretStr = Field(
-        max_length=2048, description="http, https or socks5, with user and password where it wants them."
+        max_length=2048, description="URL with scheme http, https or socks5; may contain user and password."
     )
     region: Region | None = None
 
@@ -42,7 +42,7 @@ class NewProxy(BaseModel):
 class ProxyChange(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"is_active": False}, {"region": "DE"}]})
 
-    is_active: bool | None = Field(default=None, description="The operator's switch: no check ever moves it.")
+    is_active: bool | None = Field(default=None, description="Switched on by the operator; a check never changes it.")
     region: Region | None = None
 
 
@@ -53,15 +53,15 @@ class ProxyReport(BaseModel):
     port: int
     username: None = Field(description="Never shown.")
     password: None = Field(description="Never shown.")
-    authenticated: bool = Field(description="Whether it has a user.")
+    authenticated: bool = Field(description="Whether the proxy has a user name.")
     region: str | None
     source: Literal["operator", "settings"] = Field(description="Who added it.")
-    is_active: bool = Field(description="The operator's switch.")
+    is_active: bool = Field(description="Whether the operator has switched it on.")
     healthy: bool = Field(description="False from a failed connection until a check passes.")
-    disabled: bool = Field(description="More than 10 failures in a row, and no passed check since.")
+    disabled: bool = Field(description="Failed more than 10 times in a row, and has not passed a check since.")
     failure_count: int = Field(description="Failures in a row.")
     success_count: int
-    failures: int = Field(description="Failures in all.")
+    failures: int = Field(description="Total failures.")
     bytes: int
     avg_response_time_ms: float | None
     last_used_at: datetime | None
@@ -76,8 +76,8 @@ class CheckReport(BaseModel):
     id: int
     passed: bool
     latency_ms: int
-    region: str | None = Field(description="If the check URL told it.")
-    reason: str | None = Field(description="Why it did not pass.")
+    region: str | None = Field(description="Region, if the check URL reported it.")
+    reason: str | None = Field(description="Why the check failed.")
 
 
 class RemovedProxy(BaseModel):
@@ -99,7 +99,7 @@ def _add_looking(router: APIRouter, app: App) -> None:
         responses={200: example([PROXY]), **failures()},
     )
     async def list_proxies(request: Request) -> Response:
-        """With their counts until now."""
+        """Includes each proxy's counters."""
         return answer(request, [_report(proxy) for proxy in await app.proxies.list()])
 
     @router.get("/{proxy}", summary="Show a proxy", **_ONE)
@@ -113,7 +113,7 @@ def _add_looking(router: APIRouter, app: App) -> None:
         responses={200: example(PROXY_CHECK), **failures(404)},
     )
     async def check_proxy(request: Request, proxy: ProxyId) -> Response:
-        """One real connection. If it passes, the proxy is healthy again; a switched off one stays off."""
+        """Makes one real connection. A proxy that passes is healthy again; one that is switched off stays off."""
         found = await app.proxies.check(proxy)
         told = {"passed": found.passed, "latency_ms": found.latency_ms, "region": found.region, "reason": found.reason}
         return answer(request, {"id": proxy, **told})
@@ -128,7 +128,7 @@ def _add_changing(router: APIRouter, app: App) -> None:
         responses={201: example(PROXY), **failures(409, body=True)},
     )
     async def add_proxy(request: Request, body: NewProxy) -> Response:
-        """Its user and password are encrypted at once, and never shown again."""
+        """The user name and password are encrypted at once and never returned."""
         added = await app.proxies.add(body.address.get_secret_value(), region=body.region)
         return answer(request, _report(added), status=201)
 
@@ -145,13 +145,13 @@ def _add_changing(router: APIRouter, app: App) -> None:
         responses={200: example({"removed": PROXY["id"]}), **failures(404)},
     )
     async def remove_proxy(request: Request, proxy: ProxyId) -> Response:
-        """One that the settings name comes back with the next start."""
+        """A proxy that is listed in the settings is added again at the next start."""
         await app.proxies.remove(proxy)
         return answer(request, {"removed": proxy})
 
 
 def _report(proxy: Proxy) -> dict[str, Any]:
-    """Field by field: what is not named here cannot get out."""
+    """Copy field by field, so that a new field of the row (such as a password) is never returned by accident."""
     return {
         "id": proxy.id,
         "protocol": proxy.protocol,

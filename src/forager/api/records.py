@@ -1,6 +1,6 @@
-"""Everything that was found, by kind: one record, its history, a list page by page, or all of it as a file.
+"""Routes for records of any kind: one record, its history, a paged list, or all of them as a file.
 
-Works for every kind that a pipeline declares. The filters of a kind come from the indexes of its class.
+They serve every record kind that a pipeline declares. The filters of a kind come from the indexes of its class.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ from forager.ledger.reports import ChangeReport, RecordKind
 from forager.ledger.reports.record_filters import filter_names
 
 Format = Literal["jsonl", "csv"]
-OfJob = Annotated[UUID | None, Query(description="Only what this job found.")]
-Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name that it was seen with.")]
+OfJob = Annotated[UUID | None, Query(description="Only records that this job found.")]
+Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name under which it was seen.")]
 KindParam = Callable[[], Any]
-"""Makes the parameter `kind` of a route: its description lists the kinds that there are."""
+"""Makes the route parameter `kind`, whose description lists the existing kinds."""
 KIND = {
     "kind": "place",
     "per_job": False,
@@ -41,11 +41,12 @@ MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 
 
 class RecordsQuery(PageQuery):
-    """Any other parameter is a filter; the ledger checks them, because each kind has its own."""
+    """Paging and format. Every other parameter is a filter; the ledger checks filters, because each kind has its
+    own."""
 
     model_config = ConfigDict(extra="ignore")
 
-    job: UUID | None = Field(default=None, description="Only what this job found.")
+    job: UUID | None = Field(default=None, description="Only records that this job found.")
 
 
 def records_router(app: App) -> APIRouter:
@@ -67,7 +68,7 @@ def _add_kinds(router: APIRouter, app: App) -> None:
         responses={200: example([KIND]), **failures()},
     )
     async def list_kinds(request: Request) -> Response:
-        """By name, each with its fields and with the filters that its list takes."""
+        """Sorted by name, each with its fields and the filters of its list."""
         return answer(request, app.reports.record_kinds())
 
 
@@ -75,7 +76,7 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
     @router.get(
         "/records/{kind}",
         summary="List records of a kind",
-        description=f"In the order of their finding, or where a filter chooses them, of their key.\n\n{filters}",
+        description=f"Sorted by discovery. With a filter, rows may be sorted by key instead.\n\n{filters}",
         response_model=Page[dict[str, Any]],
         responses={200: example([of_record], next_cursor=None), **failures(404)},
     )
@@ -107,8 +108,8 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
     ) -> Response:
         read = partial(app.reports.export, kind, job=job, filters=_given(request, ("format", "job")))
         pages = aiter(read())
-        # Before the headers go out, so that a wrong kind is still an error. An empty tuple as the default would be
-        # taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
+        # Start reading before the headers go out, so that an unknown kind still gives an error status. An empty tuple
+        # as the default would be taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
         first = await anext(pages, None) or ()
         file = _json_file(first, pages) if form == "jsonl" else _csv_file(app.reports.record_kind(kind), read)
         name = f"attachment; filename={kind}.{form}"
@@ -116,7 +117,8 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
 
 
 def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
-    """The history first: a key may contain slashes, so the other route would take its address for a key."""
+    """Add the history's route first: a key may contain slashes, so the route of a record would match the history's
+    path, too."""
 
     @router.get(
         "/records/{kind}/{key:path}/history",
@@ -127,7 +129,7 @@ def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record
     async def show_record_history(
         request: Request, key: Key, asked: Annotated[PageQuery, Query()], kind: str = in_path()
     ) -> Response:
-        """Newest first. A record that belongs to a job never changes, and has no history."""
+        """Newest first. A job-scoped record never changes and has no history."""
         await app.reports.record(kind, key)
         found = await app.reports.history(kind, key, cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
@@ -142,13 +144,13 @@ def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record
         request: Request,
         key: Key,
         kind: str = in_path(),
-        job: Annotated[UUID | None, Query(description="Its job, if records of this kind belong to one.")] = None,
+        job: Annotated[UUID | None, Query(description="The record's job, for kinds that are unique per job.")] = None,
     ) -> Response:
         return answer(request, await app.reports.record(kind, key, job=job))
 
 
 def _given(request: Request, known: Mapping[str, Any] | Sequence[str]) -> dict[str, str]:
-    """The parameters that are filters: all but those that the route itself knows."""
+    """Return the query parameters that are filters: all but those that the route itself declares."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given:
@@ -170,10 +172,10 @@ def _filters(records: Sequence[type[Record]]) -> str:
 
 
 def _as_files(record: Mapping[str, Any]) -> dict[str, Any]:
-    """How OpenAPI describes a download; two fields of a record are enough for an example."""
+    """Describe a download in OpenAPI. Two fields of a record are enough for an example."""
     few = dict(islice(record.items(), 2))
     return {
-        "description": "The file, as it is read.",
+        "description": "The file, streamed.",
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}, "example": json_lines([few], encoded).decode()},
             "text/csv": {"schema": {"type": "string"}, "example": _as_csv(few)},
@@ -197,7 +199,8 @@ async def _json_file(
 async def _csv_file(
     kind: RecordKind, read: Callable[[], AsyncIterator[Sequence[Mapping[str, Any]]]]
 ) -> AsyncIterator[bytes]:
-    """Records with nested objects are read twice: their keys are the columns, which come first."""
+    """Stream CSV. Records with nested objects are read twice, because the keys of these objects are columns of the
+    header."""
     nested = Nested()
     if kind.nested:
         async for rows in read():

@@ -1,7 +1,8 @@
-"""The outer wrapper of every request: gives it an id, counts it, logs its end, and turns a defect into a plain 500.
+"""The outermost layer of every request: it assigns an id, counts the request, logs its end, and turns a defect into a
+plain 500.
 
-It reads nothing of a request but its line and the client's own id, which goes to the log and nowhere else. Details of a
-defect are for the log alone.
+It reads only the request line and the client's own id, which it writes to the log and nowhere else. Details of a defect
+appear only in the log.
 """
 
 import time

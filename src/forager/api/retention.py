@@ -1,4 +1,4 @@
-"""Retention by hand: what would be removed, and removing it now. In the background it goes on by itself."""
+"""Retention on request: count or remove old data now, instead of waiting for the background loop."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,13 +12,13 @@ from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 
 SECONDS = 5.0
-"""A request removes for so long; `more` then asks for another."""
+"""Time limit of one request. `more` in the response then asks for another."""
 
 
 class PruneBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"dry_run": True}]})
 
-    dry_run: bool = Field(default=False, description="Only count what would go.")
+    dry_run: bool = Field(default=False, description="Only count what would be removed.")
 
 
 class PrunedReport(BaseModel):
@@ -29,7 +29,7 @@ class PrunedReport(BaseModel):
     attempts: int = Field(description="Attempts of tasks in the log.")
     changes: int = Field(description="Changes that every sink has passed. In a dry run, a few of them may stay.")
     records: int = Field(description="Records of jobs that were removed.")
-    more: bool = Field(description="Whether to call again, because there was not time for everything.")
+    more: bool = Field(description="Whether old data is left because the time limit was reached: call again.")
 
 
 SHOWN: dict[str, int] = {"jobs": 12, "tasks": 10_940, "messages": 37, "rejected": 0, "attempts": 211}
@@ -41,12 +41,12 @@ def retention_router(app: App) -> APIRouter:
 
     @router.post(
         "/prune",
-        summary="Remove what is old",
+        summary="Remove old data",
         response_model=Envelope[PrunedReport],
         responses={200: example({**SHOWN, "more": False}), **failures(body=True)},
     )
     async def prune(request: Request, body: PruneBody) -> Response:
-        """Everything that the settings do not keep any longer, or with `dry_run` its count."""
+        """Removes everything that is older than the settings keep it. With `dry_run`, only counts it."""
         pruned = await app.prunable() if body.dry_run else await _prune(app)
         return answer(request, PrunedReport(**{name: getattr(pruned, name) for name in PrunedReport.model_fields}))
 

@@ -1,4 +1,4 @@
-"""Schedules: jobs that are created again and again, by cron or by interval, in UTC."""
+"""Routes for schedules: jobs that are created repeatedly, by cron expression or interval, in UTC."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ ScheduleName = Annotated[
     str,
     AfterValidator(checked_name),
     Path(
-        description="Its name: letters, digits, `.`, `_` and `-`, a letter or digit first, at most 100.",
+        description="Name of the schedule: up to 100 letters, digits, `.`, `_` and `-`; a letter or digit first.",
         examples=["bars-az-weekly"],
         json_schema_extra={"pattern": NAME},
     ),
@@ -47,10 +47,12 @@ class ScheduleBody(BaseModel):
 
     pipeline: str = Field(max_length=100)
     params: dict[str, Any] = Field(default_factory=dict, description="The parameters of each job.")
-    cron: str | None = Field(default=None, max_length=200, description="When, in UTC. Give this or `every`.")
+    cron: str | None = Field(
+        default=None, max_length=200, description="Cron expression in UTC. Give either this or `every`."
+    )
     every: Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=TEN_YEARS)] | None = Field(
         default=None,
-        description="Time between two jobs: seconds, or a text such as `30m`, `6h` or `1d`.",
+        description="Time between two jobs: seconds as a number, or a text such as `30m`, `6h` or `1d`.",
         examples=["6h"],
     )
     paused: bool = False
@@ -63,10 +65,10 @@ class ScheduleReport(BaseModel):
     cron: str | None
     every: float | None
     paused: bool
-    next_at: datetime | None = Field(description="When it fires next, unless it is paused.")
+    next_at: datetime | None = Field(description="When it fires next; null while paused.")
     last_at: datetime | None
     last_job: UUID | None
-    last_error: str | None = Field(description="Why its last firing made no job.")
+    last_error: str | None = Field(description="Why its last firing created no job.")
 
 
 class Removed(BaseModel):
@@ -105,7 +107,8 @@ def _add_keeping(router: APIRouter, app: App) -> None:
         name: ScheduleName,
         body: Annotated[ScheduleBody, Body(openapi_examples=job_examples(app, cron="0 6 * * 1"))],
     ) -> Response:
-        """Its job is checked now, so that a schedule cannot fail on its first night by a typing error."""
+        """The job's parameters are validated now, so that a typing error is reported here and not at the first
+        firing."""
         await app.put_schedule(
             Schedule(name, body.pipeline, body.params, cron=body.cron, every=body.every, paused=body.paused)
         )
@@ -118,7 +121,7 @@ def _add_keeping(router: APIRouter, app: App) -> None:
         responses={200: example({"removed": SCHEDULE["name"]}), **failures(404)},
     )
     async def remove_schedule(request: Request, name: ScheduleName) -> Response:
-        """Its jobs stay."""
+        """Jobs that it created stay."""
         await app.schedules.remove(name)
         return answer(request, {"removed": name})
 
@@ -131,7 +134,7 @@ def _add_moving(router: APIRouter, app: App) -> None:
 
     @router.post("/{name}/resume", summary="Resume a schedule", **_ONE)
     async def resume_schedule(request: Request, name: ScheduleName) -> Response:
-        """What was missed while it was paused is not made up for."""
+        """Firings that were missed while it was paused are not made up."""
         await app.resume_schedule(name)
         return answer(request, _report(await app.schedule(name)))
 
@@ -143,14 +146,15 @@ def _add_moving(router: APIRouter, app: App) -> None:
         responses={202: example({"job_id": JOB["id"]}), **failures(404)},
     )
     async def run_schedule(request: Request, name: ScheduleName) -> Response:
-        """One job beside its own times."""
+        """Creates one job in addition to the scheduled ones."""
         return answer(request, {"job_id": await app.scheduler.fire_now(await app.schedule(name))}, status=202)
 
 
 def _refuse_names(router: APIRouter) -> None:
     @router.api_route("/{rest:path}", methods=["GET", "PUT", "DELETE", "POST"], include_in_schema=False)
     async def refuse_name(request: Request, rest: str) -> Response:
-        """An empty name is no part of an address, one with a slash is several: no other route is reached by them."""
+        """Refuse an empty name or one with a slash: neither is one segment of a path, so it could reach another
+        route."""
         name, _, move = rest.rpartition("/")
         moves = move in MOVES
         if not moves:

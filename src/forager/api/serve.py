@@ -1,7 +1,7 @@
-"""The API on a port, in the loop that already runs: API, engine and schedules are one process.
+"""Serves the API on a port, in the event loop that is already running: API, engine and schedules are one process.
 
-Does not touch signals (whoever runs the loop decides when to stop) and tells the lock of the embedded store where it
-answers, so that commands find it.
+It installs no signal handlers, because the code that runs the loop decides when to stop. It writes its address into the
+lock file of the embedded store, so that commands find it.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ CLOSING_SECONDS = 5.0
 
 @asynccontextmanager
 async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[str]:
-    """Answer while the block runs; gives the URL. Port 0 takes a free one.
+    """Serve requests while the block runs. Yields the URL. Port 0 takes any free port.
 
-    Refuses an address that others can reach unless the key is strong.
+    Raises `Rejected` for an address that other machines can reach, unless the service key is strong.
     """
     check_bind(host, key)
     async with running(create_api(app, key=key), host=host, port=port) as url:
@@ -41,7 +41,7 @@ async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[st
 
 @asynccontextmanager
 async def running(api: FastAPI, *, host: str, port: int) -> AsyncIterator[str]:
-    """An API that was made by `create_api`, on a port. At the end its streams are closed and its requests finished."""
+    """Serve an application made by `create_api`. At the end, its streams are closed and its requests finished."""
     with contextlib.closing(_bound(host, port)) as listening:
         server = _Server(api)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -102,7 +102,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _url(host: str, port: int) -> str:
-    """An address to call, not to bind: `every interface` is reached through loopback."""
+    """Return the URL to call. A server that binds every interface is reached through loopback."""
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)
         if address.is_unspecified:

@@ -1,4 +1,4 @@
-"""Sinks: how each is doing; pause, resume, replay; and what one has refused."""
+"""Routes for sinks: list, show, pause, resume, replay, and the changes that a sink refused."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -24,32 +24,33 @@ MOST_NUMBER = 2**63 - 1
 
 SinkName = Annotated[str, Path(max_length=100, description="The sink's name.", examples=["webhook"])]
 ChangeNumber = Annotated[
-    int | None, Query(alias="change", ge=1, le=MOST_NUMBER, description="Only this change; without it, all of them.")
+    int | None,
+    Query(alias="change", ge=1, le=MOST_NUMBER, description="Only this change (default: all refused changes)."),
 ]
 
 
 class SinkReport(BaseModel):
     name: str
-    configured: bool = Field(description="Whether this process's settings ask for it.")
+    configured: bool = Field(description="Whether the settings of this process configure it.")
     state: Literal["delivering", "failing", "paused", "idle"] = Field(
         description="`idle`: no process delivers it now. `failing`: its last try failed, and it is tried again."
     )
     cursor: int = Field(description="Number of the last change that it has passed.")
-    behind: int = Field(description="Changes in the log after that, of whatever kind.")
-    lag_seconds: float = Field(description="Age of the oldest of these.")
-    delivered: int = Field(description="Changes that it has taken, those that came again included.")
-    rate: float = Field(description="Changes that it took per second, over about the last minute.")
-    owner: str | None = Field(description="The worker that delivers it.")
+    behind: int = Field(description="Changes in the log after that, of any kind.")
+    lag_seconds: float = Field(description="Age of the oldest of these, in seconds.")
+    delivered: int = Field(description="Changes delivered, including repeated deliveries.")
+    rate: float = Field(description="Changes delivered per second, averaged over about a minute.")
+    owner: str | None = Field(description="The session that delivers it now.")
     failures: int = Field(description="Failed tries since the last that succeeded.")
-    error: str | None = Field(description="The last error, also one that has been overcome since.")
+    error: str | None = Field(description="The last error, even if a later try succeeded.")
     error_at: datetime | None
-    retry_at: datetime | None = Field(description="When it is tried again, while it fails.")
+    retry_at: datetime | None = Field(description="When the next try is due, while it fails.")
     moved_at: datetime | None
-    set_aside: int = Field(description="Changes that it refused and that wait for a decision.")
+    set_aside: int = Field(description="Refused changes that wait for a decision.")
 
 
 class RefusedChange(BaseModel):
-    """A change that a sink refused, after which it went on with the rest."""
+    """A change that a sink refused. Delivery went on with the changes after it."""
 
     change: int = Field(description="Its number in the log.")
     kind: str
@@ -59,17 +60,19 @@ class RefusedChange(BaseModel):
     tries: int
     error: str
     at: datetime
-    retry: bool = Field(description="Whether it is about to be delivered again.")
+    retry: bool = Field(description="Whether it will be delivered again shortly.")
 
 
 class ReplayBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"after": 0}]})
 
-    after: int = Field(default=0, ge=0, le=MOST_NUMBER, description="Begin after this change; 0: with the first.")
+    after: int = Field(
+        default=0, ge=0, le=MOST_NUMBER, description="Begin after this change number (0 = deliver the whole log)."
+    )
 
 
 class Decided(BaseModel):
-    changes: int = Field(description="How many changes this was about.")
+    changes: int = Field(description="Number of changes affected.")
 
 
 class Forgotten(BaseModel):
@@ -92,7 +95,7 @@ def _add_looking(router: APIRouter, app: App) -> None:
         responses={200: example([SINK]), **failures()},
     )
     async def list_sinks(request: Request) -> Response:
-        """Those that the settings ask for, and those that the ledger remembers."""
+        """Sinks that are configured, and sinks that the ledger remembers from before."""
         statuses = await app.sinks.statuses(list(app.deliveries))
         return answer(request, [_report(app, status) for status in statuses])
 
@@ -107,8 +110,8 @@ def _add_looking(router: APIRouter, app: App) -> None:
         responses={200: example({"forgotten": "files"}), **failures(404, 409)},
     )
     async def forget_sink(request: Request, sink: SinkName) -> Response:
-        """One that is no longer configured: its place in the log, and what it refused. It would keep changes from
-        being pruned."""
+        """Removes the position and the refused changes of a sink that is no longer configured. Until then, its position
+        keeps changes from being pruned."""
         await _status(app, sink)
         if sink in app.deliveries:
             raise Conflict(f"The sink {sink!r} is configured. Take it out of the settings first, or pause it.")
@@ -119,22 +122,22 @@ def _add_looking(router: APIRouter, app: App) -> None:
 def _add_moving(router: APIRouter, app: App) -> None:
     @router.post("/{sink}/pause", summary="Pause a sink", **_ONE)
     async def pause_sink(request: Request, sink: SinkName) -> Response:
-        """It gets nothing more, after the batch in hand, until it is resumed. Its place in the log is kept."""
+        """Delivers nothing after the current batch until the sink is resumed. Its position in the log is kept."""
         await _status(app, sink)
         await app.ledger.pause_lane(sink_lane(sink), paused=True)
         return answer(request, _report(app, await _status(app, sink)))
 
     @router.post("/{sink}/resume", summary="Resume a sink", **_ONE)
     async def resume_sink(request: Request, sink: SinkName) -> Response:
-        """It goes on where it was."""
+        """Continues from its position in the log."""
         await _status(app, sink)
         await app.ledger.pause_lane(sink_lane(sink), paused=False)
         return answer(request, _report(app, await _status(app, sink)))
 
     @router.post("/{sink}/replay", summary="Deliver changes to a sink again", **_ONE)
     async def replay_sink(request: Request, sink: SinkName, body: ReplayBody) -> Response:
-        """Its place in the log is moved: back, to deliver again, or forward, to leave out what comes before. What the
-        sink still has is not doubled, because each change takes effect once."""
+        """Moves the sink's position in the log: back to deliver changes again, or forward to leave some out. Changes
+        that the sink already has are not duplicated, because each takes effect once."""
         status = await _status(app, sink)
         last = status.cursor + status.behind
         if body.after > last:
@@ -157,7 +160,7 @@ def _add_refused(router: APIRouter, app: App) -> None:
         responses={200: example([REFUSED_CHANGE], next_cursor=None), **failures(404)},
     )
     async def list_refused(request: Request, sink: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
-        """In the order of the log."""
+        """Sorted by change number."""
         await _status(app, sink)
         found = await app.sinks.refused(sink, cursor=asked.cursor, limit=asked.limit)
         shown = [RefusedChange.model_validate(asdict(each)) for each in found.items]
@@ -165,13 +168,13 @@ def _add_refused(router: APIRouter, app: App) -> None:
 
     @router.post("/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
     async def retry_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
-        """Each is tried once more; what is refused again stays in the list."""
+        """Each is tried once more. A change that is refused again stays in the list."""
         await _status(app, sink)
         return answer(request, {"changes": await app.sinks.retry(sink, change)})
 
     @router.post("/{sink}/refused/discard", summary="Discard refused changes", **decided)
     async def discard_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
-        """They are not delivered to this sink, and disappear from the list. The log keeps them."""
+        """They are removed from the list and not delivered to this sink. The log keeps them."""
         await _status(app, sink)
         return answer(request, {"changes": await app.sinks.discard(sink, change)})
 

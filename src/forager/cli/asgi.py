@@ -1,6 +1,6 @@
-"""Calls an ASGI application in this process, as a server would: one request, one whole answer. No network.
+"""Calls an ASGI application in this process, as a server would: one request, one complete response, no network.
 
-For answers that end by themselves; an endless stream (SSE) would never come back from here.
+Only for finite responses; an endless stream (SSE) would never return.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 async def call(
     application: Application, method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers (names in lower case) and body of the answer to a request for `target` (path and query)."""
+    """Send a request for `target` (path and query). Returns the status, the headers (names in lower case) and the
+    body."""
     path, _, query = target.partition("?")
     scope: Scope = {
         "type": "http",
@@ -44,7 +45,7 @@ async def call(
     async def receive() -> Message:
         if to_send:
             return {"type": "http.request", "body": to_send.pop(), "more_body": False}
-        await answered.wait()  # a client that seems to have left would have its answer cut short
+        await answered.wait()  # never report a disconnect: the framework would cut the response short
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:

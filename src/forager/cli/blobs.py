@@ -1,4 +1,4 @@
-"""`forager blobs …`: pages that are stored in the data folder, and the removal of what nothing refers to."""
+"""`forager blobs …`: pages stored in the data folder, and the removal of those that nothing refers to."""
 
 from typing import Annotated
 
@@ -7,12 +7,12 @@ import typer
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import with_api
 
-app = typer.Typer(help="Stored pages: how many there are; remove those that nothing needs.", no_args_is_help=True)
+app = typer.Typer(help="Stored pages: show how many there are, remove unused ones.", no_args_is_help=True)
 
 
 @app.command()
 def stat(context: typer.Context, as_json: Json = False) -> None:
-    """Show how many pages are stored and how much room they take."""
+    """Show how many pages are stored and how much disk space they use."""
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.get("/blobs"))

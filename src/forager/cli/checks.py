@@ -1,6 +1,6 @@
-"""What `forager doctor` looks at. Every check returns what it found, never raises, and changes nothing.
+"""The checks of `forager doctor`. Every check returns its findings, never raises, and changes nothing.
 
-A problem is what keeps Forager from working; a note is what a person may want to know.
+A problem keeps Forager from working; a note is only information.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forager.settings import Settings
 
 OLDEST_SQLITE = (3, 38, 0)
-"""The first with the operators that the views use."""
+"""The first SQLite version with the operators that the views use."""
 LITTLE_ROOM = 1 << 30
 NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
@@ -30,14 +30,14 @@ MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 
 def examine(load: "Callable[[], Settings]") -> list[Finding]:
-    """Everything, in the order in which things build on one another."""
+    """Run every check, each after those that it depends on."""
     found = [_python(), _sqlite()]
     try:
         settings = load()
     except Rejected as error:
         wrong = "; ".join(f"{each.field}: {each.message}" for each in error.fields) or error.message
         return [*found, Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml.")]
-    found.append(Finding("settings", "ok", "read, nothing is wrong with them"))
+    found.append(Finding("settings", "ok", "valid"))
     for check in (_folder, _disk, _keys, _owner, _store, _port, _features, _chromium):
         found.extend(check(settings))
     return found
@@ -106,13 +106,13 @@ def _owner(settings: "Settings") -> Iterator[Finding]:
 
     owner = read_owner(settings.home / "lock")
     if owner is None:
-        yield Finding("running", "ok", "nobody has the store; commands open it themselves")
+        yield Finding("running", "ok", "no process has the store open; commands open it themselves")
     elif owner.url is None:
         yield Finding(
             "running",
             "note",
-            f"process {owner.pid} has the store and no API, so other commands must wait for it",
-            "Wait until it has ended. Commands can work beside `forager up`: start that first.",
+            f"process {owner.pid} has the store open without an API, so other commands must wait for it",
+            "Wait until it has ended. To run several commands at once, start `forager up` first.",
         )
     else:
         yield _answers(f"process {owner.pid}", owner.url)
@@ -185,7 +185,7 @@ def _port(settings: "Settings") -> Iterator[Finding]:
 
 
 def _features(settings: "Settings") -> Iterator[Finding]:
-    """What each pipeline checks itself."""
+    """Run the checks that each pipeline declares."""
     from forager.features import all_features
 
     for feature in all_features():
@@ -194,7 +194,7 @@ def _features(settings: "Settings") -> Iterator[Finding]:
 
 
 def _chromium(settings: "Settings") -> Iterator[Finding]:
-    """A note, not a problem: only pipelines that visit pages need one."""
+    """Report a missing browser as a note, not as a problem: only pipelines that visit pages need one."""
     from importlib.util import find_spec
 
     from forager.core.errors import Unconfigured

@@ -22,35 +22,36 @@ if TYPE_CHECKING:
     from forager.settings import Settings
 
 WAIT_FOR_OWNER = 3.0
-"""A short command beside this one has the store for a moment."""
+"""How long to wait for the store while another short command has it open."""
 WAIT_FOR_START = 30.0
-"""An `up` that is starting, or being started again, has no address yet."""
+"""How long to wait for the address of an `up` that is starting or restarting."""
 LOOK_AGAIN_EVERY = 0.05
 LOCAL_KEY = "in-process-call"
-"""The application of this process cannot be called from outside; it requires a key all the same."""
+"""Service key of the in-process application. It cannot be called from outside, but still requires a key."""
 
 
 @asynccontextmanager
 async def reach(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
-    """The API of this store, wherever it answers."""
+    """Yield the API for this store: that of a running Forager, or one opened for this command."""
     async with AsyncExitStack() as stack:
         yield await _first_that_answers(settings, stack, debug=debug)
 
 
 def find_running(settings: "Settings") -> str | None:
-    """Where to ask: as the settings say, else where the owner of this store answers, if it has an API."""
+    """Return the API's URL: from the settings, else from the lock of the process that owns this store; None if there is
+    none."""
     from forager.ledger.sqlite.lock import read_owner
 
     if settings.api_url is not None:
         return settings.api_url
     if settings.database_url is not None:
-        return None  # PostgreSQL takes many processes: this one can be one more
+        return None  # PostgreSQL supports many processes, so this one may open the store as well
     owner = read_owner(settings.home / "lock")
     return owner.url if owner else None
 
 
 def service_key_for(settings: "Settings") -> str:
-    """The key that a running Forager of these settings asks for."""
+    """Return the service key that a Forager with these settings requires."""
     from forager.secrets.service_key import read_service_key
 
     if settings.service_key is not None:
@@ -59,20 +60,20 @@ def service_key_for(settings: "Settings") -> str:
 
 
 def over_http(find: Callable[[], str | None], key: str) -> Api:
-    """The API of a running Forager; `find` returns its address."""
+    """Yield the API of a running Forager; `find` returns its address."""
     return Api(HttpTransport(find), key)
 
 
 @asynccontextmanager
 async def in_process(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
-    """A Forager of our own on this store, with its API called directly."""
+    """Open the store in this process and yield its API, which is called directly."""
     from forager.api import create_api
     from forager.app import open_app
 
     quiet_log(debug=debug)
     async with open_app(settings) as app:
         api = Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY)
-        # On PostgreSQL other processes may work on the store, unseen from here.
+        # On PostgreSQL, other processes may work on the store without our noticing.
         yield Reached(api, AppEngine(app), is_alone=settings.database_url is None)
 
 

@@ -1,4 +1,5 @@
-"""`forager db …`: schema and key of the store. Needs the store for itself: a running Forager keeps these out."""
+"""`forager db …`: schema and key of the store. These commands need exclusive access, so they fail beside a running
+Forager."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +12,12 @@ from forager.kit.cli.invocation import Invocation, Json, invocation
 if TYPE_CHECKING:
     from forager.ledger.catalog import Catalog
 
-app = typer.Typer(help="The store itself: its schema, up and down; its key; its size.", no_args_is_help=True)
+app = typer.Typer(help="The store: upgrade or downgrade its schema, rotate its key, compact it.", no_args_is_help=True)
 
 
 @app.command()
 def current(context: typer.Context, as_json: Json = False) -> None:
-    """Show the revisions that the store stands at."""
+    """Show the schema revisions of the store."""
     from forager.ledger.schema import migrate
 
     store, _ = _store(invocation(context))
@@ -26,10 +27,10 @@ def current(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def upgrade(
     context: typer.Context,
-    revision: Annotated[str, typer.Argument(help="Up to this one; the newest if left out.")] = "heads",
+    revision: Annotated[str, typer.Argument(help="Target revision (default: the newest).")] = "heads",
     as_json: Json = False,
 ) -> None:
-    """Bring the schema up to date, or up to a revision."""
+    """Upgrade the schema to the newest revision, or to a given one."""
     from forager.ledger.schema import migrate
 
     store, catalog = _store(invocation(context))
@@ -40,14 +41,14 @@ def upgrade(
 @app.command()
 def downgrade(
     context: typer.Context,
-    revision: Annotated[str, typer.Argument(help="Down to this one; `base` undoes everything.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: what newer columns hold is lost.")] = False,
+    revision: Annotated[str, typer.Argument(help="Target revision; `base` removes everything.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take the schema back to a revision. What newer tables and columns hold is lost."""
+    """Downgrade the schema to a revision. Data in newer tables and columns is lost."""
     from forager.ledger.schema import migrate
 
-    if not yes and not typer.confirm("What newer tables and columns hold will be lost. Go on?", err=True):
+    if not yes and not typer.confirm("Data in newer tables and columns will be lost. Continue?", err=True):
         raise typer.Abort
     store, catalog = _store(invocation(context))
     migrate.downgrade(store, catalog, revision)
@@ -56,9 +57,9 @@ def downgrade(
 
 @app.command()
 def rotate_key(context: typer.Context, as_json: Json = False) -> None:
-    """Seal every secret of the store with a new key, and drop the old one. If it is interrupted, run it again.
+    """Encrypt every secret in the store with a new key and delete the old key. If interrupted, run it again.
 
-    With FORAGER_SECRET_KEY the keys are yours: put a new one first on every machine, run this, then take the old away.
+    If you set FORAGER_SECRET_KEY, put the new key first on every machine, run this, then remove the old key.
     """
     from dataclasses import asdict
 
@@ -79,14 +80,14 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         render.show_json(asdict(done))
         return
-    old = "The old key is gone." if done.dropped else "The keys are those of FORAGER_SECRET_KEY: take the old one away."
-    said = f"{render.some(done.resealed, 'secret entry', 'secret entries')} sealed with the newest key."
+    old = "The old key is deleted." if done.dropped else "You can now remove the old key from FORAGER_SECRET_KEY."
+    said = f"{render.some(done.resealed, 'secret entry', 'secret entries')} encrypted with the newest key."
     render.out().print(f"{said} {old}", markup=False, soft_wrap=True)
 
 
 @app.command()
 def compact(context: typer.Context, as_json: Json = False) -> None:
-    """Rewrite the embedded store without its free space. Nothing else may have it open.
+    """Rewrite the embedded store without its free space. No other process may have it open.
 
     A store of an earlier release needs this once: afterwards, retention returns space by itself.
     """

@@ -1,4 +1,4 @@
-"""`forager dead …`: the tasks that failed for good, why, and what to do with them."""
+"""`forager dead …`: list, show, retry and discard the tasks that failed for good."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from forager.kit.cli.running import NO_WORKER, with_api
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(help="Tasks that failed for good: look at them, retry or discard them.", no_args_is_help=True)
+app = typer.Typer(help="Tasks that failed for good: list, show, retry, discard.", no_args_is_help=True)
 
 Pipeline = Annotated[str | None, typer.Option(help="Only tasks of this pipeline.")]
 Reason = Annotated[str | None, typer.Option(help="Only this reason, such as timed_out.")]
@@ -50,7 +50,7 @@ def list_dead(
 
 @app.command()
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Show one dead letter: its input, its error, and what the upstream answered."""
+    """Show one dead letter: its input, its error, and the upstream's response."""
     from forager.kit.cli import render
 
     async def ask(at: Reached) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ def retry(
     every: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run failed tasks again, and those that were skipped because of them: some by id, or all that match a filter."""
+    """Requeue failed tasks and those skipped because of them: some by id, or all that match a filter."""
     from forager.kit.cli import render
 
     chosen = bool(job or pipeline or reason or error_type or every)
@@ -175,7 +175,7 @@ def _listed(letters: list[dict[str, Any]]) -> "Table":
 
 
 def _input(body: Any) -> list[tuple[str, Any]]:
-    """The task's input field by field, without what is not set."""
+    """Return the task's input fields that are set."""
     if not isinstance(body, Mapping):
         return [("body", body)]
     return [(name, value) for name, value in body.items() if value not in (None, False, [], {}, "")]

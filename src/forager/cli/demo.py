@@ -1,4 +1,4 @@
-"""`forager demo`: see it work in ten seconds, without a key and without a network. Ends by itself."""
+"""`forager demo`: a demonstration of ten seconds, without a key and without a network."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def demo(
         str | None, typer.Argument(metavar="[PIPELINE]", help="Pipeline to demonstrate (default: places).")
     ] = None,
     crash: Annotated[
-        bool, typer.Option("--crash", help="Kill the worker in the middle, let it resume, and audit what came of it.")
+        bool, typer.Option("--crash", help="Kill the worker in the middle, let it resume, and audit the result.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -1,6 +1,6 @@
-"""`forager demo --crash`: a real `forager up` is killed with SIGKILL in the middle of a job, and the books are audited.
+"""`forager demo --crash`: kills a real `forager up` with SIGKILL in the middle of a job, and audits the result.
 
-The proof does not come from the ledger alone: the demo's audit compares it with the upstream's own log of requests.
+The audit compares the ledger with the upstream's own log of requests, so the proof does not rest on the ledger alone.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def run_crash_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool)
 
 
 class KillOnce:
-    """A view that looks on, and kills the worker with SIGKILL when enough is done."""
+    """A progress view that kills the worker with SIGKILL once enough of the job is done."""
 
     def __init__(self, inner: progress.View, home: Path, console: "Console | None") -> None:
         self._inner = inner
@@ -90,7 +90,7 @@ class KillOnce:
 
 @contextmanager
 def running_up(demo: Demo, home: Path, upstream: Upstream) -> Iterator["subprocess.Popen[bytes]"]:
-    """`forager up` as a user would start it, on a free port, in the demo's folder."""
+    """Run `forager up` as a user would, on a free port, in the demo's folder."""
     ours = {f"FORAGER_{name.upper()}": _as_variable(value) for name, value in demo.settings(upstream).items()}
     environment = clean_environment(FORAGER_HOME=str(home), FORAGER_PORT="0", **ours)
     with (

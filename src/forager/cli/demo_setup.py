@@ -1,4 +1,4 @@
-"""What a demo stands on: a folder of its own, and the simulated upstream as a process."""
+"""Prepares a demo: an empty data folder, and the simulated upstream in its own process."""
 
 import os
 import shutil
@@ -16,7 +16,8 @@ _MARK = ".made-by-forager-demo"
 
 
 def fresh_folder(home: Path) -> Path:
-    """An empty data folder for a demo. What an earlier demo left is removed; anything else is not touched."""
+    """Return an empty data folder. Files of an earlier demo are removed; a folder that is not from a demo is not
+    touched."""
     from forager.ledger.sqlite.lock import read_owner
 
     if home.exists():
@@ -48,7 +49,7 @@ def upstream_process(demo: Demo, home: Path) -> Iterator[Callable[[], Upstream]]
 
 
 def clean_environment(**ours: str) -> dict[str, str]:
-    """The environment without the user's settings: a demo shows Forager as it comes."""
+    """Return the environment without the user's Forager settings, so that a demo runs with the defaults."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
     python = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
     return {**python, **{name: os.environ[name] for name in kept if name in os.environ}, **ours}
@@ -56,7 +57,7 @@ def clean_environment(**ours: str) -> dict[str, str]:
 
 def _ready(process: "subprocess.Popen[bytes]", log: Path) -> Upstream:
     """Wait for the line with which the upstream announces where it listens."""
-    assert process.stdout is not None  # noqa: S101 - it was asked for
+    assert process.stdout is not None  # noqa: S101 - requested above
     line = process.stdout.readline()
     if not line:
         raise StoreUnavailable("The sandbox did not start. Try it alone to see why: forager sandbox")

@@ -1,4 +1,5 @@
-"""`forager doctor`: is this machine ready, and if not, what to do. Looks only; the checks are in `checks.py`."""
+"""`forager doctor`: checks whether this machine is ready, and suggests fixes. Read only; the checks are in
+`checks.py`."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "re
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Check Python, store, schema, keys, disk and upstream, and say what to do. Exit code 1 if something is wrong."""
+    """Check Python, store, schema, keys, disk and upstream, and suggest fixes. Exit code 1 if there is a problem."""
     from forager.cli import checks
     from forager.kit.cli import render
 
@@ -29,7 +30,7 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
         _show(findings)
     if problems:
         wrong = ", ".join(found.check for found in problems)
-        raise ProblemFound(f"{render.some(len(problems), 'problem')} found: {wrong}. See above what to do.")
+        raise ProblemFound(f"{render.some(len(problems), 'problem')} found: {wrong}. The fixes are above.")
 
 
 def _show(findings: "list[Finding]") -> None:

@@ -24,10 +24,10 @@ def export(
     job: OfJob = None,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value; repeat it."),
+        typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value (repeatable)."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", dir_okay=False, help="A file; without it, standard output.")
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Output file (default: standard output).")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +60,8 @@ async def _write_all(
 
 
 async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
-    """The kind as the API describes it; `places` is accepted for `place`. Raises `Rejected`, which lists the kinds."""
+    """Return the API's description of a kind. Accepts the plural (`places` for `place`). Raises `Rejected`, listing the
+    kinds."""
     kinds = {each["kind"]: each for each in await at.api.get("/records")}
     found: Mapping[str, Any] | None = kinds.get(kind) or kinds.get(kind.removesuffix("s"))
     if found is None:

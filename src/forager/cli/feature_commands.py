@@ -1,4 +1,4 @@
-"""The commands, words and demos of features, loaded only when they are used.
+"""The commands, display texts and demos of features, loaded only when they are used.
 
 `forager --help` lists a feature with its summary and imports none of it.
 """
@@ -15,11 +15,11 @@ from forager.kit.cli.words import GENERAL, Words
 from forager.kit.feature import Feature, Ref
 
 FIRST = ("demo", "up", "worker")
-"""Commands that come before those of the features in the help."""
+"""Commands that the help lists before those of the features."""
 
 
 class FeatureCommand(TyperGroup):
-    """Stands in the tree of commands for the commands of a feature until one of them is called."""
+    """Placeholder for the commands of a feature in the command tree. They are imported when one of them is called."""
 
     def __init__(self, name: str, summary: str, commands: Ref) -> None:
         super().__init__(name=name, help=summary)
@@ -62,7 +62,7 @@ def _of_features() -> dict[str, FeatureCommand]:
 
 
 def words_of(pipeline: str) -> Words:
-    """Return the words of a pipeline; general ones if it declares none or is not installed here."""
+    """Return the display texts of a pipeline; general ones if it declares none or is not installed here."""
     for feature in all_features():
         if feature.name == pipeline and feature.words is not None:
             words: Words = feature.words.load()

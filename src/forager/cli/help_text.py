@@ -1,4 +1,4 @@
-"""How help reads: paragraphs that wrap to the terminal, and no type beside an option that takes no value."""
+"""Formats help texts: paragraphs wrap to the terminal, and an option without a value shows no type."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ def tidy(command: Any) -> Any:
 
 
 def tidy_types(command: Any) -> None:
-    """Show no type beside a switch, and that of one value beside an option that can be repeated."""
+    """Remove the type of a switch; show the type of a single value for a repeatable option."""
     for parameter in command.params:
         _tidy_type(parameter)
 
 
 def unwrapped(text: str) -> str:
-    """Join the lines of each paragraph: where they end in the source says nothing about the reader's terminal."""
+    """Join the lines of each paragraph, so that it wraps to the terminal and not as in the source."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
@@ -35,7 +35,7 @@ def _tidy_type(parameter: Any) -> None:
 
 
 def _tidy_help_option(command: Any) -> None:
-    """`--help` is made by the parser, so it is tidied when it is asked for."""
+    """Tidy `--help` when the parser creates it."""
     make = command.get_help_option
 
     def help_option(context: Any) -> Any:

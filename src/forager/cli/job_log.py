@@ -1,4 +1,4 @@
-"""What happened to a job, put together from its history and from the ends of its tasks."""
+"""The log of a job, merged from its history and the ends of its tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Entry = dict[str, Any]
 
 
 async def entries(api: Api, job: str, limit: int) -> list[Entry]:
-    """The newest `limit` entries, oldest first: `at`, `what`, `task`, `message`."""
+    """Return the newest `limit` entries, oldest first, each with `at`, `what`, `task` and `message`."""
     total = (await api.get(f"/jobs/{job}"))["total"]
     history = await api.get(f"/jobs/{job}/history", limit=MOST_TASKS)
     path = f"/jobs/{job}/tasks" if total <= MOST_TASKS else "/dead"
@@ -32,7 +32,7 @@ def table(found: Sequence[Entry]) -> Table:
 
 
 def _order(entry: Entry) -> tuple[str, int]:
-    """By time; in the same millisecond a job is created before its tasks run, and ends after them."""
+    """Sort key: by time; within a millisecond, a job's creation comes before its tasks and its end after them."""
     return str(entry["at"]), 1 if entry["task"] else 0 if entry["event"] == "created" else 2
 
 
@@ -43,7 +43,7 @@ def _of_job(change: Mapping[str, Any]) -> Entry:
 
 
 def _of_task(task: Mapping[str, Any]) -> Entry | None:
-    """How a task ended, or what its last attempt met; None if it has not begun."""
+    """Return the entry for a task's end or its last failed attempt; None if the task has not started."""
     moment = task["ended_at"] or task["claimed_at"] or task["due_at"]
     if moment is None or (task["ended_at"] is None and task["error"] is None and task["state"] != "running"):
         return None

@@ -1,4 +1,4 @@
-"""Jobs and their tasks as tables. Pure: they are given data and return what is printed."""
+"""Renders jobs and their tasks as tables. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,16 +15,16 @@ from forager.kit.cli.words import assumed
 
 _COUNTERS = ("queued", "running", "completed", "failed", "skipped", "cancelled")
 _OTHER_COLUMNS = 53
-"""Width of everything in the list of jobs but the request."""
+"""Width of all columns in the list of jobs except the request."""
 
 
 def listed(jobs: Sequence[Mapping[str, Any]]) -> Table:
-    """One row per job; below its request, why it waits."""
+    """Return a table with one row per job; a waiting job shows the reason below its request."""
     columns = ("job", "pipeline", "state", "request", "progress", "age")
     rows = render.table(*columns, right=("progress", "age"), fold=("request",))
     for column, width in zip(rows.columns, (8, 8, 9, 9, 8, 6), strict=True):
         column.no_wrap, column.min_width = column.header not in ("state", "request"), width
-    # The one column of any length must not push the others out: it gets what they leave.
+    # The request is the only column of unlimited length, so it gets the width that the others leave.
     room = rows.columns[3].max_width = max(9, render.out().width - _OTHER_COLUMNS)
     now = datetime.now(UTC)
     for job in jobs:
@@ -41,7 +41,7 @@ def listed(jobs: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def shown(job: Mapping[str, Any]) -> Table:
-    """Everything about one job."""
+    """Return a table with all details of one job."""
     counters = [f"{render.count(job[name])} {name}" for name in _COUNTERS if job[name]]
     estimate = job["estimate"] or {}
     expected = estimate.get("expected_credits")
@@ -70,7 +70,7 @@ def shown(job: Mapping[str, Any]) -> Table:
 
 
 def tasks(found: Sequence[Mapping[str, Any]]) -> Table:
-    """One row per task, with what its last attempt met."""
+    """Return a table with one row per task and the error of its last attempt."""
     columns = ("task", "what", "lane", "state", "tries", "error")
     rows = render.table(*columns, right=("tries",), fold=("what", "error"))
     for task in found:
@@ -87,7 +87,7 @@ def tasks(found: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _request(job: Mapping[str, Any], room: int) -> Text:
-    """On one line; why it waits is wrapped below."""
+    """Render the request on one line, with the reason why the job waits wrapped below."""
     request: Text = render.plain(words_of(job["pipeline"]).request(job["params"]))
     request.truncate(room, overflow="ellipsis")
     if waiting := job.get("waiting"):

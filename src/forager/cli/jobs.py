@@ -1,4 +1,4 @@
-"""`forager jobs …`: see how jobs go, and stop, resume or repeat them. Tables are in `job_tables.py`."""
+"""`forager jobs …`: list, show, follow, pause, resume, cancel and retry jobs. Tables are in `job_tables.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.row_files import Format, write_pages
 from forager.kit.cli.running import NO_WORKER, with_api
 
-app = typer.Typer(help="See, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
+app = typer.Typer(help="List, follow, pause, resume, cancel and retry jobs.", no_args_is_help=True)
 
 LOG_LINES = 50
 
@@ -47,7 +47,7 @@ def list_jobs(
 
 @app.command()
 def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Show one job: its parameters, counters and costs, and why it waits if it does."""
+    """Show one job: its parameters, counters and costs, and why it waits, if it does."""
     from forager.cli import job_tables
     from forager.kit.cli import render
 
@@ -110,7 +110,7 @@ def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     async def ask(at: Reached, whole: str) -> Mapping[str, Any]:
         found = await at.api.get(f"/jobs/{whole}")
         if at.is_alone and not progress.has_stopped(found):
-            raise JobNotDone(f"Job {whole} does not move. {NO_WORKER}")
+            raise JobNotDone(f"Job {whole} is not progressing. {NO_WORKER}")
         return await follow(at.api, whole, words=words_of(found["pipeline"]), quiet=as_json)
 
     followed = with_api(context, _of_job(job, ask))
@@ -131,13 +131,13 @@ def resume(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 @app.command()
 def cancel(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """End a job: queued tasks will not run, and what was found stays."""
-    _act(context, job, "cancel", "Cancelled. What it found stays.", as_json=as_json)
+    """Cancel a job: its queued tasks do not run. In-flight tasks finish, and records stay."""
+    _act(context, job, "cancel", "Cancelled. Its records stay.", as_json=as_json)
 
 
 @app.command()
 def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
-    """Run its failed tasks again, and those that were skipped because of them."""
+    """Requeue its failed tasks and those skipped because of them."""
     from forager.kit.cli import render
 
     answered, remark = with_api(context, _of_job(job, _posted("retry")))
@@ -145,7 +145,7 @@ def retry(context: typer.Context, job: JobId, as_json: Json = False) -> None:
         render.show_json(answered)
         return
     again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
-    message = again if answered["requeued"] else "Nothing is queued again: this job has no failed tasks."
+    message = again if answered["requeued"] else "Nothing to retry: this job has no failed tasks."
     render.out().print(message, markup=False, soft_wrap=True)
 
 
@@ -155,11 +155,11 @@ def rejected(
     job: JobId,
     form: Annotated[Format, typer.Option("--format", "-f", help="JSON lines or CSV.")] = Format.JSONL,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", dir_okay=False, help="A file; without it, standard output.")
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Output file (default: standard output).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write its rows that failed validation, with what is wrong with each.
+    """Write the rows of a job that failed validation, each with its problem.
 
     With --output and --json the number of rows is printed as JSON.
     """
@@ -195,7 +195,7 @@ def _posted(verb: str) -> Callable[[Reached, str], Awaitable[tuple[Any, str]]]:
 
 
 def _of_job(job: str, ask: Callable[[Reached, str], Awaitable[Any]]) -> Callable[[Reached], Awaitable[Any]]:
-    """`ask(at, id)` with the whole id of the job that was given by its beginning."""
+    """Call `ask(at, id)` with the full id of the job that the user named by a prefix."""
 
     async def work(at: Reached) -> Any:
         return await ask(at, await full_job(at.api, job))

@@ -1,4 +1,4 @@
-"""`forager lanes …`: rates and limits per site or API, the state of each, and the rules that operators set."""
+"""`forager lanes …`: rates and limits per site or API, their state, and the rules that operators set."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ import typer
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import with_api
 
-app = typer.Typer(help="Rates and limits per site or API: look, pause, and set your own rules.", no_args_is_help=True)
+app = typer.Typer(help="Rates and limits per site or API: show, pause, set your own rules.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="LANE", help="A domain such as example.com, or an API such as serper.")]
 _BY = {
@@ -42,7 +42,7 @@ def list_lanes(
 
 @app.command()
 def show(context: typer.Context, lane: Name, as_json: Json = False) -> None:
-    """Show the rules in force for a lane, their source, and its state. Works before the first job, too."""
+    """Show the rules in force for a lane, their sources, and its state. Works before the first job, too."""
     _shown(with_api(context, lambda at: at.api.get(path_of(lane))), as_json=as_json)
 
 
@@ -78,9 +78,9 @@ def set_rules(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="RULE", help="Remove one rule, such as min_delay_ms; repeat it."),
+        typer.Option(metavar="RULE", help="Remove one rule, such as min_delay_ms (repeatable)."),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all your rules for it first.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="First remove all your rules for it.")] = False,
     as_json: Json = False,
 ) -> None:
     """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once."""
@@ -110,7 +110,7 @@ def set_rules(
 
 
 def path_of(lane: str) -> str:
-    """Where the API has it. Of a URL it is the host that counts."""
+    """Return the API path of a lane. A URL stands for its host."""
     from forager.core.hosts import host_of
     from forager.kit.cli.client import part
 
@@ -121,7 +121,7 @@ def path_of(lane: str) -> str:
 
 
 def read_hours(text: str) -> dict[str, int]:
-    """`22-6` as start and end."""
+    """Parse hours such as `22-6` into start and end."""
     start, dash, end = text.replace(":00", "").partition("-")
     if not dash or not start.strip().isdigit() or not end.strip().isdigit():
         raise typer.BadParameter(f"invalid hours {text!r}; write START-END in UTC, such as 22-6", param_hint="--hours")
@@ -205,7 +205,7 @@ def _breaker(breaker: dict[str, Any]) -> str:
 
 
 def standing(lane: dict[str, Any]) -> str:
-    """A lane in one word, from the list."""
+    """Summarise a lane's state in one word."""
     if lane["paused"]:
         return "paused"
     breaker = lane["state"].get("breaker")
@@ -215,7 +215,7 @@ def standing(lane: dict[str, Any]) -> str:
 
 
 def amount(key: str, value: Any) -> str:
-    """A rule's value as people write it."""
+    """Format a rule's value for display."""
     if value is None:
         return "-"
     if isinstance(value, bool):

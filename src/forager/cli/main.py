@@ -1,4 +1,4 @@
-"""Runs the command line: every way in which a command can end becomes an exit code here, and nowhere else."""
+"""Runs the command line, and maps every way in which a command can end to an exit code. No other module does."""
 
 import os
 import sys
@@ -34,16 +34,16 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has enough (`| head`); without this Python complains once more when it ends.
+        # The reader closed our output (`| head`). Without this, Python would print another error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
-    except Exception as error:  # noqa: BLE001 - the last stop: a person gets a sentence, not a traceback
+    except Exception as error:  # noqa: BLE001 - the outermost handler: the user gets a message, not a traceback
         return report(error, as_json=given.as_json, debug=given.debug, flags=given.flags)
     return int(ended) if isinstance(ended, int) else ExitCode.OK
 
 
 def options_first(arguments: Sequence[str]) -> list[str]:
-    """Move `--home` and `--debug`, which may stand anywhere, to where the parser expects them: before the command."""
+    """Move `--home` and `--debug`, which may appear anywhere, before the command, where the parser expects them."""
     first: list[str] = []
     rest: list[str] = []
     given = iter(arguments)

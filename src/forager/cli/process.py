@@ -1,6 +1,7 @@
-"""What runs inside `up` and `worker`: the engine, with or without the API, until a signal says stop. Then it drains.
+"""The child process of `up` and `worker`: runs the engine, with or without the API, until a signal stops it; then
+drains.
 
-The supervising parent (`supervise.py`) restarts it when it dies and ends it when its loop is stuck.
+The supervising parent (`supervise.py`) restarts it when it dies and kills it when its event loop is stuck.
 """
 
 import asyncio
@@ -27,18 +28,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("forager.process")
 
 STUCK_AFTER = 30.0
-"""A loop that has not turned for so long will not turn again."""
+"""An event loop that has been blocked for this long is considered stuck."""
 SWITCH_INTERVAL = 0.001
-"""The writer's thread must get the interpreter often, or every commit waits for the loop's whole turn."""
+"""Interpreter switch interval. The writer's thread must run often, or every commit waits for a whole iteration of the
+event loop."""
 LOOK_FOR_WORK_EVERY = 0.2
 SURE_AFTER = 5
-"""Looks in a row at which open jobs could not run."""
+"""Consecutive checks at which no open job could run."""
 WAIT_FOR_STORE = 5.0
 LOOK_FOR_STORE_EVERY = 0.05
 
 
 def supervise(arguments: Sequence[str], settings: "Settings") -> int:
-    """Run this same command in a child and keep it running."""
+    """Run this same command in a child process and keep it running."""
     from forager.logs import configure_logs
 
     configure_logs(settings.log_level, settings.log_format, settings.secrets())
@@ -47,7 +49,7 @@ def supervise(arguments: Sequence[str], settings: "Settings") -> int:
 
 
 def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: str = "") -> ExitCode:
-    """In the child: set the process up for speed, log as the settings say (never the service key), and run."""
+    """Set up the child process (speed, logging without secrets) and run `main` in it."""
     import uvloop
 
     from forager.logs import configure_logs
@@ -59,7 +61,7 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
 
 
 async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) -> None:
-    """API, engine and schedules in one process."""
+    """Run API, engine and schedules in this process."""
     from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
@@ -73,7 +75,7 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) ->
 
 
 async def worker(settings: "Settings", *, until_idle: bool, show_left: Callable[["Sequence[JobReport]"], None]) -> None:
-    """The engine alone. With `until_idle` it ends when nothing can run, and shows the jobs that are left."""
+    """Run the engine alone. With `until_idle`, end when nothing can run, and show the jobs that are left."""
     async with _running(settings) as (app, stop):
         log.info("working", pid=os.getpid())
         left = await work_until(app, stop, idle=until_idle)
@@ -83,10 +85,11 @@ async def worker(settings: "Settings", *, until_idle: bool, show_left: Callable[
 
 
 async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> "Sequence[JobReport]":
-    """Engine and schedules until the stop is asked for, or with `idle` until nothing can run now. Then drains.
+    """Run engine and schedules until a stop is requested or, with `idle`, until nothing can run now. Then drain.
 
-    Returns the open jobs that are left, each with why it waits; nothing if it was stopped. The beats begin only here:
-    an end before the first (store locked, port taken) is final, one after it is not.
+    Returns the open jobs that are left, each with the reason why it waits; an empty list if it was stopped. Heartbeats
+    to the supervisor start only here: it does not restart a child that ends before the first one (store locked, port
+    taken).
     """
     beside = [asyncio.create_task(_give_back_when_hurried(app, stop)), asyncio.create_task(beat_to_supervisor())]
     try:
@@ -117,7 +120,7 @@ async def _give_back_when_hurried(app: "App", stop: StopRequest) -> None:
 
 
 def _die(failure: BaseException) -> None:
-    """The engine never ends by itself. What broke it is a defect, and a fresh process is the safest way on."""
+    """End the process. The engine never ends by itself, so this is a defect, and a restart is the safest recovery."""
     log.critical("the engine broke down; this process ends", exc_info=failure)
     raise failure
 
@@ -130,7 +133,7 @@ async def _running(settings: "Settings") -> AsyncIterator[tuple["App", StopReque
 
 
 async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
-    """A command may have the store for a moment; a process with an API has it for good."""
+    """Open the store. Wait a moment if a short command has it open; fail at once if a process with an API does."""
     from forager.app import open_app
 
     give_up = time.monotonic() + WAIT_FOR_STORE
@@ -145,7 +148,8 @@ async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
 
 
 async def _until_idle(app: "App", left: "list[JobReport]") -> None:
-    """Until no job is open, or none that is can run: seen a few times in a row, since tasks come and go."""
+    """Wait until no open job can run. This must hold at several consecutive checks, because tasks may be created
+    meanwhile."""
     looks = 0
     while looks < SURE_AFTER:
         found = await app.left_over()

@@ -1,4 +1,4 @@
-"""`forager proxies …`: what requests to sites may go through. A user or password goes in and is never shown again."""
+"""`forager proxies …`: proxies for requests to sites. A user name or password is never shown."""
 
 import sys
 from typing import Annotated, Any
@@ -11,12 +11,12 @@ from forager.kit.cli.running import with_api
 app = typer.Typer(help="Proxies that requests to sites go through.", no_args_is_help=True)
 
 Number = Annotated[int, typer.Argument(metavar="ID", help="The proxy's number.", min=1)]
-Region = Annotated[str | None, typer.Option(help="Two letters of its country, such as US; '' takes it away.")]
+Region = Annotated[str | None, typer.Option(help="Two-letter country code, such as US; '' removes it.")]
 
 
 @app.command("list")
 def list_proxies(context: typer.Context, as_json: Json = False) -> None:
-    """List the proxies: whether each is well, how it did, and how fast it is."""
+    """List the proxies with their health, counters and latency."""
     from forager.kit.cli import render
 
     proxies = with_api(context, lambda at: at.api.get("/proxies"))
@@ -43,14 +43,14 @@ def add(
     address: Annotated[
         str,
         typer.Argument(
-            help="http://user:password@host:port, or https, socks5. With - it is read from standard input, so that a"
-            " password stands neither in the shell's history nor in the list of processes."
+            help="http://user:password@host:port, or https, socks5. With - it is read from standard input,"
+            " which keeps a password out of the shell history and the process list."
         ),
     ],
     region: Region = None,
     as_json: Json = False,
 ) -> None:
-    """Add a proxy. Its user and password are encrypted, and never shown again."""
+    """Add a proxy. Its user name and password are encrypted and never shown."""
     from forager.kit.cli import render
 
     body = {"address": sys.stdin.readline().strip() if address == "-" else address}
@@ -58,7 +58,7 @@ def add(
     if as_json:
         render.show_json(added)
     else:
-        said = f"Added as {added['id']}. See whether it works: forager proxies check {added['id']}"
+        said = f"Added as {added['id']}. Test it: forager proxies check {added['id']}"
         render.out().print(said, markup=False, soft_wrap=True)
 
 
@@ -66,11 +66,11 @@ def add(
 def check(
     context: typer.Context,
     number: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="The proxy's number; every proxy if left out.", min=1)
+        int | None, typer.Argument(metavar="[ID]", help="The proxy's number (default: every proxy).", min=1)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Connect to a proxy, or to all, now. One that passes is healthy again; one switched off stays off."""
+    """Test one proxy, or all, by a connection. One that passes is healthy again; one switched off stays off."""
     from forager.kit.cli import render
     from forager.kit.cli.errors import ProblemFound
 
@@ -86,7 +86,7 @@ def check(
         region = f" ({each['region']})" if each["region"] else ""
         render.out().print(f"{each['id']}: {said}{region}", markup=False, soft_wrap=True)
     if bad := [each for each in found if not each["passed"]]:
-        raise ProblemFound(f"{render.some(len(bad), 'proxy', 'proxies')} did not pass.")
+        raise ProblemFound(f"{render.some(len(bad), 'proxy', 'proxies')} failed the check.")
 
 
 @app.command("set")
@@ -94,12 +94,12 @@ def change(
     context: typer.Context,
     number: Number,
     active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="Use it, or leave it alone whatever a check finds.")
+        bool | None, typer.Option("--active/--inactive", help="Switch it on or off; checks never change this.")
     ] = None,
     region: Region = None,
     as_json: Json = False,
 ) -> None:
-    """Switch a proxy on or off, or name its region."""
+    """Switch a proxy on or off, or set its region."""
     from forager.kit.cli import render
 
     body = {name: value for name, value in (("is_active", active), ("region", region)) if value is not None}
@@ -111,12 +111,12 @@ def change(
     if as_json:
         render.show_json(kept)
     else:
-        render.out().print(f"Kept. It is {condition(kept)}.", markup=False)
+        render.out().print(f"Saved. It is {condition(kept)}.", markup=False)
 
 
 @app.command()
 def remove(context: typer.Context, number: Number, as_json: Json = False) -> None:
-    """Remove a proxy. One that the settings name comes back with the next start; switch it off instead."""
+    """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead."""
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
@@ -124,7 +124,7 @@ def remove(context: typer.Context, number: Number, as_json: Json = False) -> Non
 
 
 def condition(proxy: dict[str, Any]) -> str:
-    """The one word that decides whether it is used."""
+    """Return the word that tells whether the proxy is used."""
     if not proxy["is_active"]:
         return "switched off"
     if proxy["disabled"]:

@@ -1,4 +1,4 @@
-"""`forager prune`: remove what the settings do not keep any longer, now instead of within the hour."""
+"""`forager prune`: remove old data now, instead of within the hour."""
 
 from typing import Annotated, Any
 
@@ -12,10 +12,10 @@ NAMES = ("jobs", "tasks", "messages", "rejected", "attempts", "changes", "record
 
 def prune(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove finished jobs and whatever else is older than the settings keep it (FORAGER_KEEP_…_DAYS)."""
+    """Remove finished jobs and other data older than the settings keep it (FORAGER_KEEP_…_DAYS)."""
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: _pruned(at, dry_run=dry_run))
@@ -24,14 +24,14 @@ def prune(
         return
     gone = [(name, render.count(found[name])) for name in NAMES if found[name]]
     if not gone:
-        render.notes().print("Nothing is old enough to go.")
+        render.notes().print("Nothing is old enough to be removed.")
         return
     render.out().print("Would go:" if dry_run else "Removed:")
     render.out().print(render.facts(gone))
 
 
 async def _pruned(at: Reached, *, dry_run: bool) -> dict[str, Any]:
-    """Call again while there is more, and add up what went."""
+    """Call the API until nothing more is left, and add up the counts."""
     sums: dict[str, Any] = {**dict.fromkeys(NAMES, 0), "more": True}
     while sums["more"]:
         found = await at.api.post("/prune", {"dry_run": dry_run})

@@ -1,6 +1,6 @@
-"""How an error reaches a person: on standard error, what happened and what to do, never a traceback unless asked.
+"""Prints errors to standard error: what happened and what to do, with a traceback only under `--debug`.
 
-With `--json` the same as one JSON line, so that a program need not read sentences.
+With `--json`, an error is one JSON line, so that a program need not parse messages.
 """
 
 import errno
@@ -37,7 +37,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
 
 
 def _where(field: str, flags: Mapping[str, str]) -> str:
-    """The option that fills this field; what is wrong with the whole has no name on a command line."""
+    """Return the option that sets this field; empty for an error about the whole request."""
     name, dot, inside = field.partition(".")
     if field == "body":
         return ""
@@ -45,7 +45,7 @@ def _where(field: str, flags: Mapping[str, str]) -> str:
 
 
 def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
-    """A command line that cannot be read."""
+    """Report a command line that cannot be parsed."""
     hint = f"See `{command} --help`."
     text = sentence(message)
     if as_json:
@@ -65,11 +65,11 @@ def _said(error: BaseException) -> tuple[str, list[dict[str, str]]]:
         found = getattr(error, "fields", ())
         return _with_remedy(error), [{"field": each.field, "message": each.message} for each in found]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"An error that Forager did not expect: {what}. Run it again with --debug and report what it shows.", []
+    return f"Unexpected error: {what}. Run the command again with --debug, and report its output.", []
 
 
 def _with_remedy(error: ForagerError) -> str:
-    """The database's own words say what happened; what to do about it is ours to say."""
+    """Return the database's message with advice appended."""
     if not isinstance(error, StoreUnavailable) or "forager doctor" in error.message:
         return error.message.rstrip()
     return f"{sentence(error.message)} Run `forager doctor` to see what is wrong."

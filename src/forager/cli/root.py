@@ -48,7 +48,7 @@ def before_every_command(
     home: Annotated[
         Path | None, typer.Option(help="Data folder instead of FORAGER_HOME (default: .forager).", show_default=False)
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the log and, at an error, where it came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the log and the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,

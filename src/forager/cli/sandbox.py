@@ -1,6 +1,6 @@
-"""`forager sandbox`: everything that Forager talks to, simulated on ports of this machine. Nothing leaves it.
+"""`forager sandbox`: serves simulated upstreams on local ports. No request leaves the machine.
 
-Serper has options of its own; every other upstream is one line in `sandbox_upstreams.UPSTREAMS`.
+Serper has its own options; every other upstream is one line in `sandbox_upstreams.UPSTREAMS`.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def sandbox(
     full: Annotated[bool, typer.Option("--full", help="Make every page full: the worst case for credits.")] = False,
     fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help="Share of faults, such as http500=0.01; repeat it."),
+        typer.Option(metavar="NAME=SHARE", help="Share of faults, such as http500=0.01 (repeatable)."),
     ] = None,
     log_path: Annotated[Path | None, typer.Option(help="Append one JSON line per request to this file.")] = None,
     as_json: Json = False,
@@ -50,8 +50,8 @@ def sandbox(
     """Serve simulated upstreams on local ports, with the faults of the real ones. Costs nothing; needs no key.
 
     Serper; Google Business Profile; Apify with a listings site; a shop; a web site with job postings, companies and
-    profiles; a webhook receiver, which prints what it gets; a credential backend. Prints how to point Forager at them,
-    and answers until Ctrl-C.
+    profiles; a webhook receiver that prints its messages; a credential backend. Prints how to point Forager at them,
+    and runs until Ctrl-C.
     """
     from forager.cli.sandbox_upstreams import UPSTREAMS, Options
     from forager.sandbox import SerperConfig, serve
@@ -119,7 +119,7 @@ def _announce(url: str, key: str, others: "Sequence[Simulated]", *, as_json: boo
         render.write(orjson.dumps(data).decode() + "\n")
         return
     render.write(
-        f"The sandbox answers (Ctrl-C stops it). In another terminal:\n"
+        f"The sandbox is running (Ctrl-C stops it). In another terminal:\n"
         f"  export FORAGER_EGRESS_ALLOW={allow}\n"
         f"  export FORAGER_SERPER_BASE_URL={url} SERPER_API_KEY={key}\n"
         f"  forager places run --keyword bars --state AZ\n"

@@ -19,14 +19,14 @@ from forager.sandbox import (
     WebhookReceiver,
 )
 
-WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - nothing real is behind it
+WEBHOOK_SECRET = "sandbox-webhook-secret"  # noqa: S105 - opens nothing real
 BACKEND_KEY = "sandbox-backend-key"
 LOGIN = {"name": "li_at", "value": "sandbox", "domain": "127.0.0.1", "secure": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says about the upstreams."""
+    """The options of the command."""
 
     seed: int
     site_port: int
@@ -41,7 +41,7 @@ class Options:
 
 
 class Server(AbstractAsyncContextManager[Any], Protocol):
-    """Listens on ports of this machine while the block runs."""
+    """A server that listens on local ports while the block runs."""
 
     @property
     def endpoints(self) -> Sequence[str]:
@@ -74,12 +74,12 @@ def site(options: Options) -> Simulated:
 
 
 def webhooks(options: Options) -> Simulated:
-    """A webhook receiver that checks signatures and prints what it gets."""
+    """A webhook receiver that checks signatures and prints the messages."""
     receiver = WebhookReceiver([WEBHOOK_SECRET], tell=None if options.quiet else _show_webhook)
     return Simulated(
         receiver,
         lambda: [
-            "Webhooks of jobs that end are printed here if Forager sends them here:",
+            "To send the webhooks of finished jobs to this receiver, which prints them:",
             f"  export FORAGER_DEFAULT_WEBHOOK_URL={receiver.url('/hook')}",
             f"  export FORAGER_WEBHOOK_SECRET={WEBHOOK_SECRET}",
         ],
@@ -156,6 +156,6 @@ def _show_webhook(received: Received) -> None:
     if received.problem:
         render.write(f"webhook refused: {received.problem}\n")
         return
-    message = orjson.loads(received.body)  # it is signed, so it is ours
+    message = orjson.loads(received.body)  # its signature was checked, so the body is ours
     counts = ", ".join(f"{count} {name}" for name, count in message["summary"].items())
     render.write(f"webhook {received.id}: {message['status']} ({counts})\n")

@@ -1,4 +1,4 @@
-"""`forager schedules …`: jobs that are created again and again while `up` or `worker` runs."""
+"""`forager schedules …`: jobs that are created repeatedly while `up` or `worker` runs."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from forager.core.names import checked_name
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import post, with_api
 
-app = typer.Typer(help="Jobs that are created again and again.", no_args_is_help=True)
+app = typer.Typer(help="Jobs that are created repeatedly.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
@@ -43,16 +43,16 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
 def add(
     context: typer.Context,
     name: Name,
-    cron: Annotated[str | None, typer.Option(help="When, as a cron expression in UTC, such as '0 6 * * *'.")] = None,
-    every: Annotated[str | None, typer.Option(help="How often instead, such as 30m, 6h or 1d.")] = None,
-    pipeline: Annotated[str, typer.Option(help="What kind of job.")] = "places",
+    cron: Annotated[str | None, typer.Option(help="Cron expression in UTC, such as '0 6 * * *'.")] = None,
+    every: Annotated[str | None, typer.Option(help="Interval instead of --cron, such as 30m, 6h or 1d.")] = None,
+    pipeline: Annotated[str, typer.Option(help="Pipeline of the jobs.")] = "places",
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the job; JSON or text. Repeat it."),
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Job parameter; value as JSON or text (repeatable)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a schedule, or replace the one of this name. The job is checked now, and created when it is due."""
+    """Add a schedule, or replace the one of this name. Job parameters are validated now."""
     from forager.kit.cli import render
     from forager.kit.cli.client import part
 
@@ -66,7 +66,7 @@ def add(
     if as_json:
         render.show_json(kept)
     else:
-        render.out().print(f"Kept. It fires next at {render.moment(kept['next_at'])} UTC.", markup=False)
+        render.out().print(f"Saved. It fires next at {render.moment(kept['next_at'])} UTC.", markup=False)
 
 
 @app.command()
@@ -81,24 +81,24 @@ def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def pause(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Let it create no jobs until it is resumed."""
+    """Pause a schedule: it creates no jobs until it is resumed."""
     _act(context, name, "pause", "Paused.", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Let it create jobs again, from its next time on; what it missed is not made up for."""
+    """Resume a schedule. Firings that it missed are not made up."""
     _act(context, name, "resume", "Resumed.", as_json=as_json)
 
 
 @app.command()
 def run(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Create its job now, beside its usual times."""
+    """Create its job now, in addition to the scheduled ones."""
     _act(context, name, "run", "Created its job.", as_json=as_json)
 
 
 def _last(schedule: dict[str, Any]) -> Any:
-    """When it fired last; below that the job that it created last, and why its last firing made none."""
+    """Render the time of the last firing, the last job, and the error if the last firing created none."""
     from rich.text import Text
 
     from forager.kit.cli import render
@@ -115,7 +115,7 @@ def rhythm(schedule: dict[str, Any]) -> str:
 
 
 def seconds(text: str) -> float:
-    """`90`, `30m`, `6h`, `1d` in seconds."""
+    """Parse `90`, `30m`, `6h` or `1d` into seconds."""
     try:
         return read_seconds(text)
     except ValueError as error:
@@ -123,7 +123,8 @@ def seconds(text: str) -> float:
 
 
 def read_params(given: list[str]) -> dict[str, Any]:
-    """`pages=2` is a number, `state=AZ` text, `zips=["02139"]` a list."""
+    """Parse NAME=VALUE pairs. A value is JSON if it can be read as such, else text: `pages=2`, `state=AZ`,
+    `zips=["02139"]`."""
     import orjson
 
     read: dict[str, Any] = {}
@@ -139,7 +140,7 @@ def read_params(given: list[str]) -> dict[str, Any]:
 
 
 def hinted(wrong: FieldError, given: list[str]) -> FieldError:
-    """With how to write a parameter that was read as a number, say, and should have been text, or a list of it."""
+    """Return the error with a hint if a parameter was read as the wrong type: how to write it as text or as a list."""
     import orjson
 
     name, _, inside = wrong.field.partition(".")

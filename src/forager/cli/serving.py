@@ -1,4 +1,4 @@
-"""`forager up`, `forager worker`: Forager itself, until it is told to stop."""
+"""`forager up` and `forager worker`: run Forager until it is stopped."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,12 +17,12 @@ def up(
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but loopback needs a strong service key.")
     ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API (0 = any free port).")] = None,
     as_json: Json = False,
 ) -> int:
     """Run Forager: API, engine and schedules in one process, restarted if it dies.
 
-    Prints its URL, and on the very first start the service key. Ctrl-C or SIGTERM lets what is in flight end.
+    Prints its URL, and on the very first start the service key. On Ctrl-C or SIGTERM, in-flight tasks finish.
     """
     from forager.cli import process
     from forager.cli.supervise import is_supervised
@@ -45,14 +45,16 @@ def worker(
     context: typer.Context,
     until_idle: Annotated[
         bool,
-        typer.Option("--until-idle", help="End when no task can run within a minute; list what is left. No schedules."),
+        typer.Option(
+            "--until-idle", help="Exit when no task can run within a minute; list the jobs left. No schedules."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
     """Run the engine without the API, restarted if it dies.
 
-    The embedded store belongs to one process: beside a running `up` this ends with exit code 3. On PostgreSQL run as
-    many as you like.
+    The embedded store belongs to one process: beside a running `up` this fails with exit code 3. On PostgreSQL, run as
+    many workers as you like.
     """
     from forager.cli import job_tables, process
     from forager.cli.supervise import is_supervised

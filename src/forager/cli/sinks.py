@@ -1,4 +1,4 @@
-"""`forager sinks …`: where changes are delivered, how far each sink has come, and what one has refused."""
+"""`forager sinks …`: list, show, pause, resume and replay sinks, and decide about refused changes."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ import typer
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import NO_WORKER, post, with_api
 
-app = typer.Typer(help="Where changes are delivered: look, pause, replay, and what was refused.", no_args_is_help=True)
+app = typer.Typer(help="Where changes are delivered: show, pause, replay, and refused changes.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name, such as webhook.")]
 MaybeChange = Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Only this change (default: all).")]
@@ -39,7 +39,7 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Show one sink: its place in the log, backlog, rate and failures."""
+    """Show one sink: its position in the log, backlog, rate and failures."""
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.get(_path(sink)))
@@ -53,7 +53,7 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
                 ("sink", render.plain(found["name"])),
                 ("state", state_of(found)),
                 ("delivered by", render.plain(found["owner"]) if found["owner"] else None),
-                ("place in the log", f"change {render.count(found['cursor'])}"),
+                ("position in the log", f"change {render.count(found['cursor'])}"),
                 ("behind", f"{render.some(found['behind'], 'change')}, {render.duration(found['lag_seconds'])}"),
                 ("delivered", f"{render.some(found['delivered'], 'change')}, {found['rate']:,.1f} per second"),
                 ("refused", render.count(found["set_aside"]) if found["set_aside"] else None),
@@ -68,13 +68,13 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
 
 @app.command()
 def pause(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Deliver nothing to a sink until it is resumed. Its place in the log is kept."""
+    """Deliver nothing to a sink until it is resumed. Its position in the log is kept."""
     _act(context, sink, "pause", f"Paused {sink}.", as_json=as_json)
 
 
 @app.command()
 def resume(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Go on delivering to a sink, from where it was."""
+    """Resume delivery to a sink from its position in the log."""
     _act(context, sink, "resume", f"Resumed {sink}.", as_json=as_json)
 
 
@@ -82,10 +82,10 @@ def resume(context: typer.Context, sink: Name, as_json: Json = False) -> None:
 def replay(
     context: typer.Context,
     sink: Name,
-    after: Annotated[int, typer.Option(min=0, help="Begin after this change (default: 0, the whole log).")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="Begin after this change number (default: 0, the whole log).")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Deliver changes to a sink again. What it still has is not doubled."""
+    """Deliver changes to a sink again. Changes that it already has are not duplicated."""
     from forager.kit.cli import render
 
     async def work(at: Any) -> tuple[Any, str]:
@@ -105,7 +105,7 @@ def replay(
 def refused(
     context: typer.Context,
     sink: Name,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of changes, oldest first.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the changes that a sink refused, and why."""
@@ -128,7 +128,7 @@ def refused(
 
 @app.command()
 def retry(context: typer.Context, sink: Name, change: MaybeChange = None, as_json: Json = False) -> None:
-    """Deliver refused changes once more: one, or all."""
+    """Deliver refused changes again: one, or all."""
     _decide(context, sink, "retry", change, "will be delivered again.", as_json=as_json)
 
 
@@ -140,7 +140,7 @@ def discard(
     every: Annotated[bool, typer.Option("--all", help="Discard every refused change of the sink.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give up on refused changes of a sink: one, or all. The log keeps them."""
+    """Discard refused changes of a sink: one, or all. The log keeps them."""
     if (change is None) is not every:
         raise typer.BadParameter("Name one change, or use --all.", param_hint="CHANGE")
     _decide(context, sink, "discard", change, "discarded.", as_json=as_json)
@@ -148,7 +148,7 @@ def discard(
 
 @app.command()
 def forget(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Forget a sink that is no longer configured: its place in the log, and what it refused."""
+    """Forget a sink that is no longer configured: its position and its refused changes."""
     from forager.kit.cli import render
 
     found = with_api(context, lambda at: at.api.delete(_path(sink)))
@@ -156,7 +156,7 @@ def forget(context: typer.Context, sink: Name, as_json: Json = False) -> None:
 
 
 def state_of(sink: dict[str, Any]) -> Any:
-    """Its state in one or two words."""
+    """Return its state in one or two words."""
     from rich.text import Text
 
     if not sink["configured"]:

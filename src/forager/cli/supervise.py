@@ -1,8 +1,8 @@
-"""The small parent of `up` and `worker`: restarts a child that died, ends one whose loop is stuck.
+"""The small parent process of `up` and `worker`: restarts a child that died, and kills one whose event loop is stuck.
 
-It does nothing else, so that there is nothing in it to fail. The child beats through a pipe from its event loop; a
-task that never gives the loop back (an endless loop in a parser) stops the beats, and the parent kills the child. What
-was in flight is then suspect, and the ledger finds the guilty task.
+It does nothing else, so that little in it can fail. The child sends heartbeats through a pipe from its event loop. A
+task that blocks the loop (an endless loop in a parser) stops the heartbeats, and the parent kills the child. The tasks
+that were in flight are then suspects, and the ledger isolates the one that caused it.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ START_GRACE = 60.0
 LONGEST_PAUSE = 5.0
 QUICK_DEATH = 5.0
 AFTER_GRACE = 5.0
-"""A child that was told to stop has its grace and so many seconds more to settle and leave."""
+"""Seconds beyond its grace period that a stopping child has to settle and exit."""
 MOST_IN_A_ROW = 20
-"""Of quick ends with an exit code, or before the first beat. A worker killed at work does not count: the search
-for a task that kills its worker takes as many deaths as it takes."""
+"""Maximum number of quick exits in a row (with an exit code, or before the first heartbeat). A worker that is killed
+while it works does not count: isolating a task that kills its worker takes several deaths."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,7 +43,7 @@ class Supervisor:
         self._has_beaten = False
 
     def run(self) -> int:
-        """Until the child ends by itself; returns its exit code. SIGTERM and SIGINT are passed on."""
+        """Run until the child ends by itself, and return its exit code. SIGTERM and SIGINT are passed on to it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         in_a_row = 0
@@ -102,7 +102,7 @@ class Supervisor:
 
 
 async def beat_to_supervisor() -> None:
-    """Runs in the child, beside everything else on its loop. Without a supervisor it does nothing."""
+    """Send heartbeats. Runs in the child, on its event loop; does nothing without a supervisor."""
     beat_fd = os.environ.get(BEAT_FD)
     if beat_fd is None:
         return
@@ -127,6 +127,7 @@ def _how(code: int) -> str:
 
 
 def _die_with_parent() -> None:
-    """A supervisor that is killed takes its child along: two owners of one store would be worse."""
+    """Ask the system to kill the child when the supervisor dies: otherwise a new supervisor would find the store
+    locked."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

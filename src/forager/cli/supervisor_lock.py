@@ -1,6 +1,7 @@
-"""Says that a `forager up` looks after this data folder, even in the moment in which its child is being restarted.
+"""A lock file that shows that a `forager up` supervises this data folder, even while its child is being restarted.
 
-Without it a command that came in that moment would open the store itself, and keep the child from coming back.
+Without it, a command that starts at that moment would open the store itself, and the restarted child would find it
+locked.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from forager.ledger.sqlite.lock import StoreLock, read_owner
 
 @contextmanager
 def looking_after(home: Path) -> Iterator[None]:
-    """Held by the supervising parent; the system lets go of it when that dies."""
+    """Hold the lock while the block runs. The system releases it when the supervisor dies."""
     lock = StoreLock(_path(home))
     try:
         lock.take()

@@ -1,4 +1,4 @@
-"""How a request of a command reaches the API: over HTTP to a running Forager, or by a call in this process."""
+"""Sends a command's requests to the API: over HTTP to a running Forager, or by a call in this process."""
 
 import asyncio
 import http.client
@@ -12,14 +12,15 @@ from forager.kit.cli.errors import ApiUnreachable
 
 REQUEST_SECONDS = 60.0
 PATIENCE = 20.0
-"""How long a Forager that does not answer is asked again: its supervisor may be starting it anew."""
+"""How long requests are retried while Forager does not answer: its supervisor may be restarting it."""
 ASK_AGAIN_EVERY = 0.2
 
 
 class HttpTransport:
-    """To a running Forager, with the standard library alone: a larger client takes longer to import than to answer.
+    """Sends requests to a running Forager, with the standard library alone, because importing a larger client would
+    take longer than the request.
 
-    `find` is asked again when there is no answer: after a restart the address may be another.
+    `find` is called again when there is no answer, because the address may change with a restart.
     """
 
     def __init__(self, find: Callable[[], str | None]) -> None:
@@ -38,18 +39,18 @@ class HttpTransport:
             except TimeoutError as error:
                 raise ApiUnreachable(_no_answer(self.where, "no answer in time")) from error
             except (OSError, http.client.HTTPException) as error:
-                # A request that has left may have been carried out: only what changes nothing is sent twice.
+                # A request that was sent may have been executed, so only requests that change nothing are repeated.
                 if method != "GET" or time.monotonic() > give_up:
                     raise ApiUnreachable(_no_answer(self.where, str(error) or type(error).__name__)) from error
             await asyncio.sleep(ASK_AGAIN_EVERY)
 
 
 class _NotSent(Exception):
-    """No connection came about, so nothing was sent."""
+    """The connection failed, so nothing was sent."""
 
 
 def _send(where: str, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-    """One request on a connection of its own. Raises `_NotSent`, or what the connection broke with."""
+    """Send one request on its own connection. Raises `_NotSent`, or the error that broke the connection."""
     url = urlsplit(where)
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     try:
@@ -66,7 +67,7 @@ def _send(where: str, method: str, target: str, headers: Mapping[str, str], body
 
 
 class LocalTransport:
-    """To the same application, in this process."""
+    """Calls the application in this process."""
 
     where = "this process"
 

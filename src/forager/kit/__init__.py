@@ -1,4 +1,4 @@
-"""What a pipeline's edge files are written with: the feature that ties them together, query kit, HTTP kit, CLI kit.
+"""Building blocks for a pipeline's edge files: the feature that ties them together, query kit, HTTP kit, CLI kit.
 
-Imports `core` alone, so that any pipeline, ours or another package's, can import it without importing the application.
+It imports only `core`, so that a pipeline, ours or another package's, can use it without importing the application.
 """

@@ -1,8 +1,8 @@
 """A feature is one pipeline with all of its edges: settings, wiring, queries, routes, commands, log lines.
 
-The composition root holds one tuple of features and learns everything about a pipeline from this value. The edges are
-given as references (`"package.module:name"`) and imported only when they are needed: a command line that prints its
-help loads no web framework, and a worker without an API loads no routes.
+The composition root holds one tuple of features; everything about a pipeline is in this value. The edges are references
+(`"package.module:name"`) and imported only when they are needed: a command line that prints its help loads no web
+framework, and a worker without an API loads no routes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A command of a feature that stands directly under `forager`, such as `forager crawl`."""
+    """A command of a feature directly under `forager`, such as `forager crawl`."""
 
     name: str
     summary: str
@@ -36,7 +36,7 @@ class Shortcut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One pipeline and its edges. Every field but the first three may be left out."""
+    """One pipeline and its edges. All fields except the first three are optional."""
 
     name: str
     """The pipeline's name: in the ledger, in URLs and on the command line."""
@@ -51,19 +51,20 @@ class Feature:
     references: Ref | None = None
     """`references(settings) -> Mapping[str, Callable[[], Any]]`: loaders of the reference data in `Pipeline.needs`."""
     estimate: Ref | None = None
-    """`estimate(service, job) -> Awaitable[BaseModel]`: the price of a job; it calls and spends nothing."""
+    """`estimate(service, job) -> Awaitable[BaseModel]`: the price of a job. It must send no request and spend
+    nothing."""
     results: Ref | None = None
     """`results(service, job_id) -> Awaitable[Sequence[Mapping]]`: what a webhook reports about a job's tasks."""
     log: Ref | None = None
-    """`log(settlements) -> None`: log lines of its own for tasks that have just been settled."""
+    """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
     routes: Ref | None = None
     """`routes(service, waiter) -> APIRouter`: routes and bodies of its own; `waiter` waits for the end of a task."""
     commands: Ref | None = None
     """`commands`: a `typer.Typer`, added to the command line under `name`."""
     shortcuts: tuple[Shortcut, ...] = ()
-    """Commands beside these that are used so often that they have a name of their own."""
+    """Frequently used commands that also get a name directly under `forager`."""
     words: Ref | None = None
-    """How `forager jobs` names what a job of this pipeline asks for, brings and costs."""
+    """Texts with which `forager jobs` describes a job's request, results and costs."""
     checks: Ref | None = None
     """`checks(settings) -> Iterable[Finding]`: what `forager doctor` reports about it."""
     demo: Ref | None = None

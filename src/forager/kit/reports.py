@@ -1,6 +1,6 @@
 """The bodies of the generic reports: jobs, tasks and changes of any pipeline, as the API and `--json` show them.
 
-Their fields are documentation: the description of each one says what it means.
+The description of each field is part of the API's documentation.
 """
 
 from datetime import datetime
@@ -17,19 +17,20 @@ class Report(BaseModel):
 
 
 class JobReport(Report):
-    """One requested run of a pipeline. Counters are exact at every moment: total = queued + running + the four ends."""
+    """One requested run of a pipeline. Counters are always exact: total = queued + running + completed + failed +
+    skipped + cancelled."""
 
     id: UUID
     pipeline: str
     state: str = Field(description="queued, running, paused, completed, partially_completed, failed or cancelled")
     reason: str | None = Field(description="Why it is paused, or why it ended early (budget).")
-    params: dict[str, Any] = Field(description="As it was created.")
-    estimate: dict[str, Any] | None = Field(description="What was expected when it was created, if it was priced.")
+    params: dict[str, Any] = Field(description="The job's parameters.")
+    estimate: dict[str, Any] | None = Field(description="The estimate at its creation, if it was priced.")
     schedule: str | None = Field(description="The schedule that created it.")
     created_at: datetime
     started_at: datetime | None = Field(description="When its first task was leased.")
     finished_at: datetime | None
-    batch_size: int | None = Field(description="Maximum tasks that a worker takes at once.")
+    batch_size: int | None = Field(description="Maximum tasks that a worker leases at once.")
     concurrency: int | None = Field(description="Maximum tasks in flight.")
     max_cost: int | None = Field(description="Maximum units that it may spend.")
     total: int = Field(description="Tasks.")
@@ -41,12 +42,12 @@ class JobReport(Report):
     cancelled: int
     retries: int = Field(description="Attempts that failed and were tried again.")
     spent: int = Field(description="Units spent, in the upstream's currency (Serper: credits).")
-    guessed: int = Field(description="How much of `spent` is assumed, because no answer told it.")
-    reserved: int = Field(description="Units that may be spent by what is in flight.")
-    records: int = Field(description="Records of this job's own (places: sightings).")
+    guessed: int = Field(description="How much of `spent` is assumed, because the answer was lost.")
+    reserved: int = Field(description="Units reserved for in-flight tasks.")
+    records: int = Field(description="Job-scoped records found (places: sightings).")
     discoveries: int = Field(description="Records that are new in the store.")
     rejected: int = Field(description="Rows that failed validation: `/jobs/{job_id}/rejected`.")
-    waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null: some do, or may.")
+    waiting: Waiting | None = Field(default=None, description="Why none of its tasks runs now; null if some do or may.")
 
 
 class TaskReport(Report):
@@ -56,44 +57,44 @@ class TaskReport(Report):
     job: UUID
     kind: str
     key: str = Field(description="Identity inside the job, together with the kind.")
-    url: str | None = Field(default=None, description="The page that its input names, if it names one.")
+    url: str | None = Field(default=None, description="The URL in its input, if there is one.")
     lane: str
     state: str = Field(description="queued, running, completed, failed, skipped or cancelled")
     attempts: int = Field(description="Attempts that count: a snooze, a crash or a drain burns none.")
     claim: str | None = Field(description="The claim that holds it or ended it, as claim-<unix>-<9 hex>.")
     claimed_at: datetime | None
-    due_at: datetime | None = Field(description="A queued task that waits: when it may run.")
-    after: UUID | None = Field(description="The task that must end well first.")
+    due_at: datetime | None = Field(description="When a waiting task may run.")
+    after: UUID | None = Field(description="The task that must be completed first.")
     cost: int = Field(description="Units spent over all attempts.")
     guessed: int = Field(description="How much of `cost` is assumed.")
-    error: str | None = Field(description="Why it failed or was skipped, or what its last attempt met.")
-    reason: str | None = Field(description="The same in one word, such as timed_out, robots or after_failed.")
+    error: str | None = Field(description="Why it failed or was skipped, or the error of its last attempt.")
+    reason: str | None = Field(description="The same as a code, such as timed_out, robots or after_failed.")
     error_type: str | None = Field(
-        description="Where the failure belongs: network, http, blocked, parse, validation, storage or internal."
+        description="Category of the failure: network, http, blocked, parse, validation, storage or internal."
     )
-    facts: dict[str, Any] = Field(description="What the last call told: status, duration, number of results.")
+    facts: dict[str, Any] = Field(description="Facts about the last call: status, duration, number of results.")
     ended_at: datetime | None
 
 
 class RejectedReport(Report):
-    """A row that failed validation. Not to be trusted: its payload is what a stranger's server sent."""
+    """A row that failed validation. Its payload is untrusted: a remote server sent it."""
 
     id: int
-    task: UUID = Field(description="The task that brought it.")
+    task: UUID = Field(description="The task that returned it.")
     kind: str = Field(description="The kind of record that it should have been.")
     key: str | None = Field(description="Its natural key, if that could be read.")
     reason: str = Field(description="What is wrong with it.")
-    payload: Any = Field(description="The row as it came; of a very long one, the beginning as text.")
+    payload: Any = Field(description="The row as received; only the beginning, as text, of a very long one.")
     at: datetime
 
 
 class EvidenceReport(Report):
-    """What came back when a task failed. Not to be trusted: it is what a stranger's server sent."""
+    """The response that a failed task received. It is untrusted: a remote server sent it."""
 
     content_type: str
-    size: int = Field(description="Bytes kept; of a very long answer, the beginning.")
+    size: int = Field(description="Bytes kept; only the beginning of a very long response.")
     text: str = Field(description="As UTF-8; invalid bytes are replaced.")
-    has_screenshot: bool = Field(description="GET /api/v1/dead/{task_id}/screenshot gives it.")
+    has_screenshot: bool = Field(description="Fetch it with GET /api/v1/dead/{task_id}/screenshot.")
     kept_until: datetime
 
 
@@ -105,11 +106,13 @@ class TaskDetail(TaskReport):
 class ChangeReport(Report):
     """One row of the change log."""
 
-    id: int = Field(description="Dense and in commit order.")
+    id: int = Field(description="Change number: dense and in commit order.")
     kind: str
     key: str
-    op: str = Field(description="new, changed, gone; of a job: created, paused, resumed, retried, extended, ended")
+    op: str = Field(description="new, changed or gone; for a job: created, paused, resumed, retried, extended or ended")
     version: int
-    job: UUID | None = Field(description="The job that brought it.")
+    job: UUID | None = Field(description="The job that caused it.")
     at: datetime
-    body: dict[str, Any] | None = Field(description="The record as it was then; null where the row itself is final.")
+    body: dict[str, Any] | None = Field(
+        description="The record after this change; null if the record never changes, so that its row is the body."
+    )

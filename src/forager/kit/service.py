@@ -1,7 +1,7 @@
-"""What an edge may ask of the application: create and price jobs, read reports, run its own queries.
+"""The application's interface for edges: create and price jobs, read reports, run queries.
 
-`App` implements it. Routes, estimates and webhook results of a feature are given a `Service`, never the `App`, so that
-a pipeline depends on nothing but this page.
+`App` implements it. Routes, estimates and webhook results of a feature get a `Service`, never the `App`, so that a
+pipeline depends only on this module.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from forager.kit.settings import SettingsTree
 
 
 class Reports(Protocol):
-    """The generic reports: jobs, tasks and records of any pipeline. All of them only read."""
+    """The generic reports: jobs, tasks and records of any pipeline. Read only."""
 
     async def jobs(
         self, *, state: str | None = None, pipeline: str | None = None, cursor: str | None = None, limit: int = 100
@@ -37,7 +37,7 @@ class Reports(Protocol):
     async def tasks(
         self, job: UUID, *, state: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[TaskReport]:
-        """In the order of kind and key."""
+        """Return a job's tasks, sorted by kind and key."""
         ...
 
     async def task(self, task: UUID) -> TaskDetail:
@@ -49,16 +49,16 @@ class Reports(Protocol):
         ...
 
     async def last_moved(self, job: UUID) -> datetime | None:
-        """The time of the newest change of a job, or None if it has none."""
+        """Return the time of a job's newest change, or None if it has none."""
         ...
 
     async def history(self, kind: str, key: str, *, cursor: str | None = None, limit: int = 100) -> Page[ChangeReport]:
-        """The changes of one record, newest first."""
+        """Return the changes of one record, newest first."""
         ...
 
 
 class Service(Protocol):
-    """The application as an edge sees it."""
+    """The application's interface for edges."""
 
     @property
     def settings(self) -> SettingsTree: ...
@@ -89,19 +89,19 @@ class Service(Protocol):
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
-        """Check and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`.
+        """Validate and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`.
 
-        `secrets` are sealed while the job lives, deleted when it ends, and named by its steps as
-        `SecretRef(name, of_job=True)`.
+        `secrets` are stored encrypted until the job ends. Its steps refer to one as `SecretRef(name, of_job=True)`.
         """
         ...
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
-        """Queue a job's failed tasks again, with the secrets that it needs again. Returns how many were queued."""
+        """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
+        tasks."""
         ...
 
     def fingerprint(self, secret: Secret) -> str:
-        """A keyed hash: equal secrets have equal ones, and it tells nothing without our key."""
+        """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
         ...
 
     async def switch_lane(self, lane: str, *, active: bool) -> str:
@@ -109,18 +109,18 @@ class Service(Protocol):
         ...
 
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
-        """The price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
+        """Return the price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
         ...
 
     async def reference(self, name: str) -> Any:
-        """Reference data of any feature, loaded once."""
+        """Return reference data of any feature; it is loaded once."""
         ...
 
 
 class SinkService(Service, Protocol):
-    """The application as a sink's edges see it."""
+    """The application's interface for the edges of a sink."""
 
     @property
     def results(self) -> Mapping[str, Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]]:
-        """By pipeline: what a webhook reports about a job's tasks, for pipelines that have a form of their own."""
+        """Webhook results by pipeline, for pipelines that define their own."""
         ...

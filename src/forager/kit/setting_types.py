@@ -1,6 +1,6 @@
-"""The types of settings: what text is accepted for each, and the sentence that says what it should be.
+"""The types of settings: which text each accepts, and the error message for anything else. Pure.
 
-Pure. A message never repeats the value, which may hold a password.
+A message never repeats the value, which may contain a password.
 """
 
 import re
@@ -28,7 +28,7 @@ def _parsed_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise ValueError("it is not a URL that can be read") from None
+        raise ValueError("it is not a valid URL") from None
     return parts
 
 
@@ -42,7 +42,7 @@ def _web_url(url: str) -> str:
 
 
 def _secret_url(url: SecretStr) -> SecretStr:
-    """It may hold a token in its path or query, but no password: that belongs into no URL."""
+    """Check a URL that may contain a token in its path or query, but no password."""
     parts = _parsed_url(url.get_secret_value())
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url.get_secret_value()):
         raise ValueError("it should be a URL like https://host/path")

@@ -1,8 +1,8 @@
-"""How settings are declared: the ones of Forager itself, and those that a feature brings.
+"""How settings are declared: Forager's own, and those of a feature.
 
 A feature's own settings are a subclass of `FeatureSettings`. The application merges all of them into one flat tree, so
-that `FORAGER_<FIELD>`, `.env`, `forager.toml`, flags, docs/settings.md and error messages work alike for every field.
-A feature reads its part with `settings.of(MySettings)`.
+that `FORAGER_<FIELD>`, `.env`, `forager.toml`, flags, docs/settings.md and error messages work the same way for every
+field. A feature reads its part with `settings.of(MySettings)`.
 """
 
 from typing import Any, Protocol, TypeVar
@@ -17,8 +17,8 @@ def setting(
 ) -> Any:
     """Declare one setting: `rate: int = setting(10, "Maximum queries per second.", group="Mine", ge=1)`.
 
-    `group` is the heading under which docs/settings.md lists it, `seed` a second name under which it is read, `hidden`
-    marks text that may contain a password, and `limits` are pydantic's `ge`, `gt` and `le`.
+    `group` is its heading in docs/settings.md, `seed` a second name under which it is read, `hidden` marks text that
+    may contain a password, and `limits` are pydantic's `ge`, `gt` and `le`.
     """
     signs = {"ge": "≥", "gt": ">", "le": "≤"}
     bounds = ", ".join(f"{signs[limit]} {bound:,}" for limit, bound in limits.items())
@@ -38,5 +38,6 @@ class SettingsTree(Protocol):
     """All settings, merged."""
 
     def of(self, part: type[Part]) -> Part:
-        """The settings of one feature, typed. Raises `LookupError` if the feature is not among the merged ones."""
+        """Return the typed settings of one feature. Raises `LookupError` if the feature is not among the merged
+        ones."""
         ...

@@ -1,8 +1,8 @@
 """A sink with its edges: how it is built from settings, and which settings it has.
 
 The composition root holds one tuple of these values; another package offers its own by an entry point. Like a
-pipeline's `Feature`, it only names its parts, which are imported when they are needed: a driver that no setting asks
-for is never loaded.
+pipeline's `Feature`, it only names its parts, which are imported when needed: the driver of a sink that is not
+configured is never loaded.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,6 @@ class SinkFeature:
     summary: str
     """One sentence: where it delivers to."""
     build: Ref
-    """`build(service) -> Sink | None`: the sink with its settings in it; None while no setting asks for it."""
+    """`build(service) -> Sink | None`: builds the sink from its settings; None if it is not configured."""
     settings: Ref | None = None
     """Its own settings: a class whose fields are declared with `setting(...)`; merged into the one tree."""

@@ -1,7 +1,7 @@
-"""Rows as files: JSON lines and CSV. Pure. A cell that a spreadsheet would run as a formula is made text (S17).
+"""Writes rows as JSON lines or CSV. Pure. A cell that a spreadsheet would run as a formula becomes text (S17).
 
-In CSV a nested object becomes one column per key, one level deep: `result.job_title`. Its keys differ from row to row,
-so they are gathered from all rows (`Nested`) before the header is written.
+In CSV, a nested object becomes one column per key, one level deep: `result.job_title`. Its keys differ from row to row,
+so they are collected from all rows (`Nested`) before the header is written.
 """
 
 import csv
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 Encode = Callable[[Any], bytes]
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""A cell of text that begins so is code to some spreadsheet; a leading apostrophe makes it text."""
+"""Some spreadsheets run text that begins with one of these; a leading apostrophe prevents that."""
 
 
 def json_lines(rows: Iterable[Row], encode: Encode = orjson.dumps) -> bytes:
@@ -24,20 +24,20 @@ def json_lines(rows: Iterable[Row], encode: Encode = orjson.dumps) -> bytes:
 
 
 class Nested:
-    """The keys of nested objects, column by column, in the order in which rows first show them."""
+    """Collects the keys of nested objects by column, in order of first appearance."""
 
     def __init__(self) -> None:
         self._keys: dict[str, dict[str, None]] = {}
 
     def note(self, rows: Iterable[Row]) -> None:
-        """Gather the keys that these rows have."""
+        """Collect the keys of these rows."""
         for row in rows:
             for name, value in row.items():
                 if isinstance(value, Mapping):
                     self._keys.setdefault(name, {}).update(dict.fromkeys(map(str, value)))
 
     def columns(self, names: Iterable[str]) -> list[str]:
-        """The columns of a file: each name, or one for each key that was found below it."""
+        """Return the columns of a file: each name, or one column per key collected for it."""
         return [column for name in names for column in self._below(name) or (name,)]
 
     def _below(self, name: str) -> list[str]:
@@ -59,7 +59,7 @@ class CsvTable:
 
 
 def harmless(text: str) -> str:
-    """Text that no spreadsheet runs; also behind blanks, which some trim before they look."""
+    """Return the text with an apostrophe if a spreadsheet could run it, also after leading blanks, which some trim."""
     return f"'{text}" if text.startswith(RISKY) or text.lstrip().startswith(RISKY) else text
 
 
@@ -78,7 +78,7 @@ def _value(row: Row, column: str) -> Any:
 
 
 def _cell(value: Any, encode: Encode) -> Any:
-    """Numbers stay numbers: a longitude of -112 is no formula."""
+    """Format a cell. Numbers stay numbers: a longitude of -112 is no formula."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

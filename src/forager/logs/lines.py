@@ -1,7 +1,7 @@
-"""The log: JSON lines on stderr, or readable lines on a terminal; ours and those of every library alike.
+"""The log: JSON lines on stderr, or readable lines on a terminal, for our own events and those of libraries.
 
-A line never holds a secret, is never longer than 16 KB, and is one line: what a stranger sends cannot forge another.
-Loggers are had anywhere by `structlog.get_logger("forager.…")`; `request_id` and the like by `bound_contextvars`.
+A line never contains a secret, is at most 16 KB long, and is always one line, so that remote content cannot forge
+another. Get a logger with `structlog.get_logger("forager.…")`; bind `request_id` and the like with `bound_contextvars`.
 """
 
 import json
@@ -17,11 +17,11 @@ from structlog.types import EventDict, Processor
 from forager.logs.redaction import redaction
 
 LONGEST_LINE = 16 * 1024
-# What ends a line or moves the cursor, somewhere: C0 and C1 controls, line separators, and what turns text around.
+# Characters that can end a line or move the cursor: C0 and C1 controls, line separators, and bidirectional overrides.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# What a line keeps when all of it is too long.
+# The fields that an oversized line keeps.
 _HEAD = ("timestamp", "level", "logger", "request_id", "event", "exception")
-# At INFO these repeat what our own lines say: every request, with the whole URL; start and stop of the server.
+# At INFO, these libraries repeat our own lines: every request, with its whole URL, and the server's start and stop.
 _TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "uvicorn.error", "asyncio")
 
 
@@ -32,7 +32,8 @@ def configure_logs(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Once at the start of a process; a later call replaces the former. `secrets`: values that no line may hold."""
+    """Configure logging; call it once at the start of a process. A later call replaces the configuration. `secrets` are
+    values that no line may contain."""
     out = sys.stderr if stream is None else stream
     console = format == "console" or (format == "auto" and out.isatty())
     shared: list[Processor] = [
@@ -64,21 +65,22 @@ def configure_logs(
 
 
 def _with_request_id(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Every line has one, so that a reader need not ask; what no request caused says so."""
+    """Add `request_id` to every line; null if no request caused the line."""
     event.setdefault("request_id", None)
     return event
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """Ours, so that a second call finds it."""
+    """Our own handler class, so that a second call can find and replace it."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 — the library's name
-        """The library would print the arguments of the record, secrets and all."""
-        lost = {"level": "error", "event": "a line of the log could not be written", "logger": record.name}
+        """Report the failure without the record: the standard implementation would print its arguments, including
+        secrets."""
+        lost = {"level": "error", "event": "a log line could not be written", "logger": record.name}
         try:
             self.stream.write(f"{_dumped(lost)}\n")
         except (OSError, ValueError):
-            return  # stderr is closed or full: there is nowhere left to tell it
+            return  # stderr is closed or full: the failure cannot be reported
 
 
 def _install(lines: _Lines, formatter: logging.Formatter, level: str) -> None:
@@ -94,12 +96,13 @@ def _install(lines: _Lines, formatter: logging.Formatter, level: str) -> None:
 
 
 def _json_line(_logger: Any, _method: str, event: EventDict) -> str:
-    """ASCII alone: every control character and separator is escaped."""
+    """Encode as ASCII JSON, which escapes every control character and separator."""
     return _dumped(_fitted(event))
 
 
 class _ConsoleLine:
-    """For people: colours on a terminal, tracebacks below the line and indented, so that none looks like a line."""
+    """Formats a line for a terminal, with colours. A traceback is indented below its line, so that it never looks like
+    one."""
 
     def __init__(self, *, colors: bool) -> None:
         self._render = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
@@ -117,7 +120,7 @@ class _ConsoleLine:
 
 
 def _fitted(event: EventDict) -> EventDict:
-    """The event itself if it fits into a line; else with long values cut; else its head alone."""
+    """Return the event if it fits into a line; else with long values truncated; else only its essential fields."""
     length = len(_dumped(event))
     if length < LONGEST_LINE:
         return event
@@ -129,7 +132,7 @@ def _fitted(event: EventDict) -> EventDict:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """Beginning and end stay: the end of a traceback says what happened. Each character may take six bytes."""
+    """Truncate in the middle, because the end of a traceback tells what happened. A character may need six bytes."""
     text = value if isinstance(value, str) else _dumped(value)
     if len(_dumped(text)) <= most:
         return value

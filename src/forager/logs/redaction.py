@@ -1,7 +1,8 @@
-"""Takes secrets out of what is to be logged, and turns every value into plain data of bounded depth.
+"""Removes secrets from log events, and converts every value to plain data of bounded depth.
 
-Three nets, since each has holes: the name of a field, the known secrets wherever they occur, and the forms in which
-credentials travel (bearer tokens, passwords in URLs, `api_key=…`). It never raises: a line must not break its caller.
+There are three independent checks, because none is complete: the name of a field, the known secrets anywhere in a text,
+and the usual forms of credentials (bearer tokens, passwords in URLs, `api_key=…`). It never raises, because logging
+must not break its caller.
 """
 
 import math
@@ -40,13 +41,14 @@ Redact = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def redaction(secrets: Iterable[str]) -> Redact:
-    """A function that gives a copy of an event without secrets; `secrets` are taken out wherever they occur."""
+    """Return a function that copies an event without secrets; `secrets` are removed wherever they occur."""
     known = _known(secrets)
 
     def text(value: str) -> str:
         if known is not None:
             value = known.sub(STARS, value)
-        # Cut only here, lest half a known secret be left; a page of megabytes must not hold up the loop below.
+        # Truncate only after known secrets are removed, so that no half of one is left; and before the patterns below,
+        # which are slow on a page of megabytes.
         value = value[:LONGEST_TEXT]
         return _ASSIGNED.sub(rf"\1{STARS}", _URL_USER.sub(f"{STARS}@", _BEARER.sub(rf"\1 {STARS}", value)))
 
@@ -54,7 +56,7 @@ def redaction(secrets: Iterable[str]) -> Redact:
         if value is not None and _SECRET_NAME.fullmatch(_CAMEL.sub("_", name)):
             return STARS
         if isinstance(value, str) and _URL_NAME.fullmatch(name):
-            value = value.split("?", 1)[0]  # a query may hold anything, tokens and personal data too
+            value = value.split("?", 1)[0]  # a query may contain anything, including tokens and personal data
         return plain(value, depth)
 
     def plain(value: Any, depth: int) -> Any:
@@ -78,11 +80,11 @@ def redaction(secrets: Iterable[str]) -> Redact:
 
 
 def _known(secrets: Iterable[str]) -> re.Pattern[str] | None:
-    """One pattern for all secrets, in each form in which they may be written; the longest first."""
+    """Return one pattern for all secrets in each of their written forms, longest first."""
     forms = {
         form
         for secret in secrets
-        if len(secret) >= SHORTEST_SECRET  # less is a word of the language, and would take the log apart
+        if len(secret) >= SHORTEST_SECRET  # a shorter one may be an ordinary word, whose removal would garble the log
         for form in (secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1], secret.strip())
     }
     return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))) if forms else None

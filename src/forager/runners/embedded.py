@@ -1,7 +1,7 @@
-"""The embedded runner: all loops of one process, on its own event loop.
+"""The embedded runner: runs all loops of one process on its event loop.
 
-Work, one delivery per sink, and whatever else must happen now and then (sweep, schedules, rules, proxies). A loop that
-breaks is logged and started again, so that a defect in one of them never stops the others, or itself for good.
+These are the worker, one delivery per sink, and the periodic loops (sweep, schedules, rules, proxies). A loop that
+fails is logged and restarted, so that a defect in one never stops the others.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Loop = Callable[[], Awaitable[None]]
 
 RESTART_AFTER = 1.0
 DELIVERY_GRACE = 5.0
-"""Seconds that a sink has to take the batch in hand when the process stops."""
+"""Seconds that a sink has to accept its current batch when the process stops."""
 
 
 class EmbeddedRunner:
@@ -36,9 +36,9 @@ class EmbeddedRunner:
         clock: Clock,
         grace: float,
     ) -> None:
-        """`grace`: seconds that tasks in flight have to end when the process stops."""
+        """`grace`: seconds that in-flight tasks have to finish when the process stops."""
         self.is_stopping = False
-        """Whether what is in flight may end and nothing new is taken any more."""
+        """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
         self._worker = worker
         self._deliveries = deliveries
         self._loops = loops
@@ -47,9 +47,10 @@ class EmbeddedRunner:
 
     @asynccontextmanager
     async def running(self, *, without: Collection[str] = ()) -> AsyncIterator[asyncio.Task[None]]:
-        """Run every loop, but those named, while the block runs; gives the task that works.
+        """Run every loop, except those named, while the block runs. Yields the worker's task.
 
-        At the end, sinks take the batch in hand, then tasks in flight end or go back to the queue, unburned.
+        At the end, each sink finishes its current batch; then in-flight tasks finish or return to the queue without
+        burning an attempt.
         """
         beside = [asyncio.create_task(self._keep_up(n, loop)) for n, loop in self._loops.items() if n not in without]
         delivering = [asyncio.create_task(delivery.run()) for delivery in self._deliveries]
@@ -69,7 +70,8 @@ class EmbeddedRunner:
                 self.is_stopping = False
 
     async def _end_deliveries(self, delivering: Sequence[asyncio.Task[None]]) -> None:
-        """Before the worker ends its session: with it, the lanes of the sinks are lost, and no cursor can move."""
+        """Stop the deliveries. This must happen before the worker ends its session, because the lanes of the sinks end
+        with it and no cursor could move."""
         for delivery in self._deliveries:
             delivery.stop()
         if delivering:

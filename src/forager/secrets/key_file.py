@@ -1,4 +1,4 @@
-"""A file with keys, newest first, for its owner alone. It is replaced whole or not at all, by one process at a time."""
+"""A file with keys, newest first, readable by its owner only. It is replaced atomically, by one process at a time."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ class KeyFile:
         self._variable = variable
 
     def stamp(self) -> object:
-        """Changes whenever the file does; None: there is none."""
+        """Return a value that changes whenever the file does; None if there is no file."""
         try:
             status = self._path.lstat()
         except OSError:
@@ -33,14 +33,14 @@ class KeyFile:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, *, make: bool = False) -> list[str]:
-        """The keys; with `make`, a first one is made where there is no file. Without a file: none."""
+        """Return the keys; an empty list if there is no file. With `make`, create the file with a first key."""
         if not self._is_there():
             return self.change(lambda keys: keys or [new_key()]) if make else []
         with self._explained():
             return self._read()
 
     def change(self, by: Callable[[list[str]], Sequence[str]]) -> list[str]:
-        """Replace the keys by what `by` makes of them. On the disk when this returns."""
+        """Replace the keys by `by(keys)`. The file is synced to disk when this returns."""
         with self._explained():
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self._path.parent):
@@ -89,7 +89,7 @@ class KeyFile:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Beside its place and moved there: a crash leaves the old keys or the new ones, never a half."""
+    """Write to a temporary file and rename it, so that a crash leaves either the old keys or the new ones."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -103,7 +103,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time: who comes second finds the whole file. Its folder is on the disk at the end."""
+    """Hold a lock, so that one process at a time changes the file. Its folder is synced to disk at the end."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """Encryption of secrets at rest: AES-256-GCM, with a key that is never in the database.
 
-A sealed text names its key and belongs to one table, row and field: elsewhere it does not open. Nothing here writes a
-key or a plain text anywhere but into the key file.
+A sealed text names its key and is bound to one table, row and field: it cannot be decrypted elsewhere. Keys are written
+only to the key file, plain texts nowhere.
 """
 
 import base64
@@ -23,7 +23,7 @@ from forager.core.faults import Faults, NoFaults
 from forager.core.secret import About, SealedTable
 from forager.secrets.key_file import KeyFile, new_key
 
-if TYPE_CHECKING:  # 6 MB, and most have nothing to seal: it is loaded with the first key
+if TYPE_CHECKING:  # imported with the first key: it takes 6 MB, and most installations have nothing to seal
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 FILE = "secret.key"
@@ -33,7 +33,7 @@ NONCE = 12
 
 
 class Sealer:
-    """Seals with the newest key, opens with any that is there. Build it by `sealer_for`."""
+    """Encrypts with the newest key and decrypts with any available key. Create one with `sealer_for`."""
 
     def __init__(self, file: KeyFile | None, configured: Sequence[str] = ()) -> None:
         self._file = file
@@ -55,16 +55,16 @@ class Sealer:
         key = self._find(key_id)
         if key is None:
             raise SealBroken(
-                f"{_place(about)} was sealed with the key {key_id}, which is not here. Bring back the {FILE} of"
-                f" that time or add that key to {VARIABLE}; if it is lost, remove the entry and add it anew."
+                f"{_place(about)} was sealed with the key {key_id}, which is missing. Restore the {FILE} of"
+                f" that time or add that key to {VARIABLE}; if it is lost, remove the entry and add it again."
             )
         try:
             raw = base64.urlsafe_b64decode(body)
             return key.cipher.decrypt(raw[:NONCE], raw[NONCE:], _bound(key_id, about)).decode()
         except (InvalidTag, binascii.Error, ValueError):
             raise SealBroken(
-                f"{_place(about)} does not open: it was changed, or brought here from another place."
-                " Remove the entry and add it anew."
+                f"{_place(about)} cannot be decrypted: it was changed, or copied from another row."
+                " Remove the entry and add it again."
             ) from None
 
     def is_current(self, sealed: str) -> bool:
@@ -75,15 +75,16 @@ class Sealer:
         return tuple(hmac.new(key.marks, text.encode(), hashlib.sha256).hexdigest() for key in self._keys)
 
     def rotate(self) -> None:
-        """A new key comes first, the old ones stay. If there are old ones already, a rotation was not finished: the
-        newest is then the new one."""
+        """Add a new key as the newest; old keys stay. If there are old keys already, an earlier rotation was
+        interrupted, and its new key is used."""
         if self._file is not None:
             self._newest()
             self._file.change(lambda keys: keys if len(keys) > 1 else [new_key(), *keys])
             self._reload()
 
     def forget_old(self) -> int:
-        """Only the newest key stays; how many were dropped. Everything must have been sealed anew before."""
+        """Delete all keys but the newest, and return how many. Everything must have been sealed with the newest
+        before."""
         if self._file is None:
             return 0
         self._reload()
@@ -93,7 +94,8 @@ class Sealer:
         return dropped
 
     def _newest(self) -> "_Key":
-        """A key is made on first need. Another process may have brought a newer one since we looked."""
+        """Return the newest key, and create one if there is none. The file is read again if another process has changed
+        it."""
         if self._file is not None and (not self._keys or self._file.stamp() != self._stamp):
             self._reload(make=True)
         return self._keys[0]
@@ -113,7 +115,8 @@ class Sealer:
 
 
 def sealer_for(home: Path, configured: Sequence[SecretStr] = ()) -> Sealer:
-    """Configured keys, newest first, come before the file. Nothing is read or made before it is needed."""
+    """Return a `Sealer`. Configured keys, newest first, take precedence over the key file, which is read or created on
+    first use."""
     if configured:
         return Sealer(None, [each.get_secret_value() for each in configured])
     return Sealer(KeyFile(home / FILE, VARIABLE))
@@ -123,12 +126,12 @@ def sealer_for(home: Path, configured: Sequence[SecretStr] = ()) -> Sealer:
 class Rotated:
     resealed: int
     dropped: int
-    """Old keys that are gone from our own file."""
+    """Old keys that were deleted from our key file."""
 
 
 async def rotate_keys(sealer: Sealer, tables: Sequence[SealedTable], faults: Faults | None = None) -> Rotated:
-    """A new key, everything sealed with it, the old key dropped. At every moment each text opens with a key that is on
-    the disk, so an interrupted rotation loses nothing; called again, it goes on."""
+    """Create a new key, encrypt everything with it, and delete the old key. At any time, every text can be decrypted
+    with a key on disk, so an interrupted rotation loses nothing; calling it again continues."""
     faults = faults or NoFaults()
     sealer.rotate()
     faults.at("rotate:new-key")
@@ -147,7 +150,7 @@ class _Key:
     id: str
     cipher: "AESGCM"
     marks: bytes
-    """Key of the fingerprints: another use, another key."""
+    """Derived key for fingerprints, so that no key has two uses."""
 
 
 def _key(text: str, where: str) -> _Key:
@@ -178,7 +181,7 @@ def _parts(sealed: str, about: About) -> tuple[str, str, str]:
     match sealed.split("."):
         case [version, key_id, body]:
             return version, key_id, body
-    raise SealBroken(f"{_place(about)} is not a sealed text: it was changed. Remove the entry and add it anew.")
+    raise SealBroken(f"{_place(about)} is not a sealed text: it was changed. Remove the entry and add it again.")
 
 
 def _place(about: About) -> str:

@@ -1,4 +1,5 @@
-"""The service key: made on the first start, kept in a file for its owner alone, compared in constant time.
+"""The service key: created on the first start, stored in a file that only its owner can read, compared in constant
+time.
 
 A key is never logged, never put into an error, and never compared with `==`.
 """
@@ -21,7 +22,7 @@ SHORTEST = 32
 LEAST_DISTINCT = 10
 MAKE_ONE = f'Set {VARIABLE} to the output of: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
 
-# Words of the keys that documentation, examples and other programs come with. None is in a random key but by a wonder.
+# Words in the sample keys of documentation, examples and other programs. A random key practically never contains one.
 _KNOWN = re.compile(
     r"(change|replace)[-_ ]?(me|it|this)|default|example|password|placeholder|qwerty"
     r"|secret|service[-_ ]?key|test[-_ ]key|your[-_ ]",
@@ -30,9 +31,9 @@ _KNOWN = re.compile(
 
 
 def service_key(home: Path, configured: SecretStr | None) -> tuple[str, bool]:
-    """The key to ask callers for, and whether it was made just now (then it is to be shown, once).
+    """Return the key that callers must send, and whether it was created just now (then show it once).
 
-    A configured key comes before the file. Processes that start together agree on one key.
+    A configured key takes precedence over the file. Processes that start at the same time agree on one key.
     """
     if configured is not None:
         return _sendable(configured.get_secret_value()), False
@@ -52,7 +53,8 @@ def service_key(home: Path, configured: SecretStr | None) -> tuple[str, bool]:
 
 
 def read_service_key(home: Path) -> str | None:
-    """The key of a running `up`, for a client beside it; None: there is no key file. Makes nothing."""
+    """Return the key of a running `up`, for a client on the same machine; None if there is no key file. Creates
+    nothing."""
     path = home / FILE
     try:
         return _read(path)
@@ -63,7 +65,7 @@ def read_service_key(home: Path) -> str | None:
 
 
 def check_bind(host: str, key: str | None) -> None:
-    """Refuses to listen where others can connect, unless the key would hold against them."""
+    """Raise `Rejected` for an address that other machines can reach, unless the key is strong."""
     if is_loopback(host):
         return
     if weakness := _weakness(key or ""):
@@ -75,7 +77,7 @@ def check_bind(host: str, key: str | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """By the text alone: a name that the resolver decides about is not taken for loopback."""
+    """Decide by the text alone: a name that needs a resolver does not count as loopback."""
     if host.lower() == "localhost":
         return True
     try:
@@ -92,7 +94,7 @@ def _weakness(key: str) -> str | None:
     if len(key) < SHORTEST:
         return f"is shorter than {SHORTEST} characters"
     if _KNOWN.search(key):
-        return "holds a word that default keys have"
+        return "contains a word that is typical of sample keys"
     steps = [abs(ord(after) - ord(before)) for before, after in pairwise(key)]
     repeats = key in (key + key)[1:-1]
     if len(set(key)) < LEAST_DISTINCT or repeats or sum(step <= 1 for step in steps) > len(steps) // 2:

@@ -26,12 +26,12 @@ class Declared:
     group: str
     about: str
     default: str | None
-    """As text that could be written; None: not set."""
+    """The default as text; None if there is none."""
     limits: str
 
 
 def declared(tree: type[Settings]) -> tuple[Declared, ...]:
-    """Every setting of this class in the order of declaration, those of the group `LATER` last."""
+    """Return every setting of this class in order of declaration, those of the group `LATER` last."""
     every = [_declared(field, info) for field, info in tree.model_fields.items()]
     return tuple(sorted(every, key=lambda each: each.group == LATER))
 
@@ -42,10 +42,11 @@ def load(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Settings:
-    """Flag > FORAGER_X > the seed's own name > .env > forager.toml > default. Relative paths are those of `cwd`.
+    """Load settings. Precedence: flag > FORAGER_X > the seed's own name > .env > forager.toml > default. Relative paths
+    are resolved against `cwd`.
 
-    `overrides` holds command line flags by field; None there means that the flag was not given. Everything that is
-    wrong is reported at once, as `Rejected` with an entry for each name.
+    `overrides` holds command line flags by field; None there means that the flag was not given. All mistakes are
+    reported at once, as `Rejected` with an entry for each name.
     """
     folder = Path.cwd() if cwd is None else cwd.absolute()
     known = declared(tree)
@@ -81,7 +82,7 @@ def _wrong_value(error: ErrorDetails, given: Mapping[str, Given], known: Sequenc
     source = given.get(field) or given[".".join(str(part) for part in error["loc"][:2])]
     reason = plain_message(error)
     text = str(source.value)
-    # An @ in what should be a URL may have a password before it.
+    # The text before an @ in something like a URL may be a password.
     shown = "the value" if source.name.hidden or "@" in text else repr(text[:60])
     default = next(each.default for each in known if each.name.field == field)
     remedy = "leave it unset" if default is None else f"leave it unset for the default, {default}"

@@ -1,7 +1,7 @@
-"""Where settings come from: flags, the environment, `.env`, `forager.toml`, and which of them counts.
+"""The sources of settings (flags, environment, `.env`, `forager.toml`) and their precedence.
 
-Knows names and texts, never what a setting means. It hides no mistake: an unknown FORAGER_… name, a line that cannot be
-read, and two spellings that differ on one level are reported, not passed over.
+This module handles names and texts, not their meaning. It reports every mistake: an unknown FORAGER_… name, a line that
+cannot be parsed, and two spellings with different values in one source.
 """
 
 import difflib
@@ -19,14 +19,14 @@ from dotenv.parser import parse_stream
 from forager.core.errors import FieldError
 
 PREFIX = "FORAGER_"
-# Names of ours that are no settings of the program: the tests' own, and what a supervisor hands to its child.
+# Names with our prefix that are no settings: those of the tests, and those that a supervisor passes to its child.
 NOT_SETTINGS = re.compile(r"FORAGER_TEST_\w+|FORAGER_DATA|FORAGER_BEAT_FD")
 ALL = "docs/settings.md lists every name"
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a setting is called. A seed's name that ends in `*` stands for every name that begins so."""
+    """The names of a setting. A seed's name that ends in `*` matches every name with that prefix."""
 
     field: str
     seed: str | None = None
@@ -47,7 +47,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value, under the name that the user wrote and where."""
+    """A value with the name that the user wrote, and its source."""
 
     name: Name
     slot: str
@@ -60,7 +60,7 @@ class Given:
 def gather(
     names: Sequence[Name], overrides: Mapping[str, object], env: Mapping[str, str], folder: Path
 ) -> tuple[dict[str, Given], list[FieldError]]:
-    """What counts for each slot, and everything that is wrong with the names and the files."""
+    """Return the effective value of each slot, and all mistakes in names and files."""
     wrong: list[FieldError] = []
     texts = [(key, value) for key, value in env.items() if value.strip()]
     from_env = list(_from_variables(names, texts, "the environment", wrong))
@@ -79,7 +79,7 @@ def gather(
 
 
 def assembled(given: Mapping[str, Given]) -> dict[str, Any]:
-    """The values by field; the members of a family together in one mapping."""
+    """Return the values by field, with the members of a family in one mapping."""
     values: dict[str, Any] = {}
     for slot, each in given.items():
         if each.name.is_family and slot != each.name.field:
@@ -104,7 +104,7 @@ def _from_flags(names: Sequence[Name], overrides: Mapping[str, object], wrong: l
 def _from_variables(
     names: Sequence[Name], texts: Iterable[tuple[str, str]], place: str, wrong: list[FieldError]
 ) -> Iterator[Given]:
-    """Both spellings of every setting. A name in another case is no other name: it is reported as a mistake."""
+    """Read both spellings of every setting. A name in the wrong case is reported as a mistake."""
     known = {variable: name for name in names for variable in name.variables}
     families = {variable[:-1]: name for variable, name in known.items() if name.is_family}
     for key, value in texts:
@@ -119,7 +119,7 @@ def _from_variables(
 
 
 def _from_toml(names: Sequence[Name], table: Mapping[str, Any], wrong: list[FieldError]) -> Iterator[Given]:
-    """Values become text, so that `true` is no number and 0.3 stays 0.3, as in every other source."""
+    """Read TOML. Values are converted to text, so that they are validated exactly as in the other sources."""
     fields = {name.field: name for name in names}
     place = "forager.toml"
     for key, value in table.items():
@@ -139,7 +139,7 @@ def _from_toml(names: Sequence[Name], table: Mapping[str, Any], wrong: list[Fiel
 
 
 def _one_each(level: Iterable[Given], wrong: list[FieldError]) -> dict[str, Given]:
-    """One value per slot; two spellings on a level may repeat each other, never differ."""
+    """Return one value per slot. Two spellings in one source may repeat a value, but not differ."""
     slots: dict[str, list[Given]] = defaultdict(list)
     for each in level:
         slots[each.slot].append(each)
@@ -159,7 +159,7 @@ def _differing(found: Sequence[Given]) -> FieldError:
 
 
 def _read_dotenv(path: Path, wrong: list[FieldError]) -> list[tuple[str, str]]:
-    """Every binding, repeated ones too; `$` stands for itself. An empty value is as good as none."""
+    """Read every binding, including repeated ones. `$` is literal, and an empty value counts as not set."""
     found = []
     for binding in parse_stream(io.StringIO(_read(path, wrong))):
         line = f".env line {binding.original.line}"
@@ -195,7 +195,7 @@ def _read(path: Path, wrong: list[FieldError]) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, if one is near."""
+    """Return a hint with the most similar name, if there is one."""
     known = list(known)
     bare = name.removeprefix(PREFIX)
     close = [bare] if bare in known else difflib.get_close_matches(name, known, n=1, cutoff=0.7)

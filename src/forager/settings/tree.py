@@ -1,4 +1,4 @@
-"""Every setting of Forager itself, declared once: type, default, limits, and the seed's own name where there is one.
+"""Forager's own settings, each declared once: type, default, limits, and the seed's own name if there is one.
 
 The settings of a pipeline are declared in its own folder; `merged` joins them to this class, into one flat tree. A
 setting never changes after it is loaded, and an error never shows the value of a secret.
@@ -43,7 +43,8 @@ _AGE: dict[str, Any] = {"ge": 0, "le": 36_500}
 
 
 class Settings(BaseSettings):
-    """Forager's own settings. An instance takes its arguments and the defaults, and reads nothing else."""
+    """Forager's own settings. Creating an instance uses the arguments and the defaults; it reads no file and no
+    environment."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True, hide_input_in_errors=True
@@ -51,16 +52,14 @@ class Settings(BaseSettings):
 
     home: Location = _store(Path(".forager"), "Data folder: ledger, lock, keys, stored pages.")
     database_url: StoreUrl | None = _store(
-        None, "PostgreSQL to keep the ledger in; without it, SQLite in the data folder.", hidden=True
+        None, "URL of the PostgreSQL database for the ledger (default: SQLite in the data folder).", hidden=True
     )
     secret_key: Secrets = _store(
         (),
         "Keys that encrypt secrets in the ledger, newest first, separated by commas; without them, one is made in the"
         " data folder.",
     )
-    evidence_days: float = _store(
-        7.0, "How long the page and the picture of a failure are kept for a look.", ge=0, le=3_650
-    )
+    evidence_days: float = _store(7.0, "How long the page and the screenshot of a failure are kept.", ge=0, le=3_650)
     keep_jobs_days: float = _keep(
         90.0, "How long a finished job and its tasks are kept; its records and changes stay. 0: for ever.", **_AGE
     )
@@ -86,7 +85,7 @@ class Settings(BaseSettings):
     )
 
     host: Host = _api("127.0.0.1", "Address that the API binds; any but loopback needs a strong service key.")
-    port: int = _api(8001, "Port of the API; 0 takes a free one.", seed="SCRAPER_PORT", ge=0, le=65_535)
+    port: int = _api(8001, "Port of the API (0 = any free port).", seed="SCRAPER_PORT", ge=0, le=65_535)
     service_key: SecretStr | None = _api(
         None,
         "Key that callers send as X-Service-Key; without it, one is made in the data folder.",
@@ -97,12 +96,12 @@ class Settings(BaseSettings):
     )
 
     log_level: Level = _logs(
-        "INFO", "Least level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL.", seed="SCRAPER_LOG_LEVEL"
+        "INFO", "Minimum level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL.", seed="SCRAPER_LOG_LEVEL"
     )
     log_format: Format = _logs("auto", "json, console, or auto: console on a terminal, JSON lines elsewhere.")
 
     lease_seconds: float = _engine(
-        30.0, "How long a claim lives without a heartbeat; recovery after a crash takes as long.", ge=1, le=3_600
+        30.0, "How long a claim is valid without a heartbeat; recovery after a crash takes that long.", ge=1, le=3_600
     )
     shutdown_seconds: float = _engine(
         30.0,
@@ -112,7 +111,7 @@ class Settings(BaseSettings):
         le=3_600,
     )
     parse_processes: int = _engine(
-        2, "Most processes that read big pages (over 256 KB) at the same time; started when needed.", ge=1, le=64
+        2, "Maximum processes that parse big pages (over 256 KB); started when needed.", ge=1, le=64
     )
     patience_hours: float = _engine(
         168.0,
@@ -136,25 +135,31 @@ class Settings(BaseSettings):
         10.0, "Length of that interval.", seed="SCRAPER_RATE_LIMIT_INTERVAL_SECONDS", gt=0, le=86_400
     )
     cb_window_size: int = _polite(
-        10, "Calls that a site's breaker looks back on.", seed="SCRAPER_CB_WINDOW_SIZE", ge=1, le=1_000
+        10,
+        "Number of recent calls that a site's circuit breaker considers.",
+        seed="SCRAPER_CB_WINDOW_SIZE",
+        ge=1,
+        le=1_000,
     )
     cb_failure_threshold: int = _polite(
-        5, "Failures among them that open it.", seed="SCRAPER_CB_FAILURE_THRESHOLD", ge=1, le=1_000
+        5, "Failures among these calls that open the breaker.", seed="SCRAPER_CB_FAILURE_THRESHOLD", ge=1, le=1_000
     )
     cb_cooldown_seconds: float = _polite(
-        120.0, "Time until it lets one probe through.", seed="SCRAPER_CB_COOLDOWN_SECONDS", ge=0, le=86_400
+        120.0, "Time until an open breaker lets one probe through.", seed="SCRAPER_CB_COOLDOWN_SECONDS", ge=0, le=86_400
     )
     domain_policies_path: Location | None = _polite(
-        None, "YAML with rules per domain, instead of the one that ships.", seed="SCRAPER_DOMAIN_POLICIES_PATH"
+        None,
+        "YAML file with rules per domain (default: the one included with Forager).",
+        seed="SCRAPER_DOMAIN_POLICIES_PATH",
     )
-    robots_agent: HeaderText = _polite("Forager", "Name under which robots.txt is read.")
+    robots_agent: HeaderText = _polite("Forager", "User agent that is matched against robots.txt.")
 
     proxy_endpoints: Secrets = _proxies(
         (), "Proxies as http://user:password@host:port, separated by commas.", seed="SCRAPER_PROXY_ENDPOINTS"
     )
-    proxy_file: Location | None = _proxies(None, "File with more of them, one per line; # begins a comment.")
+    proxy_file: Location | None = _proxies(None, "File with more proxies, one per line; # begins a comment.")
     proxy_check_url: WebUrl | None = _proxies(
-        None, "Asked through a proxy to check it; without it, only a connection to the proxy itself is made."
+        None, "URL fetched through a proxy to check it; without it, a check only connects to the proxy."
     )
     proxy_health_check_interval_seconds: float = _proxies(
         60.0,
@@ -165,15 +170,15 @@ class Settings(BaseSettings):
     )
     proxy_domain_cooldown_seconds: float = _proxies(
         30.0,
-        "Rest of a proxy between two visits to a site, where no policy says otherwise.",
+        "Minimum time between two requests of a proxy to a site, unless a policy sets another.",
         seed="SCRAPER_PROXY_DOMAIN_COOLDOWN_SECONDS",
         ge=0,
         le=86_400,
     )
 
-    chromium: Location | None = _browser(None, "Chromium that visits pages; without it, the one that is installed.")
+    chromium: Location | None = _browser(None, "Path of the Chromium that visits pages (default: the installed one).")
     browser_pool_size: int = _browser(
-        5, "Browsers that are started without waiting.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0, le=1_000
+        5, "Minimum number of browsers in the pool.", seed="SCRAPER_BROWSER_POOL_SIZE", ge=0, le=1_000
     )
     browser_pool_max: int = _browser(
         20, "Maximum browsers; more are started while tasks wait.", seed="SCRAPER_BROWSER_POOL_MAX", ge=1, le=1_000
@@ -185,16 +190,18 @@ class Settings(BaseSettings):
         500, "Memory past which a browser is replaced; past twice as much, ended.", ge=100, le=1_000_000
     )
     navigation_timeout_ms: int = _browser(
-        30_000, "How long a page may take to come.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
+        30_000, "How long a page may take to load.", seed="SCRAPER_NAVIGATION_TIMEOUT_MS", ge=1, le=600_000
     )
 
     backend_api_url: WebUrl | None = _credentials(
-        None, "API that gives credentials for sites: https, or http on this machine.", seed="SCRAPER_BACKEND_API_URL"
+        None,
+        "URL of the API that returns credentials for sites: https, or http on this machine.",
+        seed="SCRAPER_BACKEND_API_URL",
     )
     backend_service_key: SecretStr | None = _credentials(None, "Key for that API.", seed="SCRAPER_BACKEND_SERVICE_KEY")
     credential_cache_ttl_seconds: float = _credentials(
         300.0,
-        "How long credentials are remembered.",
+        "How long credentials are cached.",
         seed="SCRAPER_CREDENTIAL_CACHE_TTL_SECONDS",
         ge=0,
         le=86_400,
@@ -215,13 +222,14 @@ class Settings(BaseSettings):
     apify_token: SecretStr | None = _later(None, "listings: token of the Apify account.", seed="APIFY_TOKEN")
 
     def of(self, part: type[Part]) -> Part:
-        """The settings of one feature, typed. Raises `LookupError` if the feature is not among the merged ones."""
+        """Return the typed settings of one feature. Raises `LookupError` if the feature is not among the merged
+        ones."""
         if not isinstance(self, part):
             raise LookupError(f"These settings have no {part.__name__}: its feature is not installed.")
         return self
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret that is set, so that the log can be kept free of them."""
+        """Return every secret that is set, so that they can be removed from the log."""
         found = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
         if self.database_url and (password := urlsplit(self.database_url).password):
             found += [password, unquote(password)]
@@ -239,12 +247,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The library's own sources stay off: they neither see that two of them differ nor name what a user wrote."""
+        """Switch off pydantic's own sources: they neither report conflicting values nor name what the user wrote."""
         return (init_settings,)
 
 
 def merged(parts: Sequence[type[FeatureSettings]]) -> type[Settings]:
-    """One class with the settings of Forager and of these features, in this order.
+    """Return one class with the settings of Forager and of these features, in this order.
 
     Raises `ValueError` if two of them declare the same name.
     """

@@ -134,5 +134,5 @@ async def test_a_cursor_of_another_list_is_refused(rig: PlacesRig) -> None:
             if asked == name:
                 await ask(cursor=cursor)
                 continue
-            with pytest.raises(Rejected, match="is not one that this list gave out"):
+            with pytest.raises(Rejected, match="is not a cursor of this list"):
                 await ask(cursor=cursor)

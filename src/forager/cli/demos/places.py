@@ -47,7 +47,8 @@ def settings(upstream: Upstream) -> Mapping[str, Any]:
 
 
 async def found(api: Api, job_id: str) -> list[Any]:
-    """The places with the most to show: an answer has either a phone number or a rating, and some places had both."""
+    """Return the places with the most complete data: an answer has either a phone number or a rating, and some places
+    have both."""
     places = await api.get("/places", limit=LOOKED_AT)
     return sorted(places, key=lambda place: sum(place[name] is None for name in ("phone", "rating", "address")))[:SHOWN]
 
@@ -89,7 +90,7 @@ def next_steps(home: Path) -> list[tuple[str, str]]:
 
 
 async def stored(api: Api, job_id: str) -> list[str]:
-    """The place of every sighting that the job has in the ledger."""
+    """Return the place of every sighting of the job in the ledger."""
     return [row["place_uid"] async for page in api.pages("/records/sighting", job=job_id) for row in page]
 
 

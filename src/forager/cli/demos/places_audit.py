@@ -1,6 +1,6 @@
-"""Checks the books after a crash: the sandbox's own log of requests against what the ledger holds.
+"""Audits a job after a crash: compares the sandbox's own log of requests with the contents of the ledger.
 
-Pure but for reading the log. Knows nothing of how the job was run.
+Pure, except for reading the log, and independent of how the job was run.
 """
 
 from collections import Counter
@@ -23,16 +23,16 @@ from forager.sandbox.audit import audit
 class CrashAudit:
     requests: int
     credits: int
-    """By the upstream's own count."""
+    """Counted by the upstream."""
     expected: int
-    """Places in the answers that a complete job must have got."""
+    """Places in the answers that a complete job must have received."""
     stored: int
     lost: int
     duplicates: int
     resent: int
     resent_credits: int
     spent: str
-    """By the ledger's count, in words."""
+    """Counted by the ledger, as text."""
     failures: tuple[str, ...] = field(default=())
 
     @property
@@ -60,7 +60,8 @@ class CrashAudit:
 
 
 def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> CrashAudit:
-    """`stored`: the place of every sighting of the job, as often as it is there."""
+    """Compare the job with the upstream's log. `stored` is the place of every sighting of the job, duplicates
+    included."""
     with log.open("rb") as lines:
         entries = read_log(lines)
     sent = audit(entries)
@@ -70,12 +71,12 @@ def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> Cra
     duplicates = held.total() - len(held)
     checks = {
         f"the job is {job['state']}": job["state"] != "completed",
-        f"{job['total'] - job['completed'] - job['skipped']} queries did not end well": (
+        f"{job['total'] - job['completed'] - job['skipped']} queries were not completed": (
             job["completed"] + job["skipped"] != job["total"]
         ),
         f"{len(lost)} places are lost": bool(lost),
-        f"{duplicates} records are double": bool(duplicates),
-        f"{len(strange)} places were never answered": bool(strange),
+        f"{duplicates} records are duplicates": bool(duplicates),
+        f"{len(strange)} stored places were in no answer": bool(strange),
         f"{len(sent.wasted)} pages were paid for after a short one": bool(sent.wasted),
         f"the ledger counts {job['spent']} credits, the upstream {sent.credits}": job["spent"] < sent.credits,
     }
@@ -94,7 +95,8 @@ def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> Cra
 
 
 def expected_places(entries: Iterable[Entry]) -> set[str]:
-    """What is on every page that was ever asked for and paid, worked out from the sandbox's world alone."""
+    """Return the places on every page that was requested and paid for, computed from the sandbox's generated world
+    alone."""
     config = SerperConfig().changed(SANDBOX)
     world = config.world()
     uids: set[str] = set()

@@ -39,7 +39,7 @@ def upstream(log: Path) -> Sequence[str]:
 
 
 def settings(upstream: Upstream) -> Mapping[str, Any]:
-    """The shop is our own: it gets a rule without pauses."""
+    """Return settings with a policy file that removes the pauses for the simulated shop."""
     rules = upstream.log.parent / "policies.yaml"
     rules.write_text(
         f'domains:\n  "{upstream.address}":\n    tokens_per_interval: {RATE}\n    interval_seconds: 1\n'
@@ -64,7 +64,7 @@ async def again(upstream: Upstream) -> None:
 
 
 async def found(api: Api, job_id: str) -> Any:
-    """Counts, and the products whose price or stock changed, each with how it was before."""
+    """Return the counts, and the products whose price or stock changed, each with the previous values."""
     products = [product async for page in api.pages("/products") for product in page]
     changed = [product for product in products if product["version"] > 1]
     moved = []

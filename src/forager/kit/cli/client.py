@@ -1,7 +1,7 @@
-"""The API as the commands see it: data in, data out, errors as those of `core/errors.py`.
+"""The API client of the commands: data in, data out, errors as exceptions of `core/errors.py`.
 
-A `Transport` carries the requests: over HTTP to a running Forager, or to the same application in this process. A
-command cannot tell them apart, so there is one code path to test.
+A `Transport` carries the requests: over HTTP to a running Forager, or to the same application in this process. Commands
+do not see the difference, so there is one code path to test.
 """
 
 import math
@@ -27,9 +27,9 @@ from forager.kit.cli.errors import KeyRefused, ServerFault
 API = "/api/v1"
 KEY_HEADER = "X-Service-Key"
 PAGE = 500
-"""Records asked for at once when everything is wanted."""
+"""Page size when a whole list is read."""
 SAFE = range(-(1 << 63), 1 << 64)
-"""Whole numbers that JSON can carry to anybody."""
+"""Largest integer that every JSON reader represents exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Page:
     data: Any
     meta: Mapping[str, Any] = field(default_factory=dict)
     is_repeated: bool = False
-    """Whether an earlier request with the same idempotency key made what is in it."""
+    """Whether the job was already created by an earlier request with the same idempotency key."""
 
 
 class Transport(Protocol):
     where: str
-    """Whom we ask, in words for an error message."""
+    """Where requests go, for error messages."""
 
     async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer: ...
 
@@ -66,7 +66,7 @@ class Api:
         return (await self.ask("POST", path, body=body)).data
 
     async def create(self, path: str, body: Any, *, idempotency_key: str | None) -> Page:
-        """As `post`; the page says whether this key made it before."""
+        """Like `post`; the returned page also tells whether the idempotency key was used before."""
         headers = {"Idempotency-Key": _in_header(idempotency_key)} if idempotency_key else {}
         return await self.ask("POST", path, body=body, headers=headers)
 
@@ -80,7 +80,7 @@ class Api:
         return (await self.ask("DELETE", path)).data
 
     async def pages(self, path: str, /, **query: Any) -> AsyncIterator[list[Any]]:
-        """A list that may be long, page by page, by the cursor that each page names."""
+        """Yield the pages of a list, following `next_cursor`."""
         cursor: Any = None
         while True:
             page = await self.ask("GET", path, query={"limit": PAGE, **query, "cursor": cursor})
@@ -110,19 +110,19 @@ class Api:
 
 
 def part(name: str) -> str:
-    """A name as one part of a path, whatever is in it."""
+    """Quote a name as one segment of a path."""
     return quote(_readable(name), safe="")
 
 
 def _opened(answer: Answer, where: str, *, has_key: bool = True) -> Page:
-    """What is in the envelope, or the error that it names."""
+    """Return the data of the envelope, or raise the error that it contains."""
     try:
         envelope = orjson.loads(answer.body) if answer.body else {"success": answer.status < 400, "data": None}
         if not isinstance(envelope, dict):
             raise ValueError("not an object")
     except ValueError:
         said = answer.body[:200].decode("utf-8", "replace")
-        raise ServerFault(f"{where} answered {answer.status} with something that is not Forager's: {said!r}") from None
+        raise ServerFault(f"{where} answered {answer.status} with a body that is not from Forager: {said!r}") from None
     fields = envelope.get("meta") or {}
     if answer.status < 400 and envelope.get("success", True):
         return Page(envelope.get("data"), fields, answer.headers.get("idempotent-replayed") == "true")
@@ -162,7 +162,7 @@ def _text(value: Any) -> str:
 
 
 def _readable(text: str) -> str:
-    """Bytes of the command line that are no text come as halves of characters, which nothing can send on."""
+    """Return the text, or raise if it is not valid UTF-8 (invalid bytes of a command line become lone surrogates)."""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise Rejected(f"{text!r} is not valid UTF-8 text. Write it again in a terminal that uses UTF-8.")
     return text
@@ -175,9 +175,10 @@ def _in_header(key: str) -> str:
 
 
 def _encoded(body: Any) -> bytes:
-    """As JSON. What it cannot carry is named here: orjson does not say where it is, and sends NaN as nothing at all."""
+    """Encode as JSON. Values that JSON cannot represent are reported with their field here, because orjson does not
+    name it and writes NaN as null."""
     wrong = [
-        FieldError(name, f"{value} is beyond what can be used; give an ordinary number")
+        FieldError(name, f"{value} is out of range; give an ordinary number")
         for name, value in _numbers(body)
         if (value not in SAFE if isinstance(value, int) else not math.isfinite(value))
     ]
@@ -190,7 +191,7 @@ def _encoded(body: Any) -> bytes:
 
 
 def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, int | float]]:
-    """Every number in a body, with the name of its field."""
+    """Yield every number in a body with the name of its field."""
     if isinstance(value, int | float):
         yield name, value
     elif isinstance(value, Mapping):

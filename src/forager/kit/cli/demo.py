@@ -1,7 +1,7 @@
 """A demo of a pipeline: a real job against a simulated upstream, without a key and without a network.
 
 A feature declares a `Demo`; `forager demo NAME` runs it. With `--crash` the worker is killed in the middle of the job,
-and the demo audits what came of it from the upstream's own log of requests.
+and the demo audits the result with the upstream's own log of requests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,9 +19,9 @@ class Upstream:
 
     url: str
     log: Path
-    """One line for each request that it received."""
+    """File with one line per request that it received."""
     announced: Mapping[str, Any] = field(default_factory=dict)
-    """Everything that it printed when it was ready, for an upstream of several hosts."""
+    """The whole line that it printed when ready; needed for an upstream with several hosts."""
 
     @property
     def address(self) -> str:
@@ -29,19 +29,19 @@ class Upstream:
 
 
 class Audit(Protocol):
-    """What the upstream's log says about a job whose worker was killed."""
+    """The result of comparing the upstream's log with a job whose worker was killed."""
 
     @property
     def failures(self) -> Sequence[str]:
-        """What is wrong, in a few words each; empty if nothing is."""
+        """Short descriptions of everything that is wrong; empty if nothing is."""
         ...
 
     def figures(self) -> dict[str, Any]:
-        """For programs."""
+        """The result as data, for `--json`."""
         ...
 
     def facts(self) -> Sequence[tuple[str, str]]:
-        """For people: names and values."""
+        """The result as names and values, for display."""
         ...
 
     def sentence(self) -> str:
@@ -61,21 +61,21 @@ class CrashDemo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """One job and what is around it."""
+    """The demo of one pipeline."""
 
     intro: str
-    """What runs, in one or two lines of rich markup."""
+    """Introduction in one or two lines of rich markup."""
     upstream: Callable[[Path], Sequence[str]]
     """`upstream(log)`: the command that serves the simulated upstream until its standard input closes. It prints one
     JSON line with its `url` when it is ready, and appends one line per request to `log`."""
     settings: Callable[[Upstream], Mapping[str, Any]]
     """`settings(upstream)`: settings, by name, that point Forager at the upstream."""
     path: str
-    """Where the API takes the job."""
+    """API path to which the job is posted."""
     job: Mapping[str, Any] | Callable[[Upstream], Mapping[str, Any]]
     """The job's parameters; a function of the upstream where they name its address."""
     found: Callable[[Api, str], Awaitable[Any]]
-    """`found(api, job_id)`: some of what the job found, to be shown."""
+    """`found(api, job_id)`: return a part of the results, for display."""
     show: Callable[[Job, Any], None]
     """`show(job, found)`: print the result."""
     next_steps: Callable[[Path], Sequence[tuple[str, str]]]
@@ -84,7 +84,7 @@ class Demo:
     """`again(upstream)`: change the simulated world after the first job. The job then runs a second time, and `found`
     and `show` see the second one."""
     name: str = "found"
-    """What `found` is called in JSON."""
+    """Name of the results of `found` in JSON."""
     words: Words = GENERAL
     crash: CrashDemo | None = None
 

@@ -1,4 +1,4 @@
-"""Errors that only the command line has, beside the tree of `core/errors.py`. Each message says what to do."""
+"""Errors that exist only on the command line, beside the tree of `core/errors.py`. Each message says what to do."""
 
 from forager.core.errors import ForagerError
 
@@ -12,11 +12,11 @@ class KeyRefused(ForagerError):
 
 
 class ServerFault(ForagerError):
-    """The API answered with an error of its own."""
+    """The API failed with an internal error."""
 
 
 class JobNotDone(ForagerError):
-    """The job did not end well."""
+    """The job failed or was paused."""
 
 
 class ProblemFound(ForagerError):

@@ -1,4 +1,4 @@
-"""What the `forager` command says to the shell. Scripts rely on these numbers: one never changes its meaning."""
+"""Exit codes of the `forager` command. Scripts rely on them: a code never changes its meaning."""
 
 from enum import IntEnum
 
@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130, "Ctrl-C; nothing is lost, and the message says how to resume"
 
 
-# The first class that fits decides: put the special before the general.
+# The first matching class decides, so a subclass comes before its base.
 _BY_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (StoreLocked, ExitCode.STORE_LOCKED),
     (NotFound, ExitCode.NOT_FOUND),

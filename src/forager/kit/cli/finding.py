@@ -1,4 +1,4 @@
-"""What one check of `forager doctor` has found. A feature's `checks(settings)` yields these."""
+"""The result of one check of `forager doctor`. A feature's `checks(settings)` yields these."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ State = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem keeps Forager from working; a note is what an operator may want to know."""
+    """One finding. A problem keeps Forager from working; a note is only information."""
 
     check: str
     state: State

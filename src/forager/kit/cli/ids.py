@@ -1,4 +1,4 @@
-"""Ids as people type them: the first characters of a job's id, or a task's two numbers. Pure but for one question."""
+"""Ids as users type them: the first characters of a job's id, or a task's two numbers. Pure, except for `full_job`."""
 
 import re
 from typing import Annotated
@@ -49,7 +49,8 @@ def read_task(text: str) -> str:
 
 
 async def full_job(api: Api, text: str) -> str:
-    """Return the whole id of the one job whose id begins so. Raises `NotFound`, or `Rejected` if there are several."""
+    """Return the full id of the job with this prefix. Raises `NotFound` if there is none, `Rejected` if there are
+    several."""
     if len(text) == 36:
         return text
     found = [each["id"] for each in await api.get("/jobs", id=text, internal=True, limit=3)]
@@ -64,6 +65,6 @@ JobId = Annotated[
     str, typer.Argument(metavar="JOB", parser=read_job, help="Id of the job, or its first characters (at least 4).")
 ]
 OfJob = Annotated[
-    str | None, typer.Option("--job", metavar="JOB", parser=read_job, help="Only this job; its id or the beginning.")
+    str | None, typer.Option("--job", metavar="JOB", parser=read_job, help="Only this job; its id or a prefix of it.")
 ]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", parser=read_task, help="Id of the task, as a list shows it.")]

@@ -1,6 +1,6 @@
-"""One run of the command line: the options before the command, the options that commands share, and the application.
+"""One run of the command line: the global options, the options that commands share, and access to the application.
 
-The kit does not import the application. `Invocation` is given a `Host`, which reads the settings and reaches the API.
+The kit does not import the application. `Invocation` holds a `Host`, which reads the settings and connects to the API.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ class LocalEngine(Protocol):
     """The engine on the store that this process has opened."""
 
     def running(self) -> AbstractAsyncContextManager["asyncio.Task[None]"]:
-        """Work on every open task while the block runs; no schedule fires. Leaving it finishes what is in flight."""
+        """Run the engine while the block runs, without schedules. At its end, in-flight tasks finish."""
         ...
 
     async def give_back(self) -> None:
-        """Put what is in flight back into the queue at once."""
+        """Return in-flight tasks to the queue at once."""
         ...
 
     async def has_notified(self) -> bool:
@@ -43,7 +43,7 @@ class Reached:
 
 
 class Host(Protocol):
-    """The application as the kit sees it."""
+    """The interface of the application that the kit uses."""
 
     def settings(self, overrides: Mapping[str, object]) -> Any:
         """Return the settings with these values on top. Raises `Rejected` if one is not valid."""
@@ -64,7 +64,7 @@ class Invocation:
     debug: bool = False
     as_json: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
-    """The options of the command that runs, by the field of the API that each fills: an error names the option."""
+    """The command's options by the API field that each sets, so that an error can name the option."""
 
     def settings(self, overrides: Mapping[str, object] | None = None) -> Any:
         """Return the settings of this run: overrides and `--home` come before environment and files."""
@@ -78,7 +78,7 @@ def invocation(context: typer.Context) -> Invocation:
 
 
 def _remember_json(context: typer.Context, value: bool) -> bool:
-    """An error that comes later must be written as JSON, too."""
+    """Remember `--json` in the invocation, because a later error must be printed as JSON, too."""
     if value and isinstance(context.find_root().obj, Invocation):
         context.find_root().obj.as_json = True
     return value

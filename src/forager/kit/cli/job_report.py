@@ -1,4 +1,4 @@
-"""How a job ended, in a few lines and an exit code."""
+"""Reports how a job ended: a few lines and an exit code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def ended(job: Mapping[str, Any], words: Words = GENERAL, *, as_json: bool) -> N
 
 
 def show_result(job: Mapping[str, Any], words: Words = GENERAL) -> None:
-    """Print what a finished job brought and cost."""
+    """Print the results and the cost of a finished job."""
     took = seconds_of(job)
     figures = [
         ("job", str(job["id"])),

@@ -1,7 +1,6 @@
-"""A job as it runs: a bar on a terminal, plain lines elsewhere, nothing for programs. All of it on standard error.
+"""Shows the progress of a job on standard error: a bar on a terminal, plain lines elsewhere, nothing for programs.
 
-A job is looked at again and again instead of streamed: a look is cheap, and it survives a restart of the Forager that
-works on the job.
+The job is polled instead of streamed: a poll is cheap, and polling survives a restart of the server.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ WORTH_TELLING = 1.0
 REASON_EVERY = 30.0
 """Seconds between two lines with the same reason for a wait."""
 RATE_OVER = 3.0
-"""Seconds that a rate is taken over: long enough to be calm, short enough to be true."""
+"""Window of the displayed rate in seconds: long enough to be steady, short enough to be current."""
 
 
 class View(Protocol):
@@ -40,14 +39,14 @@ class View(Protocol):
 
 
 async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY) -> Job:
-    """Until the job has ended or is paused; returns it as it was then."""
+    """Show progress until the job has ended or is paused. Returns the job in its final state."""
     waits_since: float | None = None
     with view:
         while True:
             job: Job = await api.get(f"/jobs/{job_id}")
             now = time.monotonic()
             waits_since = None if not job.get("waiting") else waits_since or now
-            # A short wait is not worth a word: the engine may just be starting.
+            # Do not report a short wait: the engine may just be starting.
             view.update(job if waits_since is None or now - waits_since >= WORTH_TELLING else {**job, "waiting": None})
             if has_stopped(job):
                 return job
@@ -55,18 +54,18 @@ async def follow(api: Api, job_id: str, view: View, *, every: float = LOOK_EVERY
 
 
 def has_stopped(job: Job) -> bool:
-    """Whether nothing more happens to it by itself."""
+    """Return whether the job has ended or is paused."""
     return job["state"] in ENDED or (job["state"] == "paused" and not job["running"])
 
 
 def waiting(job: Job) -> str | None:
-    """Why none of the job's tasks runs now, in words; None if some do or may."""
+    """Return the reason why none of the job's tasks runs now; None if some do or may."""
     reason = job.get("waiting")
     return str(reason["message"]) if reason else None
 
 
 def is_out_of_budget(job: Job) -> bool:
-    """Whether it ended before everything was asked, for its budget was spent."""
+    """Return whether the job ended early because its budget was spent."""
     return job.get("reason") == BUDGET and job["max_cost"] is not None and job["state"] != "paused"
 
 
@@ -75,7 +74,7 @@ def done(job: Job) -> int:
 
 
 class Pace:
-    """How fast a job moves, over the last seconds."""
+    """The speed of a job over the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque()
@@ -87,11 +86,11 @@ class Pace:
 
     @property
     def calls(self) -> float:
-        """Answers per second."""
+        """Return the answers per second."""
         return self._per_second(2)
 
     def left(self, job: Job) -> float | None:
-        """Seconds until the end at this pace, or None if that cannot be told yet."""
+        """Return the estimated seconds until the end, or None if it is too early to tell."""
         per_second = self._per_second(1)
         return (job["total"] - done(job)) / per_second if per_second > 0 else None
 
@@ -103,7 +102,7 @@ class Pace:
 
 
 class BarView:
-    """Two lines that stay where they are."""
+    """A progress bar of two lines that are redrawn in place."""
 
     def __init__(self, console: "Console", words: Words = GENERAL) -> None:
         from rich.live import Live
@@ -150,7 +149,7 @@ class BarView:
 
 
 class LineView:
-    """A line now and then, for logs and pipes."""
+    """Prints a line from time to time, for logs and pipes."""
 
     def __init__(self, console: "Console", words: Words = GENERAL) -> None:
         self._console = console
@@ -175,7 +174,7 @@ class LineView:
         self._console.print(f"{job['state']}: {' · '.join(figures)}", markup=False, soft_wrap=True)
 
     def _say_why(self, message: str, reason: tuple[str, str | None], now: float) -> None:
-        """Once when the job begins to wait, and from time to time while it does."""
+        """Print the reason when the job begins to wait, and repeat it from time to time."""
         if reason != self._reason or now >= self._next_reason:
             self._reason, self._next_reason = reason, now + REASON_EVERY
             self._console.print(f"waiting: {message}", markup=False, soft_wrap=True)
@@ -189,7 +188,7 @@ class LineView:
 
 
 class ReasonView(LineView):
-    """Only why the job waits, for logs and pipes."""
+    """Prints only why the job waits, for logs and pipes."""
 
     def update(self, job: Job) -> None:
         if message := waiting(job):
@@ -197,7 +196,7 @@ class ReasonView(LineView):
 
 
 class SpinnerView:
-    """One line that moves while a single page is fetched, with the reason if it waits; gone when it has ended."""
+    """A spinner while a single page is fetched, with the reason if it waits. It is erased at the end."""
 
     def __init__(self, console: "Console", words: Words = GENERAL) -> None:
         from rich.status import Status
@@ -234,21 +233,22 @@ class NoView:
 
 
 def choose_view(console: "Console", *, quiet: bool, words: Words = GENERAL) -> View:
-    """A bar on a terminal, lines elsewhere, nothing if `quiet`."""
+    """Return a bar on a terminal, lines elsewhere, and nothing if `quiet`."""
     if quiet:
         return NoView()
     return BarView(console, words) if console.is_terminal else LineView(console, words)
 
 
 def choose_spinner(console: "Console", *, quiet: bool, words: Words = GENERAL) -> View:
-    """For a job of one task: a spinner on a terminal, elsewhere a line only if it waits; nothing if `quiet`."""
+    """Return the view for a job of one task: a spinner on a terminal, elsewhere a line only if it waits; nothing if
+    `quiet`."""
     if quiet:
         return NoView()
     return SpinnerView(console, words) if console.is_terminal else ReasonView(console, words)
 
 
 def short_figures(job: Job, words: Words = GENERAL) -> list[str]:
-    """The figures beside the bar: those of the pipeline, then retries and failures."""
+    """Return the figures beside the bar: those of the pipeline, then retries and failures."""
     figures = list(words.progress(job))
     if is_out_of_budget(job):
         figures.append("budget spent")

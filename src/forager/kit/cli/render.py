@@ -1,4 +1,4 @@
-"""Values as people read them. Every function here is pure but `show_…`, which write to standard output."""
+"""Formats values for display. All functions are pure, except `show_…` and `write`, which write to standard output."""
 
 import math
 import os
@@ -33,32 +33,33 @@ def show_json(data: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Exactly this text, at once: whoever reads a pipe should not wait for a buffer to fill."""
+    """Write exactly this text and flush, so that the reader of a pipe does not wait for a full buffer."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def out() -> "Console":
-    """Standard output: results and nothing else."""
+    """Return the console for standard output, which carries results only."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def notes() -> "Console":
-    """Standard error: progress and remarks, so that a result can be piped on."""
+    """Return the console for standard error: progress and remarks, so that results can be piped."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
 def busy(what: str) -> AbstractContextManager[object]:
-    """Show what a slow command is doing while the block runs; on a terminal only, and gone afterwards."""
+    """Show a status line while the block runs; only on a terminal, and erased afterwards."""
     return notes().status(what) if sys.stderr.isatty() else nullcontext()
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> "Table":
-    """A plain table. Columns in `right` hold numbers; those in `fold` are wrapped where the others are cut."""
+    """Return a plain table. Columns in `right` are right-aligned (numbers); those in `fold` wrap, the others are
+    truncated."""
     from rich import box
     from rich.table import Table
 
@@ -71,7 +72,7 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> "Table":
-    """Names and values in two columns; what is not known is left out."""
+    """Return a table of names and values in two columns, without unknown values."""
     from rich.table import Table
     from rich.text import Text
 
@@ -85,7 +86,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> "Table":
 
 
 def plain(value: Any) -> Any:
-    """Scraped or user-given text, safe from being read as markup and from moving the cursor."""
+    """Escape scraped or user-supplied text, so that it is neither read as markup nor moves the cursor."""
     from rich.text import Text
 
     if value is None:
@@ -94,7 +95,7 @@ def plain(value: Any) -> Any:
 
 
 def indented(value: Any) -> Any:
-    """Text below the line it belongs to."""
+    """Indent a text below the line that it belongs to."""
     from rich.padding import Padding
 
     said = plain(value)
@@ -123,7 +124,7 @@ def some(number: int, one: str, many: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """With its full stop, so that another can follow."""
+    """Return the text with a full stop, so that another sentence can follow."""
     said = text.rstrip()
     return said if said.endswith((".", "?", "!")) else f"{said}."
 
@@ -142,7 +143,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in one unit: `12 s`, `5 min`, `3 h`, `9 d`."""
+    """Return how long ago a moment was, in one unit: `12 s`, `5 min`, `3 h`, `9 d`."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length or (unit == "min" and seconds >= 60):
             return f"{seconds / length:.0f} {unit}"
@@ -150,7 +151,7 @@ def age(seconds: float) -> str:
 
 
 def moment(value: Any) -> str:
-    """A point in time as the API gives it (ISO 8601), to the second, in UTC."""
+    """Format a timestamp of the API (ISO 8601) to the second, in UTC."""
     parsed = when(value)
     return "-" if parsed is None else parsed.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -164,13 +165,13 @@ def when(value: Any) -> datetime | None:
 
 
 def near(path: Path) -> str:
-    """A path as short as it can be written from here."""
+    """Return the shortest spelling of a path from the current folder."""
     shorter = os.path.relpath(path)
     return shorter if len(shorter) < len(str(path)) else str(path)
 
 
 def program() -> str:
-    """How this program is called from here: its name, or the path of one that is not on the PATH."""
+    """Return how to call this program: by name, or by path if it is not on the PATH."""
     if shutil.which("forager"):
         return "forager"
     beside = Path(sys.executable).parent / "forager"

@@ -1,4 +1,4 @@
-"""Creating a job and seeing it through: by a running Forager, or by the engine in this very process."""
+"""Creates a job and follows it to its end; the work is done by a running Forager or by an engine in this process."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,9 +35,9 @@ async def run_job(
     """Create a job with a POST of `body` to `path` and follow it to its end. `/jobs` takes jobs of every pipeline.
 
     If this process has opened the store, it runs the engine itself. Otherwise the running Forager does the work, and
-    the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks; None for
-    a job whose tasks are not known beforehand. A body
-    with `dry_run` is priced and not run; `show_plan` prints the answer. Raises `JobNotDone` unless the job ends well.
+    the job is followed only with `watch`. `total` names the field of the answer that counts the job's tasks; None for a
+    job whose tasks are not known in advance. A body with `dry_run` is priced and not run; `show_plan` prints the
+    answer. Raises `JobNotDone` unless the job completes.
     """
     answered = await at.api.create(path, body, idempotency_key=idempotency_key)
     created = answered.data
@@ -62,7 +62,7 @@ async def run_job(
 async def see_through(
     at: Reached, job_id: str, *, words: Words = GENERAL, quiet: bool = False, single: bool = False
 ) -> "Job":
-    """Follow a job until it has stopped, and work on it here if this process has opened the store.
+    """Follow a job until it has stopped; run the engine here if this process has opened the store.
 
     A job of one task (`single`) is shown by a spinner instead of a bar.
     """
@@ -97,7 +97,7 @@ async def _follow_until_stopped(api: "Api", job_id: str, view: "View") -> "Job":
 
 
 async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", words: Words = GENERAL) -> "Job":
-    """Run the engine here until this job has stopped. Ctrl-C drains: nothing is lost, nothing is paid twice."""
+    """Run the engine here until this job has stopped. Ctrl-C drains, so that no result is lost or paid for twice."""
     with stop_on_signals() as stop:
         following = asyncio.create_task(progress.follow(api, job_id, view))
         hurry = asyncio.create_task(_give_back_when_hurried(engine, stop))
@@ -120,7 +120,7 @@ async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", wo
 
 
 async def _until_notified(engine: LocalEngine, stopped: "asyncio.Task[None]") -> None:
-    """The webhook of the job's end was delivered, or waits on disk for its next try."""
+    """Wait until the webhook of the job's end has been delivered, or is stored for its next try."""
     while not stopped.done() and not await engine.has_notified():  # noqa: ASYNC110 - the ledger has no such event
         await asyncio.sleep(LOOK_EVERY)
 
@@ -132,7 +132,7 @@ async def _give_back_when_hurried(engine: LocalEngine, stop: StopRequest) -> Non
 
 def _say_how_to_resume(job: "Job", words: Words) -> None:
     _note(
-        f"Interrupted: {progress.done(job):,} of {words.tasks(job['total'])} done, nothing is lost.",
+        f"Interrupted: {progress.done(job):,} of {words.tasks(job['total'])} done. Nothing is lost.",
         f"Resume job {job['id']}: forager worker --until-idle",
         f"Cancel it: forager jobs cancel {job['id']}",
     )

@@ -1,4 +1,4 @@
-"""Around every command: settings, an event loop, and the API of the store."""
+"""The frame of every command: settings, an event loop, and the API of the store."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ def with_api(
 
 
 def flags_of(context: typer.Context) -> dict[str, str]:
-    """The options and arguments of a command by the name of their parameter, which is that of the API's field."""
+    """Map each parameter's name, which is the name of the API's field, to its option or argument."""
     return {
         str(each.name): str(each.metavar) if each.param_type_name == "argument" else max(each.opts, key=len)
         for each in context.command.params
@@ -40,7 +40,7 @@ def flags_of(context: typer.Context) -> dict[str, str]:
 
 
 def post(context: typer.Context, path: str) -> tuple[Any, str]:
-    """Post to the API. Returns its answer, and a remark to print if no worker would act on it."""
+    """Post to the API. Returns the answer, and a remark to print if no worker is running that could act on it."""
 
     async def work(at: Reached) -> tuple[Any, str]:
         return await at.api.post(path), f" {NO_WORKER}" if at.is_alone else ""

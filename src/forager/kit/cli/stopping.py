@@ -1,4 +1,5 @@
-"""How a running process is asked to stop. Once: finish what is in flight. Again, later: give it back at once."""
+"""Stop requests for a running process. The first one finishes in-flight tasks; a second one returns them to the queue
+at once."""
 
 import asyncio
 import signal
@@ -7,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ECHO = 1.0
-"""A terminal sends Ctrl-C to parent and child, and the parent passes it on: within a second it is the same one."""
+"""Signals within this time are one request: a terminal sends Ctrl-C to parent and child, and the parent passes it
+on."""
 
 
 class StopRequest:
@@ -38,7 +40,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """SIGTERM and SIGINT become a request while the block runs."""
+    """Turn SIGTERM and SIGINT into a stop request while the block runs."""
     loop = asyncio.get_running_loop()
     request = StopRequest()
     numbers = (signal.SIGTERM, signal.SIGINT)

@@ -1,4 +1,5 @@
-"""How the command line names what a job of a pipeline requests, brings and costs. A feature declares its own `Words`.
+"""Texts that the command line uses for a pipeline's jobs: their requests, results and costs. A feature declares its own
+`Words`.
 
 A pipeline that declares none is described in general terms: tasks, records, and credits if it spent any.
 """
@@ -14,7 +15,7 @@ Figures = Iterable[tuple[str, Any]]
 
 
 def spent_with_assumed(job: Job) -> str:
-    """What was spent, and how much of it is assumed: the price of a request is unknown if its answer was lost."""
+    """Format the units spent, and how many of them are assumed because the answer, and so the price, was lost."""
     return f"{count(job['spent'])} spent" + assumed(job)
 
 
@@ -49,14 +50,14 @@ def _progress(job: Job) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """Every field may be left out."""
+    """Display texts of a pipeline. Every field is optional."""
 
     task: tuple[str, str] = ("task", "tasks")
-    """One task and several, as people of this field say: query, queries."""
+    """Singular and plural for a task: query, queries."""
     request: Callable[[Mapping[str, Any]], str] = _request
-    """What a job with these parameters asks for, in a few words."""
+    """Short description of a job's request, made from its parameters."""
     results: Callable[[Job], Figures] = _results
-    """What a job has brought and cost: names and values; a None is left out."""
+    """Results and costs of a job as names and values; None is left out."""
     progress: Callable[[Job], Iterable[str]] = _progress
     """Short figures beside the progress bar."""
 

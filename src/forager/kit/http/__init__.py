@@ -1,4 +1,4 @@
-"""The HTTP kit: what a pipeline's `api.py` is written with.
+"""The HTTP kit: building blocks for a pipeline's `api.py`.
 
 The envelope of every answer, shared parameters, strict JSON bodies, OpenAPI descriptions, and the waiter for tasks.
 """

@@ -1,7 +1,7 @@
-"""The one shape of every JSON answer: `{success, data, error, meta}`. Renders; decides nothing.
+"""The shape of every JSON response: `{success, data, error, meta}`.
 
-The models are what OpenAPI shows. `answer` and `refusal` write the same shape straight to bytes, because a model per
-response would cost more than the route itself.
+The models are what OpenAPI shows. `answer` and `refusal` write the same shape directly to bytes, because building a
+model per response would cost more than the route itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,26 +21,27 @@ T = TypeVar("T")
 
 JSON = "application/json"
 MOST_FIELDS = 100
-"""A body of 50,000 wrong values is told about its first hundred."""
+"""Maximum field errors in one response; a body may have 50,000 wrong values."""
 
 RequestId = Annotated[
     str,
     Field(
-        description="Ours, new for every request; also in the header X-Request-ID and in the log.",
+        description="Id of this request, also in the header X-Request-ID and in the log.",
         examples=["8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"],
     ),
 ]
 
 
 class About(BaseModel):
-    """What is said about an answer beside the answer."""
+    """Metadata of a response."""
 
     request_id: RequestId
 
 
 class AboutPage(About):
     next_cursor: Annotated[
-        str | None, Field(description="Send it as `cursor` for the next page; null on the last one.", examples=[None])
+        str | None,
+        Field(description="Send this as `cursor` to get the next page; null on the last page.", examples=[None]),
     ] = None
 
 
@@ -51,13 +52,13 @@ class WrongField(BaseModel):
 
 class AboutFailure(About):
     code: Annotated[str, Field(description="The kind of error, for programs.", examples=["invalid"])]
-    fields: Annotated[list[WrongField] | None, Field(description="What is wrong with which field of the request.")] = (
-        None
-    )
+    fields: Annotated[list[WrongField] | None, Field(description="Errors by field of the request.")] = None
     reason: Annotated[
-        str | None, Field(description="Why a page could not be fetched, in one word.", examples=["robots"])
+        str | None, Field(description="Why a page could not be fetched, as a code.", examples=["robots"])
     ] = None
-    task_id: Annotated[UUID | None, Field(description="The task that this is about; it can be asked for later.")] = None
+    task_id: Annotated[
+        UUID | None, Field(description="The task that the error is about; its result can be fetched later.")
+    ] = None
 
 
 class Envelope(BaseModel, Generic[T]):
@@ -68,7 +69,7 @@ class Envelope(BaseModel, Generic[T]):
 
 
 class Page(BaseModel, Generic[T]):
-    """A part of a list, and where its next part begins."""
+    """One page of a list, with the cursor of the next one."""
 
     success: Literal[True]
     data: list[T]
@@ -131,7 +132,7 @@ def refusal(
 
 
 def request_id(scope: Scope) -> str:
-    """Given by `request_id.py`, which is around everything that answers."""
+    """Return the id that the outermost middleware (`api/request_id.py`) gave to this request."""
     return str(scope["state"]["request_id"])
 
 
@@ -140,7 +141,7 @@ def encoded(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What orjson does not know itself. Money keeps its digits, so it is text."""
+    """Convert values that orjson does not know. Money becomes text, to keep its digits."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Decimal):

@@ -1,7 +1,8 @@
-"""Server-sent events, bounded: a reader that takes nothing is let go, and every stream ends when the server closes.
+"""Bounded server-sent events: a reader that accepts nothing is disconnected, and every stream ends when the server
+closes.
 
-`EventStream` is the response; what it sends is an async generator of frames. The generator is closed whichever way the
-stream ends, so it may hold resources.
+`EventStream` is the response; it sends the frames of an async generator. The generator is closed however the stream
+ends, so it may hold resources.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from forager.kit.http.envelope import encoded
 HEARTBEAT = 10.0
 """Seconds of silence after which a stream sends a comment, so that proxies keep the connection."""
 PATIENCE = 30.0
-"""Seconds that a reader may take for one frame before it is let go."""
+"""Seconds that a reader may take for one frame before it is disconnected."""
 RECONNECT_MS = 2_000
 MOST_NUMBER = 2**63 - 1
 
@@ -26,7 +27,7 @@ Frames = AsyncGenerator[bytes, None]
 
 
 def frame(event: str, data: Any, number: int | None = None) -> bytes:
-    """One event. A numbered one is what a browser names in `Last-Event-ID` when it reconnects."""
+    """Encode one event. A browser sends the number of the last one as `Last-Event-ID` when it reconnects."""
     identity = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode(), encoded(data))
 
@@ -37,7 +38,7 @@ def comment(text: str) -> bytes:
 
 
 def is_foreign(request: Request) -> bool:
-    """Return whether a page of another site asks. Programs send no Origin."""
+    """Return whether the request comes from a page of another site. Programs send no Origin."""
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
@@ -64,7 +65,7 @@ class EventStream(Response):
                 task.cancel()
             (ended, *_) = await asyncio.gather(pumping, *others, return_exceptions=True)
         if isinstance(ended, TimeoutError):
-            return  # the reader takes nothing: drop the connection
+            return  # the reader accepts nothing: drop the connection
         if isinstance(ended, Exception):
             raise ended
         await send({"type": "http.response.body", "body": b"", "more_body": False})

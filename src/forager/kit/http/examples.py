@@ -18,26 +18,26 @@ _JOB = "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"
 
 
 def examples_of(model: type[BaseModel]) -> list[Any]:
-    """The examples that a class declares; none if it declares none."""
+    """Return the examples that a class declares, possibly none."""
     extra = model.model_config.get("json_schema_extra")
     examples = extra.get("examples") if isinstance(extra, dict) else None
     return list(examples) if isinstance(examples, list) else []
 
 
 def example_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The first example of a class, or an empty object."""
+    """Return the first example of a class, or an empty object."""
     return dict(next(iter(examples_of(model)), {}))
 
 
 def record_example(record: type[Record]) -> dict[str, Any]:
-    """A record as lists and exports show it: its own fields, its job if it has one, and when it was seen."""
+    """Return a record as lists and exports show it: its fields, its job if it is job-scoped, and when it was seen."""
     if record.scope == "job":
         return {"job": _JOB, **example_of(record), **_SEEN}
     return {**example_of(record), **_SEEN, **_KEPT}
 
 
 def change_example(record: type[Record]) -> dict[str, Any]:
-    """One change of a record, as its history shows it."""
+    """Return one change of a record, as its history shows it."""
     body = example_of(record)
     return {
         "id": 4711,

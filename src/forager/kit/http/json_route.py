@@ -1,4 +1,4 @@
-"""Routes that read their body as strict JSON: what a ledger can keep, and nothing that has to be repaired.
+"""Routes that parse their body as strict JSON, and refuse whatever the ledger could not store.
 
 A route class for `APIRouter(route_class=JsonRoute)`. It refuses a body with a 422 before the route is called.
 """
@@ -14,14 +14,14 @@ from starlette.responses import Response
 
 
 class JsonRequest(Request):
-    """Strict and quick JSON: no lone surrogates, no NaN, no NUL, integers of any length without a trap."""
+    """Parses JSON quickly and strictly: no lone surrogates, no NaN, no NUL; very long integers cost no extra time."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
             self._json = orjson.loads(body)
             if b"\\u0000" in body and _has_nul(self._json):
-                raise HTTPException(422, "The body holds text with a NUL character, which no store keeps; remove it.")
+                raise HTTPException(422, "The body contains a NUL character, which cannot be stored; remove it.")
         return self._json
 
 

@@ -1,4 +1,4 @@
-"""What a route adds to the OpenAPI document: the errors it may answer with, and examples. Describes; runs nothing."""
+"""Descriptions that a route adds to the OpenAPI document: its possible errors, and examples."""
 
 from typing import Any
 
@@ -10,39 +10,39 @@ REQUEST_ID = "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11"
 REASONS = {
     400: "The body is not valid; `meta.fields` names the field.",
     401: "The service key is missing or wrong.",
-    403: "A page of another origin asked.",
-    404: "There is no such thing.",
-    409: "It contradicts what is already there.",
-    413: "The body, or the answer to it, is too large.",
+    403: "The request came from a page of another origin.",
+    404: "The requested object does not exist.",
+    409: "The request conflicts with the current state.",
+    413: "The body, or the response to it, is too large.",
     422: "The request is not valid; `meta.fields` says where.",
     429: "Too many jobs wait. Try again after `Retry-After` seconds.",
     500: "A defect of Forager; the log has the details.",
     502: "The page could not be fetched; `meta.reason` gives the reason if it is known.",
-    503: "No room or no answer: of the store, a queue, a browser. Try again after `Retry-After` seconds.",
-    504: "It took too long.",
+    503: "The store, a queue or the browsers are full or unavailable. Try again after `Retry-After` seconds.",
+    504: "The time limit was exceeded.",
 }
 
 
 def failures(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """The errors that a route may answer with: those that any may, and these."""
+    """Describe a route's possible errors: those that every route has, and these."""
     every = {401, 422, 500, 503, *statuses, *((413,) if body else ())}
     return {status: {"model": Failure, "description": REASONS[status]} for status in sorted(every)}
 
 
 def example(data: Any, *, description: str = "", **about: Any) -> dict[str, Any]:
-    """One response with an example of its envelope."""
+    """Describe one response with an example of its envelope."""
     said = {"success": True, "data": data, "error": None, "meta": {"request_id": REQUEST_ID, **about}}
     return {"description": description or "As asked.", "content": {"application/json": {"example": said}}}
 
 
 def refused(code: str, error: str, **about: Any) -> dict[str, Any]:
-    """The example of one failure, for what `failures` describes in general."""
+    """Describe one failure with an example, in addition to `failures`."""
     said = {"success": False, "data": None, "error": error, "meta": {"request_id": REQUEST_ID, "code": code, **about}}
     return {"content": {"application/json": {"example": said}}}
 
 
 def body_of(pipeline: Pipeline) -> dict[str, Any]:
-    """A request body that is a pipeline's own job, described by its class."""
+    """Describe a request body that is a pipeline's job, by its class."""
     reference = {"$ref": f"#/components/schemas/{pipeline.params.__name__}"}
     examples = {f"example {n}": {"value": value} for n, value in enumerate(examples_of(pipeline.params), 1)}
     return {

@@ -1,4 +1,4 @@
-"""How lists are asked for, and what a caller may send beside a body: the parameters that several routes share."""
+"""Query parameters and headers that several routes share."""
 
 from typing import Annotated, Literal
 
@@ -14,22 +14,25 @@ TaskStateName = Literal["queued", "running", "completed", "failed", "skipped", "
 
 SCHEDULED = "schedule/"
 REPEATED = {"Idempotent-Replayed": "true"}
-"""Headers of the answer to a creation whose Idempotency-Key was used before."""
+"""Response headers of a creation whose Idempotency-Key was used before."""
 
 
 class PageQuery(BaseModel):
-    """A misspelt filter would silently return everything, so unknown ones are refused."""
+    """Paging of a list. Unknown parameters are refused, because a misspelt filter would silently return everything."""
 
     model_config = ConfigDict(extra="forbid")
 
     cursor: str | None = Field(
-        default=None, max_length=2_000, pattern="^[A-Za-z0-9_-]+$", description="`meta.next_cursor` of the page before."
+        default=None,
+        max_length=2_000,
+        pattern="^[A-Za-z0-9_-]+$",
+        description="`meta.next_cursor` of the previous page.",
     )
     limit: int = Field(default=100, ge=1, le=MOST, description="Maximum items per page.")
 
 
 class WhyQuery(PageQuery):
-    """Lists of tasks, by why they did not end well."""
+    """Paging and filters for lists of failed tasks."""
 
     reason: str | None = Field(
         default=None,
@@ -46,7 +49,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Makes creation safe to repeat: for 24 hours the same key gives the same job; another body, 409.",
+        description="Safe repeats: for 24 hours the same key returns the same job, or 409 if the body differs.",
         examples=["bars-az-2026-03-14"],
     ),
 ]

@@ -1,8 +1,8 @@
-"""Waiting for a task to end: woken the moment that its end is in the store, whichever process's engine wrote it.
+"""Waits for a task to end. A waiter wakes as soon as the end is committed, whichever process's engine committed it.
 
-This process's own engine reports what it has settled; the store reports the jobs that another process has ended
-(PostgreSQL). Between two reports nothing is read, except once a second: a report of the store may be lost together with
-its connection.
+This process's engine reports what it has settled; the store reports the jobs that another process has ended
+(PostgreSQL). Between reports the task is read only once a second, because a report of the store can be lost with its
+connection.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ class TaskWaiter:
     def __init__(self, ledger: Ledger, when_settled: WhenSettled, closing: asyncio.Event) -> None:
         self.closing = closing
         self.told = 0
-        """Counts the reports of ends. As long as it has not changed, what was read before still holds."""
+        """Number of reports so far. While it has not changed, a task that was read before has not ended since."""
         self._waiting: dict[int, dict[asyncio.Event, int]] = {}
-        """By job: the event of each waiter, and the task that it waits for."""
+        """Waiters by job: the event of each, and the task that it waits for."""
         self._closer: asyncio.Task[None] | None = None
         when_settled(self._settled)
         ledger.when_jobs_end(self._jobs_ended)
@@ -42,7 +42,7 @@ class TaskWaiter:
         read: Callable[[bool], Awaitable[T]],
         is_over: Callable[[T], bool],
     ) -> T | None:
-        """Read the task whenever it may have ended, and return what was read once `is_over` holds for it.
+        """Read the task whenever it may have ended, and return it once `is_over` is true for it.
 
         Returns None after `timeout` seconds, or when the server shuts down. `before` is the value of `told` before the
         task was created; None if the task may have ended already. `read(fresh)` reads the task in whatever form the
@@ -90,7 +90,7 @@ class TaskWaiter:
                     ended.set()
 
     def _jobs_ended(self, jobs: Collection[int]) -> None:
-        """`jobs` is empty if some may have ended and it is not known which."""
+        """Wake the waiters of these jobs; all of them if `jobs` is empty, because reports may have been lost."""
         self.told += 1
         for job in (jobs or self._waiting) if self._waiting else ():
             for ended in self._waiting.get(job, ()):
@@ -98,7 +98,7 @@ class TaskWaiter:
 
 
 async def _woken(ended: asyncio.Event) -> bool:
-    """True if a report or the shutdown came; False if nothing came for `LOOK_EVERY` seconds."""
+    """Wait for a report or the shutdown. Returns False if neither came for `LOOK_EVERY` seconds."""
     try:
         async with asyncio.timeout(LOOK_EVERY):
             await ended.wait()

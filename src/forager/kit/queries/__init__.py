@@ -1,7 +1,7 @@
-"""The query kit: what a pipeline's `reports.py` is written with.
+"""The query kit: building blocks for a pipeline's `reports.py`.
 
 `Database` is the port that the ledger implements; SQL is portable, with `:name` values. `walk` reads one page of a list
-along an index and gives the cursor of the next one.
+along an index and returns the cursor of the next one.
 """
 
 from forager.core.database import Database, Row

@@ -5,7 +5,7 @@ from forager.core.record import Record
 
 
 async def stored_key(db: Database, record: type[Record], key: str) -> str:
-    """The key under which a record of this class is stored, given that key or an alias of it.
+    """Return the key under which a record of this class is stored, given that key or an alias.
 
     Returns `key` itself if it is no alias; whether such a record exists is not checked.
     """

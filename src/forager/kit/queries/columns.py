@@ -1,8 +1,8 @@
-"""How a value of a Python type lies in a column: its kind, and how it is encoded and decoded. Pure.
+"""Maps Python types to columns: the column's type, and how values are encoded and decoded. Pure.
 
 Points in time are Unix milliseconds. Money is a scaled integer, because decimals kept as text sort wrongly on SQLite.
-Words of a fixed list (`Literal`, `StrEnum`) are text, so that a filter and an index can use them. Whatever is no scalar
-is a JSON leaf.
+`Literal` and `StrEnum` are text, so that filters and indexes can use them. Everything that is not a scalar is a JSON
+leaf.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,13 @@ class Column(NamedTuple):
 
     kind: Kind
     encode: Encoder | None
-    """None where the value goes in as it is."""
+    """None if the value is stored as it is."""
     decode: Encoder | None
     show: Encoder | None = None
-    """The stored value as JSON shows it, where that is something else."""
+    """Converts the stored value to its JSON form; None if they are the same."""
     nullable: bool = False
     clearable: bool = False
-    """It takes `CLEAR`."""
+    """Whether the field accepts `CLEAR`."""
 
     def encoded(self, value: Any) -> Any:
         return value if value is None or self.encode is None else self.encode(value)
@@ -47,7 +47,7 @@ class Column(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def columns_of(model: type[BaseModel]) -> dict[str, Column]:
-    """The columns of a class, by the names of its fields."""
+    """Return the columns of a class by field name."""
     return {name: _column(info.annotation) for name, info in model.model_fields.items()}
 
 
@@ -70,7 +70,7 @@ def _codec(annotation: Any) -> Column:
 
 
 def bare_type(annotation: Any) -> Any:
-    """The type without None, `Clear` and annotations; `object` if it is a union of several."""
+    """Return the type without None, `Clear` and annotations; `object` for a union of several types."""
     if get_origin(annotation) is Annotated:
         return bare_type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -97,7 +97,7 @@ def _money(scaled: int) -> Decimal:
 
 _SCALARS: dict[type, Column] = {
     str: Column("text", None, None),
-    # SQLite gives a stored truth back as a number.
+    # SQLite returns a stored boolean as a number.
     bool: Column("boolean", None, bool, bool),
     int: Column("bigint", None, None),
     float: Column("float", None, None),

@@ -1,4 +1,5 @@
-"""The numbers under which the ledger's tables refer to jobs. Outside the ledger a job has its public id alone."""
+"""Job numbers: the internal ids by which the ledger's tables refer to jobs. Outside the ledger, only the public id is
+used."""
 
 from uuid import UUID
 
@@ -6,15 +7,15 @@ from forager.core.database import Database
 from forager.core.errors import NotFound
 
 JOB_NAMES = "LEFT JOIN jobs j ON j.id = w.job_id LEFT JOIN past_jobs p ON p.id = w.job_id"
-"""Joins the names of jobs to rows `w` that outlive them: records and changes."""
+"""Joins the public ids of jobs to rows `w` that may outlive them: records and changes."""
 JOB_NAME = "coalesce(j.public_id, p.public_id) AS public_id"
-"""The column that this gives."""
+"""The column that this join adds."""
 
 
 async def job_number(db: Database, job: UUID, *, past: bool = False) -> int:
-    """The value of `job_id` in the rows of this job. Raises `NotFound` if there is no such job.
+    """Return the value of `job_id` in the rows of this job. Raises `NotFound` if there is no such job.
 
-    `past`: also if the job itself was removed since, because it had ended long ago; its records may still be there.
+    With `past`, also find a job that retention has removed; its records may still exist.
     """
     sql = "SELECT id FROM jobs WHERE public_id = :job"
     if past:

@@ -1,7 +1,8 @@
-"""Pages by cursor: the next page starts after the last row of this one, wherever new rows have appeared meanwhile.
+"""Pages by cursor: the next page starts after the last row of this one, so rows that are added meanwhile do not shift
+it.
 
-A query walks an index and looks at a bounded number of rows. Where a filter is served by no index, a page may therefore
-be short, or even empty, and still have a next one.
+A query walks an index and reads a bounded number of rows. With a filter that no index serves, a page may therefore be
+short, or even empty, and still have a next one.
 """
 
 import base64
@@ -21,30 +22,31 @@ T = TypeVar("T")
 MOST = 1_000
 """Rows of one page."""
 WINDOW = 5_000
-"""Rows that one page looks at, when a filter has no index."""
+"""Maximum rows read for one page when a filter has no index."""
 _NUMBERS = frozenset({"id", "version", "ended_at"})
-"""Of the columns that lists are ordered by; the others are text."""
+"""Columns of lists' orders that hold integers; the others are text."""
 _AT = "at_"
 
 
 class Page(BaseModel, Generic[T]):
-    """A part of a list."""
+    """One page of a list."""
 
     model_config = ConfigDict(frozen=True)
 
-    items: list[T] = Field(description="May be shorter than asked for, even when more follow: see next_cursor.")
-    next_cursor: str | None = Field(description="Give it back to get the next part; null when this was the last.")
+    items: list[T] = Field(description="May be shorter than the limit even if more follow: see next_cursor.")
+    next_cursor: str | None = Field(description="Pass it back to get the next page; null on the last page.")
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
     """A walk along an index: `source` and `where` choose the rows, `order` is the index's order.
 
-    `joins` and `only` are applied to what the walk finds (called `w`), so that no planner walks the wrong way.
+    `joins` and `only` are applied to the rows of the walk (named `w`) in an outer query, so that the planner cannot
+    choose another index.
     """
 
     of: str
-    """Which list this is a part of. Its cursors say so, and another list refuses them."""
+    """Name of the list. It is part of the cursor, so that another list refuses it."""
     source: str
     order: tuple[str, ...]
     """Columns of the source; together unique, never null."""
@@ -57,7 +59,7 @@ class Walk:
 
 
 async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
-    """Rows of one page, and the cursor of the next."""
+    """Return the rows of one page and the cursor of the next; None on the last page."""
     limit = checked_limit(limit)
     most = WINDOW if plan.only else limit + 1
     values: dict[str, Any] = {**plan.values, "most": most}
@@ -69,7 +71,7 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
         where.append(f"({', '.join(plan.order)}) {'<' if plan.descending else '>'} ({marks})")
     seen = _seen(plan, where)
     only = f" WHERE {' AND '.join(plan.only)}" if plan.only else ""
-    # What is shown may be another table's rows, with columns of the same name: the walk's own are named apart.
+    # A join may add columns of the same name, so the walk's order columns get their own aliases.
     places = ", ".join(f"w.{column} AS {_AT}{column}" for column in plan.order)
     rows = await database.fetch(
         f"SELECT {plan.columns}, {places} FROM ({seen} LIMIT :most) w {plan.joins}{only}"
@@ -80,15 +82,15 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
         return list(rows[:limit]), _cursor_at(plan, rows[limit - 1], _AT)
     if not plan.only and not plan.joins:
         return list(rows), None
-    # What was looked at is used up, though a filter or a join dropped some of it: the next page goes on behind its last
-    # row, if it had that many.
+    # A filter or a join may have dropped rows that were read. The next page still starts after the last row that was
+    # read, if the read reached its limit.
     del values["most"]
     last = await database.fetch(f"{seen} LIMIT 1 OFFSET {most - 1}", values)
     return list(rows), _cursor_at(plan, last[0]) if last else None
 
 
 def encode_cursor(of: str, order: Sequence[str], values: Sequence[Any]) -> str:
-    """Where a page ended, of which list and in which order: the cursor of another list is then refused."""
+    """Encode where a page ended, with the list's name and order, so that another list refuses the cursor."""
     return base64.urlsafe_b64encode(orjson.dumps([of, *order, *values])).decode().rstrip("=")
 
 
@@ -99,13 +101,13 @@ def decode_cursor(of: str, order: Sequence[str], cursor: str) -> list[Any]:
     except (ValueError, binascii.Error):
         said = None
     if not isinstance(said, list) or said[: len(names)] != names or not _fits(order, said[len(names) :]):
-        problem = FieldError("cursor", "is not one that this list gave out; start without a cursor")
+        problem = FieldError("cursor", "is not a cursor of this list; start without one")
         raise Rejected(f"cursor: {problem.message}", fields=[problem])
     return said[len(names) :]
 
 
 def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:
-    """A value of the wrong type would be an error of the database, not of whoever sent it."""
+    """Check a cursor's value, because a wrong type would appear as a database error and not as the caller's mistake."""
     if len(values) != len(order):
         return False
     return all(

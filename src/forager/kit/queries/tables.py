@@ -1,4 +1,4 @@
-"""Plain tables through the query port: what a pipeline's admin routes and commands read and write them with.
+"""Reads and writes plain tables through the query port, for a pipeline's admin routes and commands.
 
 A step changes a plain table with `Done(effects=…)`; the ledger applies effects with the statements of this file.
 """
@@ -17,9 +17,10 @@ R = TypeVar("R", bound=TableRow)
 async def read_rows(
     db: Database, row: type[R], where: str = "TRUE", values: Mapping[str, Any] | None = None, *, order: str = ""
 ) -> list[R]:
-    """The rows that meet a condition of portable SQL, by the table's key unless another order is given.
+    """Return the rows that meet a condition in portable SQL, sorted by the table's key unless another order is given.
 
-    Values of the condition are as they are stored: milliseconds, scaled money (`columns_of(row)[name].encoded(…)`).
+    Values in the condition must be in their stored form: milliseconds, scaled money
+    (`columns_of(row)[name].encoded(…)`).
     """
     by = order or ", ".join(f'"{column}"' for column in row.key)
     rows = await db.fetch(f"SELECT {_names(row)} FROM {row.table} WHERE {where} ORDER BY {by}", values)
@@ -27,14 +28,14 @@ async def read_rows(
 
 
 async def one_row(db: Database, row: type[R], **key: Any) -> R | None:
-    """The row with this key, or None."""
+    """Return the row with this key, or None."""
     write = RowWrite.of(Effect(row, key))
     found = await db.fetch(f"SELECT {_names(row)} FROM {row.table} WHERE {write.where}", write.values)
     return decoded(row, found[0]) if found else None
 
 
 async def insert_row(db: Database, row: TableRow) -> bool:
-    """Write a new row. False, and nothing is written, if there is one with its key. None takes the column's default."""
+    """Insert a row. Returns False, and writes nothing, if its key exists. A None takes the column's default."""
     given = {name: value for name in type(row).model_fields if (value := getattr(row, name)) is not None}
     columns = columns_of(type(row))
     names, marks = ", ".join(f'"{name}"' for name in given), ", ".join(f":{name}" for name in given)
@@ -47,25 +48,27 @@ async def insert_row(db: Database, row: TableRow) -> bool:
 
 
 async def change_row(db: Database, effect: Effect) -> bool:
-    """Apply an effect in a transaction of its own. False: there is no such row, and the effect makes none."""
+    """Apply an effect in its own transaction. Returns False if there is no such row and the effect does not create
+    one."""
     write = RowWrite.of(effect)
     return bool(await db.write(f"{write.sql} RETURNING 1 AS one", write.values))
 
 
 async def remove_row(db: Database, row: type[TableRow], **key: Any) -> bool:
-    """Delete the row with this key. False: there is none."""
+    """Delete the row with this key. Returns False if there is none."""
     write = RowWrite.of(Effect(row, key))
     return bool(await db.write(f"DELETE FROM {row.table} WHERE {write.where} RETURNING 1 AS one", write.values))
 
 
 def decoded(row: type[R], stored: Row) -> R:
-    """A stored row as an instance of its class. Raises pydantic's `ValidationError` if an operator wrote nonsense."""
+    """Return a stored row as an instance of its class. Raises pydantic's `ValidationError` if the row holds an invalid
+    value."""
     return row(**{name: column.decoded(stored[name]) for name, column in columns_of(row).items()})
 
 
 @dataclass(slots=True)
 class RowWrite:
-    """What one statement does to one row. Values are encoded."""
+    """One statement on one row, with encoded values."""
 
     row: type[TableRow]
     key: dict[str, Any]
@@ -83,7 +86,7 @@ class RowWrite:
         return write
 
     def then(self, effect: Effect) -> None:
-        """Do this too, afterwards, to the same row."""
+        """Return a write that does this one and then the other, on the same row."""
         columns = columns_of(self.row)
         for name, number in effect.add.items():
             more = columns[name].encoded(number)
@@ -115,7 +118,7 @@ class RowWrite:
     def _update(self) -> str:
         added = [f'"{name}" = coalesce("{name}", 0) + :add_{name}' for name in sorted(self.add)]
         given = [f'"{name}" = :set_{name}' for name in sorted(self.set)]
-        # Without a change the statement still tells whether the row is there.
+        # A statement without a change still reports whether the row exists.
         same = f'"{self.row.key[0]}" = "{self.row.key[0]}"'
         return f"UPDATE {self.row.table} SET {', '.join([*added, *given]) or same} WHERE {self.where}"
 
@@ -140,13 +143,14 @@ class RowWrite:
 
 
 def folded(effects: Iterable[Effect]) -> list[RowWrite]:
-    """Statements for effects, as few as possible: those on one row become one. In the order of tables and keys, so that
-    two transactions that touch the same rows lock them in the same order."""
+    """Return the statements for these effects, merged to one per row where possible. They are sorted by table and key,
+    so that concurrent transactions lock the same rows in the same order."""
     writes: dict[tuple[str, str], list[RowWrite]] = {}
     for effect in effects:
         write = RowWrite.of(effect)
         own = writes.setdefault((effect.row.table, repr(write.key)), [])
-        # An update before an insert must not be part of the new row: whether there is one is not known here.
+        # Do not merge an update with a later insert: the update must not become part of a new row, and whether the row
+        # exists is not known here.
         if own and own[-1].insert == effect.insert:
             own[-1].then(effect)
         else:
