@@ -78,7 +78,7 @@ async def test_field_errors_come_through_the_api() -> None:
 
 
 async def test_an_answer_of_another_program_is_called_so() -> None:
-    with pytest.raises(ServerFault, match="not Forager's"):
+    with pytest.raises(ServerFault, match="not from Forager"):
         await Api(Canned((200, b"<html>hello")), "key").get("/jobs")
 
 
