@@ -15,7 +15,7 @@ NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --
 def with_api(
     context: typer.Context, work: Callable[[Reached], Awaitable[T]], overrides: Mapping[str, object] | None = None
 ) -> T:
-    """Do `work` on the API of this store: of the Forager that runs, or of one opened for this command.
+    """Call `work` with the API of this store: that of a running Forager, or of one opened for this command.
 
     `overrides` are settings for this command. They do not reach a Forager that runs.
     """
