@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,24 +31,21 @@ from hypothesis.stateful import (
 )
 
 from forager.core.errors import Conflict
-from forager.core.ledger import Extras, GivenLane, Lease, NewJob, Settlement, Submitted
-from forager.core.outcome import Gone, Reject, Skip
-from forager.core.record import CLEAR
+from forager.core.ledger import GivenLane, Lease, NewJob, Settlement, Submitted
+from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from tests.support.auditor import Row
 from tests.support.item_model import ItemModel
+from tests.support.ledger_moves import LANES, dues, extras, limits, plans, records
 from tests.support.rig import (
     Call,
     DearCall,
     Item,
     Rig,
-    Seen,
     SoleCall,
-    Thing,
     Worker,
     catalog,
-    count,
     create_store,
     end_in_pages_of,
     postgres_rig,
@@ -57,7 +54,6 @@ from tests.support.rig import (
 
 T = TypeVar("T")
 
-LANES = ("api", "site")
 ENDS = (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.READY, TaskState.WAITING)
 ENDED = (4, 5, 6, 7)
 STANDING = """
@@ -65,44 +61,6 @@ SELECT t.id, t.kind, t.key, t.state FROM {} t JOIN idempotency i ON i.job_id = t
 """
 FULL_SIZE = 1_000
 """A profile with more examples than this (`fuzz`) is followed; otherwise the run has the size of CI."""
-
-moments = st.sampled_from([datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)])
-limits = st.fixed_dictionaries(
-    {},
-    optional={
-        "max_cost": st.integers(0, 12),
-        "concurrency": st.integers(1, 3),
-        "batch_size": st.integers(1, 3),
-        "turn": st.integers(0, 1),
-    },
-)
-dues = st.sampled_from((None, None, -5, 3, 25))
-"""Seconds from now until a task may run; None: it has no moment."""
-plans = st.lists(st.tuples(st.sampled_from(LANES), st.integers(0, 2), st.booleans(), st.booleans(), dues), max_size=5)
-names = st.sampled_from(("a", "b", "c"))
-items = st.builds(
-    Item,
-    uid=names,
-    title=st.none() | st.sampled_from(("x", "y")),
-    price=st.none() | st.just(CLEAR) | st.decimals(0, 2, places=0),
-    due=st.none() | st.just(CLEAR) | moments,
-    etag=st.none() | st.just(CLEAR) | st.sampled_from(("1", "2")),
-)
-records = st.lists(
-    st.builds(Thing, uid=names, size=st.none() | st.integers(0, 2), weak=st.none() | st.just("d"))
-    | st.builds(Seen, uid=names)
-    | items,
-    max_size=2,
-)
-
-
-extras = st.none() | st.builds(
-    Extras,
-    updates=st.lists(items, max_size=1),
-    gone=st.lists(st.builds(Gone, items, st.sampled_from(("not_found", "sold"))), max_size=1),
-    rejected=st.lists(st.builds(Reject, st.just(Item), st.just("no price"), st.none()), max_size=1),
-    effects=st.lists(st.just(count("told")), max_size=2),
-)
 
 
 class LedgerMachine(RuleBasedStateMachine):

@@ -16,6 +16,7 @@ from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
 from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
 from forager.ledger.schema.plain_ddl import add_plain_tables
+from forager.ledger.schema.politeness_tables import politeness_metadata
 from forager.ledger.schema.queue_tables import queue_metadata
 from forager.ledger.schema.record_ddl import add_record_tables
 from forager.ledger.schema.revisions import SCRIPTS, heads, home, known, locations
@@ -84,7 +85,8 @@ def check(store: Store, catalog: Catalog) -> None:
 def full_schema(catalog: Catalog, dialect: str) -> MetaData:
     """Every table that this program wants on this database."""
     whole = MetaData(naming_convention=metadata.naming_convention)
-    for part in (metadata, queue_metadata) if dialect == "postgresql" else (metadata,):
+    shared = (metadata, politeness_metadata)
+    for part in (*shared, queue_metadata) if dialect == "postgresql" else shared:
         for table in part.tables.values():
             table.to_metadata(whole)
     add_record_tables(whole, catalog.records.values())
