@@ -1,7 +1,8 @@
 """What the ledger must know of items, worked out without it: the state machine compares both after every rule."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from forager.core.ledger import Extras, Settlement
@@ -46,6 +47,22 @@ class ItemModel:
                     if known.gone is None:
                         known.gone = gone.reason
                         known.events += 1
+
+    def pass_time(self, seconds: float) -> None:
+        """Due times move into the past where the store's clock cannot move on."""
+        for known in self.items.values():
+            if isinstance(known.item.due, datetime):
+                known.item = known.item.model_copy(update={"due": known.item.due - timedelta(seconds=seconds)})
+
+    def due(self, now: datetime) -> list[str]:
+        """The items whose time has come."""
+        return [u for u, known in self.items.items() if isinstance(known.item.due, datetime) and known.item.due <= now]
+
+    def clear_due(self, uids: Collection[str]) -> None:
+        """A watch has turned these into tasks."""
+        for uid in uids:
+            known = self.items[uid]
+            known.item = known.item.model_copy(update={"due": None})
 
     def differences(self, rows: dict[str, Row]) -> list[str]:
         """What the tables say otherwise. Takes note of the versions that are stored now."""

@@ -11,7 +11,8 @@ from tests.support.rig import Item, Seen, Thing, count
 
 LANES = ("api", "site")
 
-moments = st.sampled_from([datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)])
+moments = st.sampled_from([datetime(year, 3, day, tzinfo=UTC) for year in (2026, 2126) for day in (1, 2)])
+"""Some have passed, the others never come."""
 limits = st.fixed_dictionaries(
     {},
     optional={
@@ -28,7 +29,7 @@ names = st.sampled_from(("a", "b", "c"))
 items = st.builds(
     Item,
     uid=names,
-    title=st.none() | st.sampled_from(("x", "y")),
+    title=st.none() | st.sampled_from(("x", "sole", "nothing")),
     price=st.none() | st.just(CLEAR) | st.decimals(0, 2, places=0),
     due=st.none() | st.just(CLEAR) | moments,
     etag=st.none() | st.just(CLEAR) | st.sampled_from(("1", "2")),
