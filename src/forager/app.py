@@ -131,6 +131,9 @@ class App:
         self.watcher = Watcher(ledger, pipelines, clock)
         if self.watcher:
             worker.when_settled(self.watcher.tell)
+        for each in features:
+            if each.duties is not None:
+                worker.perform(each.duties.load()(self))
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
@@ -451,7 +454,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
         reports = Reports(ledger.database, catalog)
         rotate = partial(rotate_keys, sealer, [table, job_secrets])
         sinks = SinkTable(ledger.database, ledger.now_ms)
-        yield App(
+        app = App(
             settings,
             features,
             clock,
@@ -469,3 +472,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIt
             StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
             guard,
         )
+        for feature in features:
+            if feature.prepare is not None:
+                await feature.prepare.load()(app)
+        yield app

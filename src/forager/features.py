@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from forager.kit import sink_feature
 from forager.kit.feature import ENTRY_POINTS, Feature, Ref
 from forager.kit.sink_feature import SinkFeature
+from forager.pipelines.listings.feature import feature as listings
 from forager.pipelines.places.feature import feature as places
 from forager.pipelines.products.feature import feature as products
 from forager.pipelines.reviews.feature import feature as reviews
@@ -19,7 +20,7 @@ from forager.pipelines.scrape.feature import feature as scrape
 from forager.sinks.webhook.feature import feature as deliveries
 from forager.sinks.webhook.feature import sink as webhook_sink
 
-FEATURES: tuple[Feature, ...] = (places, products, scrape, reviews, deliveries)
+FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, deliveries)
 SINKS: tuple[SinkFeature, ...] = (
     webhook_sink,
     SinkFeature(

@@ -61,6 +61,7 @@ def test_a_row_becomes_a_listing_and_its_source__LI_7() -> None:
     assert found.source == ListingSource(
         source_key="apartments.com:q7r2kxd",
         listing_key="apartments.com:q7r2kxd",
+        market_id="boston",
         source="apartments.com",
         source_id="q7r2kxd",
         url=ROW["url"],

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from forager.core.ends import OnEnd, OnJobEnd
+from forager.core.errors import Unconfigured
 from forager.core.http import Fetch
 from forager.core.outcome import Outcome
 from forager.core.reasons import require_words
@@ -151,6 +152,19 @@ def step(
     return Step(
         task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts, on_end
     )
+
+
+async def _unbound(task: Task, _: Fetch) -> Outcome:
+    raise Unconfigured(f"Tasks of kind {task.kind!r} run inside the application only: its feature names no `duties`.")
+
+
+def duty(task: type[Task], **options: Any) -> Step:
+    """A step that needs the application beside the web: it reads plain tables, say, or creates jobs.
+
+    What it does is an edge: `Feature.duties` gives the function once the application is there. It has the signature of
+    any other step, and what it brings still becomes true by its outcome alone. The options are those of `step`.
+    """
+    return step(task, _unbound, **options)
 
 
 AGED_AFTER = 60.0

@@ -1,8 +1,9 @@
 """The steps of all pipelines, by the kind of task that they perform."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from forager.core.pipeline import Pipeline, Step
+from forager.core.pipeline import Pipeline, Step, StepFunction
 
 UNKNOWN = ""
 
@@ -22,6 +23,13 @@ class StepTable:
 
     def get(self, kind: str) -> Step | None:
         return self._steps.get(kind)
+
+    def perform(self, duties: Mapping[str, StepFunction]) -> None:
+        """Give steps their functions, by the kind of their tasks. Raises `ValueError` for a kind without a step."""
+        for kind, run in duties.items():
+            if kind not in self._steps:
+                raise ValueError(f"A duty is given for tasks of kind {kind!r}, but no pipeline has a step for them.")
+            self._steps[kind] = replace(self._steps[kind], run=run)
 
     def pipeline_of(self, kind: str) -> str:
         return self._pipelines.get(kind, UNKNOWN)

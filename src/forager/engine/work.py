@@ -20,7 +20,7 @@ from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
 from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, Want
 from forager.core.offload import InThread, Offload
-from forager.core.pipeline import Pipeline
+from forager.core.pipeline import Pipeline, StepFunction
 from forager.core.proxies import Proxies
 from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
@@ -120,6 +120,10 @@ class Worker:
                     await asyncio.wait(self._flight.running)
         self._flight.cancel()
         self._out_of_grace = True
+
+    def perform(self, duties: Mapping[str, StepFunction]) -> None:
+        """Give the steps made with `duty` their functions, by kind of task, before the worker runs."""
+        self._steps.perform(duties)
 
     def when_settled(self, tell: Callable[[Sequence[Settlement]], None]) -> None:
         """Call this with every group of attempts that has ended and is in the store, at once."""

@@ -55,6 +55,11 @@ class Feature:
     nothing."""
     results: Ref | None = None
     """`results(service, job_id) -> Awaitable[Sequence[Mapping]]`: what a webhook reports about a job's tasks."""
+    duties: Ref | None = None
+    """`duties(service) -> Mapping[str, StepFunction]`: by kind of task, the functions of its steps made with `duty`."""
+    prepare: Ref | None = None
+    """`prepare(service) -> Awaitable[None]`: called each time the store is opened; for rows that come with the install.
+    It must be cheap and safe to repeat."""
     log: Ref | None = None
     """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
     routes: Ref | None = None

@@ -15,6 +15,7 @@ from forager.core.clock import Clock
 from forager.core.database import Database
 from forager.core.ledger import Ledger, Submitted
 from forager.core.pipeline import Pipeline
+from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.kit.queries import Page
 from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
@@ -98,6 +99,10 @@ class Service(Protocol):
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
         tasks."""
+        ...
+
+    async def put_schedule(self, schedule: Schedule) -> Schedule:
+        """Check a schedule and its job, and keep it; an existing one of that name is replaced. Raises `Rejected`."""
         ...
 
     def fingerprint(self, secret: Secret) -> str:

@@ -74,6 +74,8 @@ def _declared(field: str, info: FieldInfo) -> Declared:
 def _as_text(default: object) -> str | None:
     if default is None or default in ((), {}):
         return None
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 

@@ -219,7 +219,6 @@ class Settings(BaseSettings):
     )
     bigquery_project_id: str | None = _later(None, "BigQuery: project of the mirror.", seed="BIGQUERY_PROJECT_ID")
     prefect_api_url: str | None = _later(None, "Prefect: its server.", seed="PREFECT_API_URL")
-    apify_token: SecretStr | None = _later(None, "listings: token of the Apify account.", seed="APIFY_TOKEN")
 
     def of(self, part: type[Part]) -> Part:
         """Return the typed settings of one feature. Raises `LookupError` if the feature is not among the merged

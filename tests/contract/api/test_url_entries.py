@@ -30,6 +30,7 @@ COVERED = {
     "proxy_check_url": "test_fetch_proxies.py",
     "default_webhook_url": "test_webhook_delivery.py",
     "serper_base_url": "test_egress_ssrf.py",
+    "apify_base_url": "test_listings_egress.py",
     "backend_api_url": "test_credential_client.py",
     "google_accounts_url": "test_reviews_egress.py",
     "google_locations_url": "test_reviews_egress.py",

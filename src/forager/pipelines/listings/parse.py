@@ -96,7 +96,10 @@ def _found(row: Row, market_id: str, decay_rate: float, seen_at: datetime) -> Fo
         confidence_updated_at=seen_at,
         decay_rate=decay_rate,
     )
-    return Found(listing, ListingSource(source_key=key, listing_key=key, source=source, source_id=source_id, url=url))
+    shown = ListingSource(
+        source_key=key, listing_key=key, market_id=market_id, source=source, source_id=source_id, url=url
+    )
+    return Found(listing, shown)
 
 
 def _key(row: Row) -> str | None:

@@ -20,12 +20,16 @@ class Listing(FreshRecord):
     kind: ClassVar[str] = "listing"
     table: ClassVar[str] = "listings"
     key_field: ClassVar[str] = "listing_key"
+    identity: ClassVar[str | None] = "listing"
     quiet: ClassVar[frozenset[str]] = FreshRecord.quiet | {"verification_status", "verified_at"}
-    # A search names a market; the others are filters within it that read few rows.
+    # A search names a market, and mostly a rent. What a scrape has shown, or has missed, is found by `last_seen_at`,
+    # and what reached 0 by `zero_at`: rows that are gone are not in that index, so the hourly look stays short.
     indexes: ClassVar[tuple[Index, ...]] = (
         *FreshRecord.indexes,
         Index(("market_id", "id")),
         Index(("market_id", "rent_min", "id")),
+        Index(("market_id", "last_seen_at")),
+        Index(("zero_at",), where="gone_at IS NULL"),
     )
 
     listing_key: str
@@ -77,12 +81,13 @@ class ListingSource(Record):
     kind: ClassVar[str] = "listing_source"
     table: ClassVar[str] = "listing_sources"
     key_field: ClassVar[str] = "source_key"
-    indexes: ClassVar[tuple[Index, ...]] = (Index(("listing_key", "id")),)
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("listing_key", "id")), Index(("market_id", "last_seen_at")))
 
     source_key: str
     """`source:id`."""
     listing_key: str
     """The listing that it shows, or one of its aliases."""
+    market_id: str
     source: str
     """The portal's host, without `www.`."""
     source_id: str

@@ -94,7 +94,7 @@ class Run:
 
     def _pushed(self, moment: float, begin: float) -> int:
         working = max(self.seconds - (begin - self.started), 0.001)
-        return min(self.found, max(0, int(self.found * (moment - begin) / working + 1e-6)))
+        return min(self.found, max(0, int(self.found * (moment - begin) / working + 1e-3)))
 
     def _cost(self, items: int, config: ApifyConfig) -> float:
         charged = items if self.max_items is None else min(items, self.max_items)

@@ -1,0 +1,78 @@
+"""The routes of listings: search, one listing, its history; and the admin routes of markets."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi import Path as InPath
+from pydantic import ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.kit.http.envelope import Envelope, Page, answer, page
+from forager.kit.http.json_route import JsonRoute
+from forager.kit.http.openapi import example, failures
+from forager.kit.http.params import PageQuery
+from forager.kit.http.task_waiter import TaskWaiter
+from forager.kit.service import Service
+from forager.pipelines.listings import reports
+from forager.pipelines.listings.api_examples import HISTORY, LISTING
+from forager.pipelines.listings.api_markets import add_markets
+from forager.pipelines.listings.pipeline import NAME
+from forager.pipelines.listings.reports import ListingFilter, ListingHistory, ListingReport
+
+ListingId = Annotated[int, InPath(ge=1, lt=1 << 63)]
+MOST_CHANGES = 1_000
+
+
+class ListingsQuery(PageQuery, ListingFilter):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(default=20, ge=1, le=1_000, description="Most items of this page.")
+
+    def asked(self) -> ListingFilter:
+        return ListingFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
+
+
+def routes(service: Service, _: TaskWaiter) -> APIRouter:
+    router = APIRouter(tags=[NAME], route_class=JsonRoute)
+    add_markets(router, service, "/api/v1/admin/markets", documented=True)
+    add_markets(router, service, "/api/admin/markets", documented=False)
+    _add_listings(router, service)
+    return router
+
+
+def _add_listings(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/api/v1/listings",
+        summary="Find listings",
+        response_model=Page[ListingReport],
+        responses={200: example([LISTING], next_cursor=None), **failures()},
+    )
+    async def find_listings(request: Request, asked: Annotated[ListingsQuery, Query()]) -> Response:
+        """Active ones with a confidence of at least 40, newest first. A page may be short and still have a next one."""
+        found = await reports.find_listings(
+            service.database, asked.asked(), await service.ledger.now(), cursor=asked.cursor, limit=asked.limit
+        )
+        return page(request, found.items, found.next_cursor)
+
+    @router.get(
+        "/api/v1/listings/{listing_id}",
+        summary="Show a listing",
+        response_model=Envelope[ListingReport],
+        responses={200: example(LISTING), **failures(404)},
+    )
+    async def show_listing(request: Request, listing_id: ListingId) -> Response:
+        """Active or not, with its confidence at this moment."""
+        return answer(request, await reports.one_listing(service.database, listing_id, await service.ledger.now()))
+
+    @router.get(
+        "/api/v1/listings/{listing_id}/history",
+        summary="Show how the rent of a listing changed",
+        response_model=Envelope[ListingHistory],
+        responses={200: example(HISTORY), **failures(404)},
+    )
+    async def show_listing_history(request: Request, listing_id: ListingId) -> Response:
+        """Newest first, with its days on the market; of more than 1,000 changes, the newest ones."""
+        listing = await reports.one_listing(service.database, listing_id, await service.ledger.now())
+        changes = await service.reports.history("listing", listing.listing_key, limit=MOST_CHANGES)
+        return answer(request, reports.history_of(listing, changes.items))

@@ -1,0 +1,176 @@
+"""The admin routes of markets: list, add, change, scrape, remove."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.core.errors import Conflict, FieldError, Rejected
+from forager.core.table import Effect
+from forager.extract.countries import state_code
+from forager.kit.http.envelope import Envelope, answer
+from forager.kit.http.openapi import example, failures
+from forager.kit.queries import change_row, insert_row, remove_row
+from forager.kit.service import Service
+from forager.pipelines.listings.api_examples import JOB_ID, MARKET, MARKET_DETAIL
+from forager.pipelines.listings.dispatch import scrape_now
+from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName
+from forager.pipelines.listings.pipeline import NAME
+from forager.pipelines.listings.reports_markets import (
+    MarketDetail,
+    MarketReport,
+    list_markets,
+    market_detail,
+    one_market,
+)
+from forager.pipelines.listings.settings import ListingsSettings
+from forager.pipelines.listings.tables import MarketConfig
+
+MarketId = Annotated[str, InPath(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9-]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Most = Annotated[int, Field(ge=1, le=10_000, strict=True, description="Maximum properties of one scrape.")]
+Hours = Annotated[int, Field(ge=1, le=24 * 366, strict=True, description="Hours between two scrapes.")]
+
+
+class MarketBody(BaseModel):
+    """A new market."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"id": "worcester", "display_name": "Worcester", "city": "Worcester", "state": "MA"}]
+        },
+    )
+
+    id: str = Field(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9-]*$", examples=["worcester"])
+    display_name: Name | None = Field(None, description="Shown to people; the city if it is left out.")
+    city: Name = Field(description="The city's name in the search of the source.", examples=["Worcester"])
+    state: str = Field(description="Two letters.", examples=["MA"])
+    tier: TierName = "standard"
+    is_enabled: bool = True
+    max_listings_per_scrape: Most = MAX_LISTINGS
+    scrape_frequency_hours: Hours | None = Field(
+        None, description="Hours between two scrapes; null: as the tier has it."
+    )
+
+    @field_validator("state")
+    @classmethod
+    def _is_a_state(cls, state: str) -> str:
+        code = state_code(state, "US")
+        if code is None or len(state) != 2:
+            raise ValueError("must be the two letters of a state of the USA, such as MA")
+        return code
+
+
+class MarketChange(BaseModel):
+    """What is named is changed."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"tier": "hot"}, {"is_enabled": False}]})
+
+    display_name: Name | None = None
+    tier: Literal["hot", "standard", "cool"] | None = None
+    is_enabled: bool | None = None
+    max_listings_per_scrape: Most | None = None
+    scrape_frequency_hours: Hours | None = Field(None, description="Null takes an override back: as the tier has it.")
+
+
+class ScrapeStarted(BaseModel):
+    job_id: UUID
+
+
+class MarketRemoved(BaseModel):
+    removed: str
+
+
+def add_markets(router: APIRouter, service: Service, prefix: str, *, documented: bool) -> None:
+    """Add the routes under this prefix. They exist under two; the document shows one of them."""
+    shown = documented
+
+    @router.get(prefix, summary="List markets", include_in_schema=shown, **_MARKETS)
+    async def list_all_markets(request: Request) -> Response:
+        """By id."""
+        return answer(request, await list_markets(service.database))
+
+    @router.post(prefix, status_code=201, summary="Add a market", include_in_schema=shown, **_CREATED)
+    async def add_market(request: Request, body: MarketBody) -> Response:
+        """The next dispatch scrapes it. An INSERT into `market_configs` does the same."""
+        row = MarketConfig(**{**body.model_dump(), "display_name": body.display_name or body.city})
+        if not await insert_row(service.database, row):
+            raise Conflict(f"There is a market {body.id!r} already. Change it with PUT.")
+        return answer(request, await _detail(service, body.id), status=201)
+
+    @router.get(f"{prefix}/{{market_id}}", summary="Show a market", include_in_schema=shown, **_MARKET)
+    async def show_market(request: Request, market_id: MarketId) -> Response:
+        """With its last scrapes, what it costs, and how far verification is behind."""
+        return answer(request, await _detail(service, market_id))
+
+    @router.put(f"{prefix}/{{market_id}}", summary="Change a market", include_in_schema=shown, **_MARKET)
+    async def change_market(request: Request, market_id: MarketId, body: MarketChange) -> Response:
+        """A new tier sets the frequency, unless that was overridden, and how fast the market's listings age."""
+        await _change(service, market_id, body)
+        return answer(request, await _detail(service, market_id))
+
+    @router.delete(f"{prefix}/{{market_id}}", summary="Remove a market", include_in_schema=shown, **_REMOVED)
+    async def remove_market(request: Request, market_id: MarketId) -> Response:
+        """It is scraped no more. Its listings stay; they are verified as they age, until they are gone."""
+        await one_market(service.database, market_id)
+        await remove_row(service.database, MarketConfig, id=market_id)
+        return answer(request, {"removed": market_id})
+
+    @router.post(
+        f"{prefix}/{{market_id}}/scrape",
+        status_code=202,
+        summary="Scrape a market now",
+        include_in_schema=shown,
+        **_STARTED,
+    )
+    async def scrape_market(request: Request, market_id: MarketId) -> Response:
+        """Whatever the schedule, the circuit and `is_enabled` say. 409 while a scrape of it is under way."""
+        market = await one_market(service.database, market_id)
+        if service.settings.of(ListingsSettings).apify_token is None:
+            problem = FieldError("apify_token", "is not set")
+            raise Rejected("Scraping needs a token of Apify: set FORAGER_APIFY_TOKEN.", fields=[problem])
+        job = await scrape_now(service, market, await service.ledger.now())
+        return answer(request, {"job_id": job}, status=202)
+
+
+async def _change(service: Service, market_id: str, body: MarketChange) -> None:
+    market = await one_market(service.database, market_id)
+    changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    empty = [name for name, value in changes.items() if value is None and name != "scrape_frequency_hours"]
+    if empty:
+        raise Rejected(f"{empty[0]} must not be null.", fields=[FieldError(empty[0], "must not be null")])
+    await change_row(service.database, Effect(MarketConfig, {"id": market_id}, set=changes))
+    if body.tier is not None and body.tier != market.tier:
+        rate = TIERS[body.tier].decay_rate
+        await service.submit(NAME, {"action": "retier", "retier": {"market_id": market_id, "rate": rate}})
+
+
+async def _detail(service: Service, market_id: str) -> MarketDetail:
+    return await market_detail(service.database, market_id, await service.ledger.now())
+
+
+_MARKETS: dict[str, Any] = {
+    "response_model": Envelope[list[MarketReport]],
+    "responses": {200: example([MARKET]), **failures()},
+}
+_MARKET: dict[str, Any] = {
+    "response_model": Envelope[MarketDetail],
+    "responses": {200: example(MARKET_DETAIL), **failures(404, body=True)},
+}
+_CREATED: dict[str, Any] = {
+    "response_model": Envelope[MarketDetail],
+    "responses": {201: example(MARKET_DETAIL, description="The market is kept."), **failures(409, body=True)},
+}
+_REMOVED: dict[str, Any] = {
+    "response_model": Envelope[MarketRemoved],
+    "responses": {200: example({"removed": "nyc"}), **failures(404)},
+}
+_STARTED: dict[str, Any] = {
+    "response_model": Envelope[ScrapeStarted],
+    "responses": {202: example({"job_id": JOB_ID}, description="The job is on disk."), **failures(404, 409)},
+}

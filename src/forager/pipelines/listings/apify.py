@@ -1,0 +1,187 @@
+"""Apify's API: how a run is asked for, and what each kind of answer means. Pure but for `fetch`.
+
+Nothing is retried or waited for here. An error brings the delays of its kind (LI-10): 5 minutes after a 429, 60, 120
+and 240 s after a failure of the server; the step's own table is that of the network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from forager.core.errors import Permanent, Transient
+from forager.core.http import Fetch, Request, Response, SecretRef
+from forager.core.reasons import ErrorType, Reason
+from forager.core.retry import Retry
+
+TOKEN: Final = "apify_token"  # noqa: S105 - its name
+NETWORK: Final = Retry(delays=(30.0, 60.0, 120.0))
+TOO_FAST: Final = Retry(delays=(300.0, 300.0, 300.0))
+SERVER: Final = Retry(delays=(60.0, 120.0, 240.0))
+REFUSED: Final = "apify_refused"
+TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED-OUT", "ABORTED"})
+ITEMS_PER_PAGE: Final = 250
+_LONGEST_MESSAGE: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as Apify shows it."""
+
+    id: str
+    dataset_id: str
+    store_id: str
+    status: str
+    started_at: datetime
+    cost_usd: Decimal | None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Apify:
+    """The API and the actor. Methods send one request each."""
+
+    url: str = "https://api.apify.com"
+    actor: str = "epctex~apartments-scraper-api"
+    max_usd: Decimal = Decimal(1)
+    """The most that one run may cost."""
+    timeout: float = 30.0
+    first_poll: timedelta = timedelta(seconds=20)
+    """How long after its start a run is looked at for the first time."""
+    cost_is_final: timedelta = timedelta(seconds=15)
+    """How long after its end the cost of a run does not change any more."""
+
+    def input(self, search: str, most: int) -> dict[str, Any]:
+        return {"search": search, "maxItems": most}
+
+    async def start(self, fetch: Fetch, search: str, most: int, seconds: int) -> tuple[Run, Response]:
+        query = {"timeout": seconds, "maxItems": most, "maxTotalChargeUsd": f"{self.max_usd:f}"}
+        url = self._url(f"/v2/acts/{quote(self.actor, safe='~')}/runs", **query)
+        request = Request.post_json(url, self.input(search, most), auth=_AUTH, timeout=self.timeout, max_redirects=0)
+        response = await self._sent(fetch, request)
+        return run_of(_data(response), response), response
+
+    async def runs_since(self, fetch: Fetch, moment: datetime) -> list[Run]:
+        """The runs of the actor that were started at or after this moment, newest first."""
+        since = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        path = f"/v2/acts/{quote(self.actor, safe='~')}/runs"
+        response = await self._get(fetch, self._url(path, desc="true", limit=1000, startedAfter=since))
+        items = _data(response).get("items")
+        return [run_of(each, response) for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+
+    async def input_of(self, fetch: Fetch, run: Run) -> Any:
+        """What a run was started with; None if it is not known any more."""
+        url = self._url(f"/v2/key-value-stores/{quote(run.store_id, safe='')}/records/INPUT")
+        response = await fetch(Request(url, auth=_AUTH, timeout=self.timeout, max_redirects=0))
+        if response.status == 404:
+            return None
+        return _checked(response).json()
+
+    async def run(self, fetch: Fetch, run_id: str) -> tuple[Run, Response]:
+        response = await self._get(fetch, self._url(f"/v2/actor-runs/{quote(run_id, safe='')}"))
+        return run_of(_data(response), response), response
+
+    async def abort(self, fetch: Fetch, run_id: str) -> None:
+        url = self._url(f"/v2/actor-runs/{quote(run_id, safe='')}/abort")
+        await self._sent(fetch, Request(url, method="POST", auth=_AUTH, timeout=self.timeout, max_redirects=0))
+
+    async def items(self, fetch: Fetch, dataset_id: str, offset: int) -> tuple[list[Any], int, Response]:
+        """One page of a dataset, and how many rows it has in all. A page may be thinned: its length says nothing."""
+        path = f"/v2/datasets/{quote(dataset_id, safe='')}/items"
+        response = await self._get(fetch, self._url(path, offset=offset, limit=ITEMS_PER_PAGE, clean="true"))
+        rows, total = response.json(), _header(response, "x-apify-pagination-total")
+        if not isinstance(rows, list) or total is None or not total.isdigit():
+            raise Permanent(
+                "Apify's dataset is no list with a total.", evidence=response.evidence(), error_type=ErrorType.PARSE
+            )
+        return rows, int(total), response
+
+    async def _get(self, fetch: Fetch, url: str) -> Response:
+        return await self._sent(fetch, Request(url, auth=_AUTH, timeout=self.timeout, max_redirects=0))
+
+    async def _sent(self, fetch: Fetch, request: Request) -> Response:
+        return _checked(await fetch(request))
+
+    def _url(self, path: str, **query: object) -> str:
+        return f"{self.url.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
+
+
+def run_of(data: Mapping[str, Any], response: Response) -> Run:
+    """Read a run. Raises `Permanent`, with the answer, if it is none."""
+    try:
+        usage = data.get("usageTotalUsd")
+        return Run(
+            str(data["id"]),
+            str(data["defaultDatasetId"]),
+            str(data["defaultKeyValueStoreId"]),
+            str(data["status"]),
+            datetime.fromisoformat(data["startedAt"]),
+            None if usage is None else Decimal(str(usage)),
+        )
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise Permanent(
+            f"Apify's answer is no run: {error!r}.", evidence=response.evidence(), error_type=ErrorType.PARSE
+        ) from error
+
+
+def facts_of(response: Response, **more: int) -> dict[str, int]:
+    return {"api_status": response.status, "api_ms": response.elapsed_ms, **more}
+
+
+def _checked(response: Response) -> Response:
+    status = response.status
+    if status in (200, 201):
+        return response
+    said = _message(response)
+    facts = facts_of(response)
+    if status == 429:
+        raise Transient(
+            f"Apify asked for fewer requests (429: {said}).",
+            reason=Reason.RATE_LIMITED, error_type=ErrorType.HTTP, retry=TOO_FAST, facts=facts,
+        )  # fmt: skip
+    if status >= 500:
+        raise Transient(
+            f"Apify failed ({status}: {said}).", error_type=ErrorType.HTTP, retry=SERVER, facts=facts, maybe_done=True
+        )
+    raise Permanent(
+        f"Apify refused the request ({status}: {said}).{_remedy(status)}",
+        reason=REFUSED, error_type=ErrorType.HTTP, evidence=response.evidence(), facts=facts,
+    )  # fmt: skip
+
+
+def _remedy(status: int) -> str:
+    if status == 401:
+        return " Check FORAGER_APIFY_TOKEN."
+    if status in (402, 403):
+        return " Check the plan, the credit and the rented actors of the Apify account."
+    return ""
+
+
+def _message(response: Response) -> str:
+    try:
+        error = orjson.loads(response.body)["error"]
+        return f"{error['type']}: {error['message']}"[:_LONGEST_MESSAGE]
+    except (ValueError, KeyError, TypeError):
+        return "no message"
+
+
+def _data(response: Response) -> Mapping[str, Any]:
+    body = response.json()
+    data = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(data, dict):
+        raise Permanent("Apify's answer has no data.", evidence=response.evidence(), error_type=ErrorType.PARSE)
+    return data
+
+
+def _header(response: Response, name: str) -> str | None:
+    return next((value for key, value in response.headers.items() if key.lower() == name), None)
+
+
+_AUTH = SecretRef(TOKEN, prefix="Bearer ")

@@ -1,0 +1,114 @@
+"""`forager listings …`: search the listings, and see how their rents changed."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json
+from forager.kit.cli.running import with_api
+
+commands = typer.Typer(help="Apartment listings that stay fresh, market by market.", no_args_is_help=True)
+ListingId = Annotated[int, typer.Argument(help="Id of the listing, as `forager listings search` shows it.")]
+
+
+@commands.command()
+def search(
+    context: typer.Context,
+    market: Annotated[str | None, typer.Option(help="Only listings of this market, such as nyc.")] = None,
+    min_rent: Annotated[int | None, typer.Option(help="Lowest monthly rent in USD.")] = None,
+    max_rent: Annotated[int | None, typer.Option(help="Highest monthly rent in USD.")] = None,
+    beds: Annotated[float | None, typer.Option(help="Bedrooms; 0 for a studio.")] = None,
+    baths: Annotated[float | None, typer.Option(help="Bathrooms.")] = None,
+    min_confidence: Annotated[int, typer.Option(help="Lowest confidence, 0 to 100.")] = 40,
+    inactive: Annotated[bool, typer.Option("--inactive", help="Also listings that are not active any more.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of listings.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List active listings with their freshness badge, newest first."""
+    query = {
+        "market": market,
+        "min_rent": min_rent,
+        "max_rent": max_rent,
+        "beds": beds,
+        "baths": baths,
+        "min_confidence": min_confidence,
+        "inactive": inactive,
+        "limit": limit,
+    }
+    found = with_api(context, lambda at: at.api.get("/listings", **query))
+    if as_json:
+        render.show_json(found)
+    else:
+        render.out().print(listings_table(found))
+
+
+@commands.command()
+def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
+    """Show one listing with everything that is known of it."""
+    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}"))
+    if as_json:
+        render.show_json(found)
+        return
+    facts = [
+        ("listing", f"{found['id']} ({found['listing_key']})"),
+        ("home", render.plain(found["title"])),
+        ("address", render.plain(", ".join(filter(None, (found["address"], found["city"], found["state"]))))),
+        ("rent", span_of(found, "rent", "${:,.0f}")),
+        ("beds", span_of(found, "beds")),
+        ("baths", span_of(found, "baths")),
+        ("badge", badge_of(found)),
+        ("confidence", found["freshness_confidence"]),
+        ("verification", found["verification_status"]),
+        ("seen", f"{render.count(found['times_seen'])} times, last {render.moment(found['last_seen_at'])}"),
+        ("on the market", render.some(found["days_on_market"], "day")),
+        ("page", render.plain(found["source_url"])),
+    ]
+    render.out().print(render.facts(facts))
+
+
+@commands.command()
+def history(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
+    """Show how the rent of a listing changed, newest first."""
+    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"))
+    if as_json:
+        render.show_json(found)
+        return
+    rows = render.table("since", "rent", "", right=("rent",))
+    for point in found["rents"]:
+        rows.add_row(render.moment(point["at"]), span_of(point, "rent", "${:,.0f}"), "gone" if point["gone"] else "")
+    render.out().print(rows)
+    render.out().print(f"On the market for {render.some(found['days_on_market'], 'day')}.")
+
+
+def listings_table(found: list[Any]) -> Any:
+    """Listings with badge, rent and days on the market."""
+    rows = render.table("id", "home", "market", "rent", "beds", "days", "badge", right=("id", "rent", "days"))
+    for each in found:
+        rows.add_row(
+            str(each["id"]),
+            render.plain(each["title"] or each["address"]),
+            render.plain(each["market_id"]),
+            span_of(each, "rent", "${:,.0f}"),
+            span_of(each, "beds"),
+            str(each["days_on_market"]),
+            badge_of(each),
+        )
+    return rows
+
+
+def badge_of(listing: Any) -> str:
+    """`green: Recently verified`; why there is none, if there is none."""
+    badge = listing["badge"]
+    if badge is None:
+        return f"[dim]{listing['gone_reason'] or 'not shown'}[/]".replace("_", " ")
+    color = "dark_orange" if badge["color"] == "orange" else badge["color"]
+    return f"[{color}]{badge['text']}[/]"
+
+
+def span_of(found: Any, name: str, form: str = "{:g}") -> str:
+    """`$1,200-$1,450`, `2`, or a dash."""
+    low, high = found[f"{name}_min"], found[f"{name}_max"]
+    if low is None:
+        return "-"
+    return form.format(low) if low == high or high is None else f"{form.format(low)}-{form.format(high)}"

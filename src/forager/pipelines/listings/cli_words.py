@@ -1,0 +1,35 @@
+"""How the command line names the parts of a job of listings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from forager.kit.cli.render import count
+from forager.kit.cli.words import Figures, Job, Words, answered
+
+_ACTIONS = {
+    "dispatch_scrapes": "dispatch of scrapes",
+    "decay_and_verify": "decay and verification",
+    "cleanup_maintenance": "maintenance",
+    "verify": "verification of listings",
+}
+
+
+def request(params: Mapping[str, Any]) -> str:
+    """`scrape of nyc`, `dispatch of scrapes`."""
+    if scrape := params.get("scrape"):
+        return f"scrape of {scrape['market_id']}"
+    if retier := params.get("retier"):
+        return f"new tier of {retier['market_id']}"
+    return _ACTIONS.get(str(params.get("action")), "listings")
+
+
+def results(job: Job) -> Figures:
+    return [
+        ("steps", answered(job)),
+        ("new", f"{count(job['discoveries'])} listings and sources that were not known before"),
+        ("rejected", count(job["rejected"]) if job["rejected"] else None),
+        ("cost", f"${job['spent'] / 10_000:.4f}" if job["spent"] else None),
+    ]
+
+
+words = Words(task=("step", "steps"), request=request, results=results)

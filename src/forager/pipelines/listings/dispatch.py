@@ -1,0 +1,80 @@
+"""Creating the scrape of a market: by the schedule, by an operator. One scrape of a market runs at a time."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+from statistics import median
+from uuid import UUID
+
+from forager.core.database import Database
+from forager.core.errors import Conflict
+from forager.kit.queries import loads
+from forager.kit.service import Service
+from forager.pipelines.listings.pipeline import NAME
+from forager.pipelines.listings.tables import MarketConfig
+from forager.pipelines.listings.tasks import Scrape
+
+SPREAD = 60.0
+"""Scrapes of one dispatch start at random moments within so many seconds."""
+
+_OPEN = "SELECT public_id, params FROM jobs WHERE finished_at IS NULL AND pipeline = :pipeline"
+_FOUND = """
+SELECT found FROM market_scrapes WHERE market_id = :market AND status IN ('completed', 'partial')
+ORDER BY started_at DESC LIMIT 10
+"""
+
+
+async def open_scrapes(db: Database) -> dict[str, UUID]:
+    """The markets of which a scrape waits or runs, each with its job."""
+    rows = await db.fetch(_OPEN, {"pipeline": NAME})
+    scrapes = ((loads(row["params"]).get("scrape"), row["public_id"]) for row in rows)
+    return {scrape["market_id"]: UUID(str(job)) for scrape, job in scrapes if scrape}
+
+
+async def dispatch_due(service: Service, markets: Sequence[MarketConfig], now: datetime) -> int:
+    """Create a scrape for every market that is enabled, due, not running, and whose circuit is closed.
+
+    The job's key is made of the market, its last scrape and the hour: of two processes that dispatch at the same time,
+    one creates it. Returns how many were created.
+    """
+    running = await open_scrapes(service.database)
+    created = 0
+    for market in markets:
+        if not market.is_enabled or market.circuit_open or market.id in running or not market.is_due(now):
+            continue
+        last = 0 if market.last_scrape_at is None else round(market.last_scrape_at.timestamp())
+        key = f"scrape/{market.id}/{last}/{now:%Y%m%d%H}"
+        delay = Random(f"{market.id}/{now.isoformat()}").uniform(0, SPREAD)  # noqa: S311 - a stagger, not a secret
+        try:
+            made = await _create(service, market, now, now + timedelta(seconds=delay), key)
+        except Conflict:  # another process was first: the same key, another moment
+            continue
+        created += made[1]
+    return created
+
+
+async def scrape_now(service: Service, market: MarketConfig, now: datetime) -> UUID:
+    """Create a scrape whatever the schedule says. Raises `Conflict` if one waits or runs."""
+    running = (await open_scrapes(service.database)).get(market.id)
+    if running is not None:
+        raise Conflict(f"A scrape of {market.id} is under way: job {running}.")
+    job, _ = await _create(service, market, now, None, f"scrape/{market.id}/now/{now:%Y%m%d%H%M%S}")
+    return job
+
+
+async def _create(
+    service: Service, market: MarketConfig, now: datetime, start_at: datetime | None, key: str
+) -> tuple[UUID, bool]:
+    found = [row["found"] for row in await service.database.fetch(_FOUND, {"market": market.id})]
+    scrape = Scrape(
+        market_id=market.id,
+        city=market.city,
+        state=market.state,
+        tier=market.tier,
+        max_listings=market.max_listings_per_scrape,
+        usual_found=round(median(found)) if found else None,
+        since=now,
+        start_at=start_at,
+    )
+    made = await service.submit(NAME, {"action": "scrape", "scrape": scrape.model_dump(mode="json")}, key=key)
+    return made.job, made.created

@@ -1,0 +1,180 @@
+"""The first and the last step of a scrape, which read our own tables: limits before a run, the judgement after it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from forager.core.database import Database
+from forager.core.http import Fetch
+from forager.core.outcome import Done, Drop, Outcome
+from forager.core.reasons import Reason
+from forager.core.table import Effect
+from forager.core.task import Plan
+from forager.kit.queries import one_row
+from forager.pipelines.listings.apify import Apify, Run, facts_of
+from forager.pipelines.listings.records import Listing
+from forager.pipelines.listings.steps import cost_effects, units
+from forager.pipelines.listings.tables import SOURCE, DataSource, MarketConfig, MarketScrape, SourceRun
+from forager.pipelines.listings.tasks import FinishScrape, PollRun, Scrape, ScrapeCity
+
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""Apify's clock may be behind ours by so much."""
+MOST_MISSED = 1_000
+MONEY = 10_000
+"""Money is stored as an integer, so many to a dollar."""
+
+_USED = """
+SELECT sum(CASE WHEN started_at >= :hour THEN 1 ELSE 0 END) AS hour,
+       sum(CASE WHEN started_at >= :day THEN 1 ELSE 0 END) AS day,
+       sum(coalesce(cost_usd, max_usd)) AS month
+FROM source_runs WHERE source = :source AND started_at >= :month
+"""
+_KNOWN_RUNS = "SELECT id FROM source_runs WHERE source = :source AND started_at >= :since"
+_SEEN = """
+SELECT count(*) AS seen, sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
+FROM listings WHERE market_id = :market AND last_seen_at >= :since
+"""
+_MERGED = """
+SELECT count(*) AS merged FROM listing_sources s
+JOIN aliases a ON a.identity = 'listing' AND a.alias = s.source_key AND a.key <> s.source_key
+WHERE s.market_id = :market AND s.last_seen_at >= :since AND s.first_seen_at >= :since
+"""
+_COMPLETE_BEFORE = """
+SELECT max(started_at) AS at FROM market_scrapes WHERE market_id = :market AND complete AND started_at < :since
+"""
+_MISSED = """
+SELECT listing_key FROM listings
+WHERE market_id = :market AND last_seen_at < :before AND gone_at IS NULL AND verify_at > :now
+ORDER BY last_seen_at LIMIT :most
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeDuties:
+    database: Database
+    apify: Apify
+    now: Callable[[], Awaitable[datetime]]
+    """The store's clock, by which limits are counted."""
+
+    async def start(self, task: ScrapeCity, fetch: Fetch) -> Outcome:
+        """Start the run, unless a limit of the data source is reached or the run of a lost answer is found."""
+        scrape = task.scrape
+        run, facts = await self._lost_start(task, fetch), {}
+        if run is None:
+            if (refused := await self._refused(await self.now())) is not None:
+                return Drop(Reason.LIMIT, refused)
+            run, response = await self.apify.start(fetch, scrape.search, scrape.max_listings, task.timeout)
+            facts = facts_of(response)
+        about = {
+            "scrape": scrape,
+            "number": task.number,
+            "run_id": run.id,
+            "dataset_id": run.dataset_id,
+            "started_at": run.started_at,
+            "timeout": task.timeout,
+        }
+        return Done(
+            tasks=[Plan(PollRun(**about), due=run.started_at + self.apify.first_poll)],
+            cost=0,
+            effects=self._started(scrape, run),
+            facts=facts,
+        )
+
+    async def finish(self, task: FinishScrape, fetch: Fetch) -> Outcome:
+        """Read the final cost and judge the scrape; bring forward the verification of what two in a row missed."""
+        run, response = await self.apify.run(fetch, task.run_id)
+        scrape, now = task.scrape, response.at
+        row = await one_row(self.database, MarketScrape, id=scrape.id)
+        found, normalised, errors = (row.found, row.normalised, row.errors) if row else (0, 0, 0)
+        counts = await self._counts(scrape)
+        usual = scrape.usual_found or 0
+        whole = normalised > 0 and errors == 0 and 2 * found >= usual
+        complete = whole and found < scrape.max_listings
+        merged = counts["merged"]
+        judged: dict[str, Any] = {
+            "status": "completed" if whole else "partial",
+            "ended_at": now,
+            "complete": complete,
+            "new": counts["new"],
+            "merged": merged,
+            "updated": max(0, normalised - counts["new"] - merged),
+        }
+        market = {"last_scrape_at": now, "last_scrape_status": judged["status"], "consecutive_failures": 0}
+        return Done(
+            updates=await self._missed(scrape, now) if complete else (),
+            cost=units(run.cost_usd),
+            effects=[
+                Effect(MarketScrape, {"id": scrape.id}, set=judged),
+                Effect(MarketConfig, {"id": scrape.market_id}, set=market),
+                *cost_effects(task, run),
+            ],
+            facts=facts_of(response, found=found, new=counts["new"], merged=merged, rejected=errors),
+        )
+
+    async def _lost_start(self, task: ScrapeCity, fetch: Fetch) -> Run | None:
+        """A run of ours whose answer was lost: started since the dispatch, known to no settlement, with our input."""
+        since = task.scrape.since - CLOCKS_DIFFER
+        runs = await self.apify.runs_since(fetch, since)
+        if not runs:
+            return None
+        values = {"source": SOURCE, "since": round((since - CLOCKS_DIFFER).timestamp() * 1000)}
+        known = {row["id"] for row in await self.database.fetch(_KNOWN_RUNS, values)}
+        ours = self.apify.input(task.scrape.search, task.scrape.max_listings)
+        for run in runs:
+            if run.id not in known and await self.apify.input_of(fetch, run) == ours:
+                return run
+        return None
+
+    async def _refused(self, now: datetime) -> str | None:
+        """Why no run may be started now; None if one may."""
+        source = await one_row(self.database, DataSource, id=SOURCE)
+        if source is None:
+            return None
+        if not source.is_enabled:
+            return f"The data source {SOURCE} is disabled."
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        day = hour.replace(hour=0)
+        starts = {"hour": hour, "day": day, "month": day.replace(day=1)}
+        values = {name: round(moment.timestamp() * 1000) for name, moment in starts.items()}
+        (used,) = await self.database.fetch(_USED, {"source": SOURCE, **values})
+        spent = Decimal(used["month"] or 0) / MONEY
+        limits = (
+            ("hour", used["hour"] or 0, source.max_requests_per_hour, 1),
+            ("day", used["day"] or 0, source.max_requests_per_day, 1),
+            ("month", spent, source.max_usd_per_month, self.apify.max_usd),
+        )
+        for period, already, limit, more in limits:
+            if limit is not None and already + more > limit:
+                return f"The data source {SOURCE} has used {already} of the {limit} that it may in this {period}."
+        return None
+
+    def _started(self, scrape: Scrape, run: Run) -> list[Effect]:
+        row = {"source": SOURCE, "market_id": scrape.market_id, "scrape_id": scrape.id, "started_at": run.started_at}
+        begun = {"market_id": scrape.market_id, "started_at": scrape.since, "status": "running", "run_id": run.id}
+        return [
+            Effect(SourceRun, {"id": run.id}, set={**row, "max_usd": self.apify.max_usd}, insert=True),
+            Effect(MarketScrape, {"id": scrape.id}, set={**begun, "run_started_at": run.started_at}, insert=True),
+        ]
+
+    async def _counts(self, scrape: Scrape) -> dict[str, int]:
+        values = {"market": scrape.market_id, "since": round(scrape.since.timestamp() * 1000)}
+        (seen,) = await self.database.fetch(_SEEN, values)
+        (merged,) = await self.database.fetch(_MERGED, values)
+        return {"new": int(seen["new"] or 0), "merged": int(merged["merged"] or 0)}
+
+    async def _missed(self, scrape: Scrape, now: datetime) -> list[Listing]:
+        """Listings that neither this complete scrape nor the one before has shown: they are verified now."""
+        values = {"market": scrape.market_id, "since": round(scrape.since.timestamp() * 1000)}
+        (before,) = await self.database.fetch(_COMPLETE_BEFORE, values)
+        if before["at"] is None:
+            return []
+        asked = {
+            "market": scrape.market_id,
+            "before": before["at"],
+            "now": round(now.timestamp() * 1000),
+            "most": MOST_MISSED,
+        }
+        rows = await self.database.fetch(_MISSED, asked)
+        return [Listing(listing_key=row["listing_key"], market_id=scrape.market_id, verify_at=now) for row in rows]

@@ -1,0 +1,60 @@
+"""What follows from the end of a scrape or of a verification, whichever way it ends. Pure."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from forager.core.ends import Aftermath, JobEnd, TaskEnd
+from forager.core.reasons import Reason
+from forager.core.states import JobState, TaskState
+from forager.core.table import Effect
+from forager.pipelines.listings.job import ListingsJob
+from forager.pipelines.listings.records import Listing
+from forager.pipelines.listings.tables import MarketConfig, MarketScrape
+from forager.pipelines.listings.tasks import Scrape, VerifyListing
+
+NEXT_CYCLE = timedelta(hours=1)
+"""A verification that brought no evidence is tried again after so long."""
+
+
+def scrape_ended(job: ListingsJob, end: JobEnd) -> Sequence[Effect]:
+    """Count a failed scrape on its market; a scrape that finished has counted itself.
+
+    A skipped one (a limit of the data source) and a cancelled one are no failures: the next dispatch tries again.
+    """
+    scrape = job.scrape
+    if scrape is None:
+        return []
+    row = {"id": scrape.id}
+    if end.state is JobState.CANCELLED:
+        return [Effect(MarketScrape, row, set={"ended_at": end.at})]
+    if end.failed:
+        failed = {"status": "failed", "reason": "failed", "ended_at": end.at}
+        market = Effect(
+            MarketConfig,
+            {"id": scrape.market_id},
+            add={"consecutive_failures": 1},
+            set={"last_scrape_status": "failed"},
+        )
+        return [market, _on(scrape, failed)]
+    if end.skipped:
+        return [_on(scrape, {"status": "skipped", "reason": Reason.LIMIT.value, "ended_at": end.at})]
+    return []
+
+
+def verification_ended(task: VerifyListing, end: TaskEnd) -> Aftermath | None:
+    """A verification that failed leaves the listing `pending`: the next cycle looks again."""
+    if end.state in (TaskState.COMPLETED, TaskState.CANCELLED):
+        return None
+    again = Listing(
+        listing_key=task.listing_key,
+        market_id=task.market_id,
+        verification_status="pending",
+        verify_at=end.at + NEXT_CYCLE,
+    )
+    return Aftermath(updates=[again])
+
+
+def _on(scrape: Scrape, values: dict[str, object]) -> Effect:
+    """On the scrape's row, which there is none of if no run was ever started."""
+    about = {"market_id": scrape.market_id, "started_at": scrape.since}
+    return Effect(MarketScrape, {"id": scrape.id}, set={**about, **values}, insert=True)

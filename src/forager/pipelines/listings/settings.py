@@ -1,0 +1,40 @@
+"""The settings of the listings pipeline: Apify, verification, and how alike two listings of one home are."""
+
+from decimal import Decimal
+from functools import partial
+
+from pydantic import SecretStr
+
+from forager.kit.setting_types import Texts, WebUrl
+from forager.kit.settings import FeatureSettings, setting
+
+_apify = partial(setting, group="Apify")
+_listings = partial(setting, group="Listings")
+
+
+class ListingsSettings(FeatureSettings):
+    apify_token: SecretStr | None = _apify(
+        None, "Token of the Apify account that runs are charged to; without it nothing is scraped.", seed="APIFY_TOKEN"
+    )
+    apify_base_url: WebUrl = _apify("https://api.apify.com", "Where the Apify API is; the sandbox takes its place.")
+    apify_actor: str = _apify("epctex~apartments-scraper-api", "The actor that reads apartments.com.")
+    apify_max_charge_usd: Decimal = _apify(
+        Decimal(1), "Maximum that one run of the actor may cost, in USD.", ge=Decimal("0.01"), le=1_000
+    )
+    apify_timeout_seconds: float = _apify(30.0, "How long to wait for an answer of the API.", gt=0, le=600)
+
+    apify_poll_seconds: float = _apify(
+        20.0, "How long after its start a run is looked at first; later looks are up to 30 s apart.", gt=0, le=600
+    )
+    apify_cost_delay_seconds: float = _apify(
+        15.0, "How long after the end of a run its cost is read, when it does not change any more.", ge=0, le=600
+    )
+
+    listings_maintenance_hour: int = _listings(
+        3, "Hour of the UTC day at which the schedule `cleanup_maintenance` is created to run.", ge=0, le=23
+    )
+    listing_timeout_seconds: float = _listings(30.0, "Time for one page when a listing is verified.", gt=0, le=600)
+    listing_gone_phrases: Texts = _listings(
+        ("no longer available", "no longer on the market", "this listing has been removed"),
+        "Phrases in the text of a page by which a listing is gone, separated by commas; case does not matter.",
+    )

@@ -1,0 +1,137 @@
+"""The plain tables of listings: which cities are scraped, what the upstream may spend, and what each scrape did."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import ClassVar, Literal
+
+from forager.core.record import Index
+from forager.core.table import TableRow
+from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName
+
+SOURCE: str = "apify"
+"""The id of the one data source."""
+OPEN_CIRCUIT = 3
+"""So many failures in a row, and a market is not dispatched until the circuit is re-armed."""
+
+ScrapeStatus = Literal["running", "completed", "partial", "failed", "skipped"]
+
+
+class MarketConfig(TableRow):
+    """A city that is scraped. `INSERT INTO market_configs (id, display_name, city, state)` is enough for a new one."""
+
+    table: ClassVar[str] = "market_configs"
+    key: ClassVar[tuple[str, ...]] = ("id",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+
+    id: str
+    display_name: str
+    city: str
+    state: str
+    tier: TierName = "standard"
+    is_enabled: bool = True
+    max_listings_per_scrape: int = MAX_LISTINGS
+    scrape_frequency_hours: int | None = None
+    """NULL: as the tier has it."""
+    last_scrape_at: datetime | None = None
+    last_scrape_status: Literal["completed", "failed", "partial"] | None = None
+    consecutive_failures: int = 0
+    created_at: datetime | None = None
+
+    @property
+    def frequency_hours(self) -> int:
+        return self.scrape_frequency_hours or TIERS[self.tier].frequency_hours
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is to be scraped next; None: at once, since it never was."""
+        return None if self.last_scrape_at is None else self.last_scrape_at + timedelta(hours=self.frequency_hours)
+
+    @property
+    def circuit_open(self) -> bool:
+        return self.consecutive_failures >= OPEN_CIRCUIT
+
+    def is_due(self, now: datetime) -> bool:
+        return self.due_at is None or self.due_at <= now
+
+
+class DataSource(TableRow):
+    """What an upstream may be asked for. NULL is no limit; what was used is counted from `source_runs`."""
+
+    table: ClassVar[str] = "data_sources"
+    key: ClassVar[tuple[str, ...]] = ("id",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+
+    id: str
+    name: str
+    is_enabled: bool = True
+    max_requests_per_hour: int | None = None
+    """Runs started in a UTC hour …"""
+    max_requests_per_day: int | None = None
+    """… and in a UTC day."""
+    max_usd_per_month: Decimal | None = None
+    """Spent in a UTC month. A run that has not ended counts with all that it may cost."""
+    scheduled: bool = False
+    """Whether the three schedules were created: they are once, so that removing one lasts."""
+    created_at: datetime | None = None
+
+
+class SourceRun(TableRow):
+    """One run of the actor. It is written in the transaction that knows of it, so it is counted exactly once."""
+
+    table: ClassVar[str] = "source_runs"
+    key: ClassVar[tuple[str, ...]] = ("id",)
+    # What was started in an hour, a day, a month.
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("source", "started_at")),)
+
+    id: str
+    source: str
+    market_id: str
+    scrape_id: str
+    started_at: datetime
+    status: str = "READY"
+    """As Apify spells it."""
+    max_usd: Decimal = Decimal(0)
+    cost_usd: Decimal | None = None
+    """NULL until it is final."""
+
+
+class MarketScrape(TableRow):
+    """One scrape of one market: how it went and what it found."""
+
+    table: ClassVar[str] = "market_scrapes"
+    key: ClassVar[tuple[str, ...]] = ("id",)
+    # The last scrapes of a market, and those that run.
+    indexes: ClassVar[tuple[Index, ...]] = (
+        Index(("market_id", "started_at DESC")),
+        Index(("started_at",), where="status = 'running'"),
+    )
+
+    id: str
+    market_id: str
+    status: ScrapeStatus = "running"
+    """One that is `running` and has ended was cancelled."""
+    reason: str | None = None
+    """Why it was skipped or failed, in one word."""
+    run_id: str | None = None
+    """Its current Apify run …"""
+    run_started_at: datetime | None = None
+    """… and when that began."""
+    started_at: datetime
+    """When it was dispatched."""
+    ended_at: datetime | None = None
+    found: int = 0
+    """Rows of the dataset."""
+    normalised: int = 0
+    """Rows that are listings."""
+    errors: int = 0
+    """Rows that were rejected."""
+    new: int = 0
+    updated: int = 0
+    merged: int = 0
+    """Listings that turned out to be a home that was stored under another key."""
+    skipped: int = 0
+    """Rows that repeat another row of the same scrape."""
+    api_ms: int = 0
+    cost_usd: Decimal = Decimal(0)
+    complete: bool = False
+    """Whether what it did not show was missed: see docs/listings.md."""

@@ -1,0 +1,194 @@
+"""The kinds of work: a scrape of a market in four steps, the verification of a listing, and the upkeep."""
+
+from datetime import datetime
+from typing import ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forager.core.hosts import host_of
+from forager.core.task import Task
+from forager.pipelines.listings.markets import TIERS, TierName
+
+STARTS_LANE = "apify:starts"
+"""Runs are started one after the other: only so are the limits of the data source exact."""
+API_LANE = "apify:api"
+UPKEEP_LANE = "listings"
+
+
+class Scrape(BaseModel):
+    """What a scrape must know of its market, as it was when it was dispatched."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    market_id: str = Field(min_length=1, max_length=64, description="Id of the market.", examples=["nyc"])
+    city: str = Field(min_length=1, max_length=100, examples=["New York"])
+    state: str = Field(min_length=2, max_length=2, examples=["NY"])
+    tier: TierName = Field("standard", examples=["hot"])
+    max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties that are asked for.")
+    usual_found: int | None = Field(None, description="The median of what its last ten scrapes found.")
+    since: datetime = Field(description="When it was dispatched.", examples=["2026-03-01T06:00:00Z"])
+    start_at: datetime | None = Field(None, description="When its run is to be started; null: at once.")
+
+    @property
+    def id(self) -> str:
+        return f"{self.market_id}/{self.since:%Y%m%dT%H%M%S%f}"
+
+    @property
+    def search(self) -> str:
+        """The location words that the source searches for."""
+        return f"{self.city}, {self.state}"
+
+    @property
+    def decay_rate(self) -> int:
+        return TIERS[self.tier].decay_rate
+
+
+class ScrapeCity(Task):
+    """Start a run of the actor for a market: the first one, or one after a run that did not succeed."""
+
+    kind: ClassVar[str] = "listings.scrape_city"
+
+    scrape: Scrape
+    number: int = 1
+    """Counts the runs of this scrape."""
+    timeout: int = 600
+    """Seconds that the run may take."""
+
+    def key(self) -> str:
+        return f"{self.scrape.id}/{self.number}"
+
+    def lane(self) -> str:
+        return STARTS_LANE
+
+
+class OfRun(Task):
+    """Something about a run that was started."""
+
+    scrape: Scrape
+    number: int
+    run_id: str
+    dataset_id: str
+    started_at: datetime
+    timeout: int
+
+    def key(self) -> str:
+        return f"{self.scrape.id}/{self.number}"
+
+    def lane(self) -> str:
+        return API_LANE
+
+    def about(self) -> dict[str, object]:
+        """The fields that all tasks about this run share."""
+        return {name: getattr(self, name) for name in OfRun.model_fields}
+
+
+class PollRun(OfRun):
+    """Wait for the end of a run."""
+
+    kind: ClassVar[str] = "listings.poll_run"
+
+
+class ReadItems(OfRun):
+    """Read one page of the dataset of a run that succeeded."""
+
+    kind: ClassVar[str] = "listings.read_items"
+
+    offset: int = 0
+
+    def key(self) -> str:
+        return f"{self.scrape.id}/{self.number}/{self.offset}"
+
+
+class FinishScrape(OfRun):
+    """Read the final cost of the run, and judge the whole scrape."""
+
+    kind: ClassVar[str] = "listings.finish_scrape"
+
+
+class RunCost(OfRun):
+    """Read the final cost of a run that did not succeed."""
+
+    kind: ClassVar[str] = "listings.run_cost"
+
+
+class FailScrape(Task):
+    """The last run of a scrape did not succeed: its job fails, once what the runs cost is known."""
+
+    kind: ClassVar[str] = "listings.fail_scrape"
+
+    scrape: Scrape
+    reason: str
+    message: str
+
+    def key(self) -> str:
+        return self.scrape.id
+
+    def lane(self) -> str:
+        return UPKEEP_LANE
+
+
+UpkeepAction = Literal["dispatch_scrapes", "decay_and_verify", "cleanup_maintenance"]
+
+
+class Upkeep(Task):
+    """One run of a schedule; what does not fit into one settlement goes on in the next part."""
+
+    kind: ClassVar[str] = "listings.upkeep"
+
+    action: UpkeepAction
+    part: int = 1
+
+    def key(self) -> str:
+        return f"{self.action}/{self.part}"
+
+    def lane(self) -> str:
+        return UPKEEP_LANE
+
+
+class CancelScrapes(Task):
+    """Cancel the jobs of scrapes that maintenance has counted as failed."""
+
+    kind: ClassVar[str] = "listings.cancel_scrapes"
+
+    jobs: tuple[UUID, ...]
+
+    def key(self) -> str:
+        return str(self.jobs[0])
+
+    def lane(self) -> str:
+        return UPKEEP_LANE
+
+
+class Retier(Task):
+    """Give the listings of a market, page by page, the ageing of its new tier."""
+
+    kind: ClassVar[str] = "listings.retier"
+
+    market_id: str
+    rate: int
+    after: int = 0
+    """The id of the last row that was done."""
+
+    def key(self) -> str:
+        return f"{self.market_id}/{self.after}"
+
+    def lane(self) -> str:
+        return UPKEEP_LANE
+
+
+class VerifyListing(Task):
+    """Look whether a listing is still on the pages that showed it."""
+
+    kind: ClassVar[str] = "listings.verify_listing"
+
+    listing_key: str
+    market_id: str
+    url: str
+    """The page that is asked first; it decides whose politeness is needed."""
+
+    def key(self) -> str:
+        return self.listing_key
+
+    def lane(self) -> str:
+        return host_of(self.url)
