@@ -134,6 +134,7 @@ class App:
         for each in features:
             if each.duties is not None:
                 worker.perform(each.duties.load()(self))
+        self.publications = {each.name: each.publication.load() for each in features if each.publication is not None}
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)

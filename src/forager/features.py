@@ -30,6 +30,12 @@ SINKS: tuple[SinkFeature, ...] = (
         settings=Ref("forager.sinks.files:JsonlSettings"),
     ),
     SinkFeature(
+        name="kafka",
+        summary="What pipelines publish, in Kafka topics.",
+        build=Ref("forager.sinks.kafka.wiring:build"),
+        settings=Ref("forager.sinks.kafka.settings:KafkaSettings"),
+    ),
+    SinkFeature(
         name="search",
         summary="The full-text index of products, in the same store.",
         build=Ref("forager.sinks.search:build"),

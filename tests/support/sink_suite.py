@@ -23,6 +23,7 @@ from forager.sinks.files import JsonlSink, read_lines
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
 from forager.sinks.webhook.sink import ended_job
+from tests.support import kafka
 from tests.support.auditor import Tables
 from tests.support.docs_code import module_on
 from tests.support.engine import EngineRig, open_postgres, open_sqlite
@@ -44,6 +45,8 @@ class Member:
     """The effects that these changes must have."""
     effects: Callable[[Tables, Path], list[Effect]]
     """What has arrived, in the order of its arrival."""
+    killable: bool = True
+    """Whether what it writes to survives a writer that dies at any moment, as a test of kills needs."""
 
 
 # ── the webhook sink: a delivery task for every end of a job ──
@@ -103,9 +106,21 @@ def _mirrored(tables: Tables, folder: Path) -> list[Effect]:
         return list(db.execute("SELECT identity, change FROM mirror"))
 
 
+# ── the Kafka sink: a message for every change ──
+
+
+def _open_kafka(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return kafka.open_kafka(ledger, folder, faults)
+
+
+def _published(tables: Tables, folder: Path) -> list[Effect]:
+    return list(kafka.published(folder))
+
+
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
     Member("jsonl", _open_jsonl, _numbers, _lines),
+    Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
     Member("mirror", _open_mirror, _states, _mirrored),
 )
 

@@ -60,6 +60,8 @@ class Feature:
     prepare: Ref | None = None
     """`prepare(service) -> Awaitable[None]`: called each time the store is opened; for rows that come with the install.
     It must be cheap and safe to repeat."""
+    publication: Ref | None = None
+    """A `Publication`: what of its changes is published to a message broker, and in which form."""
     log: Ref | None = None
     """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
     routes: Ref | None = None

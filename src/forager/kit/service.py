@@ -17,6 +17,7 @@ from forager.core.ledger import Ledger, Submitted
 from forager.core.pipeline import Pipeline
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
+from forager.kit.publication import Publication
 from forager.kit.queries import Page
 from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
 from forager.kit.settings import SettingsTree
@@ -128,4 +129,9 @@ class SinkService(Service, Protocol):
     @property
     def results(self) -> Mapping[str, Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]]:
         """Webhook results by pipeline, for pipelines that define their own."""
+        ...
+
+    @property
+    def publications(self) -> Mapping[str, Publication]:
+        """By pipeline: what is published to a message broker, for pipelines that publish something."""
         ...

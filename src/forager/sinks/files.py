@@ -51,7 +51,7 @@ def build(service: SinkService) -> "JsonlSink | None":
     settings = service.settings.of(JsonlSettings)
     if settings.jsonl_sink is None:
         return None
-    known = {"job", *(record.kind for pipeline in service.pipelines.values() for record in pipeline.records)}
+    known = {"job", "task", *(record.kind for pipeline in service.pipelines.values() for record in pipeline.records)}
     if unknown := sorted(set(settings.jsonl_sink_kinds) - known):
         problem = FieldError(
             "FORAGER_JSONL_SINK_KINDS", f"unknown kind {unknown[0]!r}; choose from {', '.join(sorted(known))}"

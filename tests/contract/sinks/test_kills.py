@@ -15,6 +15,13 @@ from tests.support.sink_suite import MEMBERS, Effect, Member, in_order, log_of, 
 
 pytestmark = pytest.mark.timeout(300)
 
+
+@pytest.fixture(params=[each for each in MEMBERS if each.killable], ids=lambda each: each.name)
+def member(request: pytest.FixtureRequest) -> Member:
+    chosen: Member = request.param
+    return chosen
+
+
 KILLED = -9
 LEASE = 2.0
 

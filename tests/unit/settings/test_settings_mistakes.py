@@ -120,6 +120,8 @@ KEPT = ("jobs", "messages", "rejected", "attempts", "changes", "records")
 LIMITS = {  # field: (least, beyond it, most, beyond it)
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
+    "kafka_partitions": ("0", "-1", "10000", "10001"),
+    "kafka_timeout_seconds": ("0.001", "0", "600", "601"),
     "max_waiting_review_jobs": ("1", "0", "10000000", "10000001"),
     "browser_pool_size": ("0", "-1", "1000", "1001"),
     "browser_pool_max": ("1", "0", "1000", "1001"),

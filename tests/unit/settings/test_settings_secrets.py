@@ -15,7 +15,14 @@ def secret_variables() -> list[str]:
 
 
 def test_the_settings_that_hold_secrets_are_known() -> None:
-    expected = {"SERVICE_KEY", "SERPER_API_KEY", "BACKEND_SERVICE_KEY", "WEBHOOK_SECRET", "APIFY_TOKEN"}
+    expected = {
+        "SERVICE_KEY",
+        "SERPER_API_KEY",
+        "BACKEND_SERVICE_KEY",
+        "WEBHOOK_SECRET",
+        "APIFY_TOKEN",
+        "KAFKA_PASSWORD",
+    }
     assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS", "SECRET_KEY"} == {
         name.removeprefix("FORAGER_") for name in secret_variables()
     }

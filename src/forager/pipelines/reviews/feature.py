@@ -7,6 +7,7 @@ feature = Feature(
     summary="Google Business Profile reviews: accounts, locations, reviews.",
     build=Ref("forager.pipelines.reviews.wiring:build"),
     settings=Ref("forager.pipelines.reviews.settings:ReviewsSettings"),
+    publication=Ref("forager.pipelines.reviews.publication:publication"),
     routes=Ref("forager.pipelines.reviews.api:routes"),
     commands=Ref("forager.pipelines.reviews.cli:commands"),
     words=Ref("forager.pipelines.reviews.cli_words:words"),

@@ -1,0 +1,31 @@
+"""What a pipeline publishes to a message broker: which of its changes, on which topic, in which form.
+
+Pure: a publication knows no broker. A sink for a broker asks for the message of each change and sees to the rest.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from forager.core.change import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    topic: str
+    key: str
+    """Messages with the same key keep their order."""
+    value: Mapping[str, Any]
+    """As JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A pipeline's `Feature.publication`."""
+
+    topics: tuple[str, ...]
+    """Every topic that `message` names."""
+    kinds: frozenset[str]
+    """The kinds of changes of which some are published."""
+    message: Callable[[Change], Message | None]
+    """The message of a change of this pipeline; None if it is not published."""

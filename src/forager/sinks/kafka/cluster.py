@@ -1,0 +1,161 @@
+"""A Kafka cluster as the sink uses it: how its clients are configured, topics made, topics read to their end.
+
+Everything here blocks: the sink calls it in a thread.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from forager.core.errors import Transient
+
+_log = logging.getLogger("forager.kafka")
+_log.addHandler(logging.NullHandler())
+_log.propagate = False  # the client library reports every lost connection many times; the sink reports it once
+_READ_AT_ONCE = 1_000
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
+"""Small segments, since only closed ones are compacted."""
+UNREACHABLE = frozenset(  # errors of the client itself, whose public names begin with _
+    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}  # noqa: SLF001
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the brokers are, how to sign in, and how long to wait for them."""
+
+    brokers: str
+    timeout: float = 30.0
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further settings of every client; they may hold a password."""
+
+    def producer(self, transactional_id: str) -> Producer:
+        """An idempotent producer with `acks=all` that writes in transactions."""
+        milliseconds = round(self.timeout * 1000)
+        return Producer(
+            self._config(
+                {
+                    "transactional.id": transactional_id,
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    "request.timeout.ms": milliseconds,
+                    "message.timeout.ms": milliseconds,
+                    "transaction.timeout.ms": 2 * milliseconds,
+                    "linger.ms": 5,
+                    "compression.type": "lz4",
+                }
+            ),
+            logger=_log,
+        )
+
+    def make_topics(self, topics: Sequence[str], partitions: int, compacted: Sequence[str] = ()) -> list[str]:
+        """Create those topics that do not exist. Returns why some could not be created: they may exist all the same,
+        or the broker may create them by itself. Raises `Transient` if the brokers cannot be reached."""
+        admin = AdminClient(self._config({}), logger=_log)
+        new = [NewTopic(name, partitions) for name in topics]
+        new += [NewTopic(name, 1, config=COMPACTED) for name in compacted]
+        problems = []
+        for name, made in admin.create_topics(new, request_timeout=self.timeout).items():
+            try:
+                made.result(self.timeout)
+            except TimeoutError:
+                problems.append(f"{name}: the brokers did not answer in time")
+            except KafkaException as error:
+                if code_of(error) in UNREACHABLE:
+                    raise Transient(f"Kafka ({self.brokers}) cannot be reached: {reason_of(error)}.") from error
+                if code_of(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+                    problems.append(f"{name}: {reason_of(error)}")
+        return problems
+
+    def read(self, topic: str, newest: int | None = None) -> Iterator[Message]:
+        """Every committed message of a topic, or those among the `newest` offsets of each partition, to the end that it
+        has now.
+
+        Raises `Transient` if the end is not reached in time. A transaction of another producer that is still open hides
+        what lies behind it; the end is the real one, so that is waited for.
+        """
+        ends = self._ends(topic)
+        reader = self._consumer("read_committed")
+        try:
+            begin = {
+                number: OFFSET_BEGINNING if newest is None else max(0, end - newest) for number, end in ends.items()
+            }
+            reader.assign([TopicPartition(topic, number, begin[number]) for number in ends])
+            yield from self._to_the_ends(reader, topic, ends)
+        finally:
+            reader.close()
+
+    def _to_the_ends(self, reader: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
+        left = {number for number, end in ends.items() if end > 0}
+        give_up = time.monotonic() + self.timeout
+        while left:
+            for message in reader.consume(_READ_AT_ONCE, timeout=0.05):
+                give_up = time.monotonic() + self.timeout
+                error, number = message.error(), message.partition()
+                if error is None:
+                    yield message
+                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    raise Transient(f"The topic {topic} could not be read: {error.str()}.")
+                elif number is not None and (message.offset() or 0) >= ends[number]:
+                    left.discard(number)
+            if time.monotonic() > give_up:
+                raise Transient(f"The topic {topic} could not be read to its end within {self.timeout:.0f} s.")
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        """By partition: the offset behind its last message, also if that is part of an open transaction."""
+        seer = self._consumer("read_uncommitted")
+        try:
+            known = seer.list_topics(topic, timeout=self.timeout).topics[topic]
+            if known.error is not None or not known.partitions:  # never take a topic for empty that is only not known
+                raise Transient(f"The topic {topic} is not there: {known.error}.")
+            partitions = [TopicPartition(topic, number) for number in known.partitions]
+            found = {}
+            for each in partitions:
+                marks = seer.get_watermark_offsets(each, timeout=self.timeout)
+                if marks is None:
+                    raise Transient(f"The end of the topic {topic} could not be read within {self.timeout:.0f} s.")
+                found[each.partition] = marks[1]
+            return found
+        except KafkaException as error:
+            raise Transient(f"The topic {topic} could not be read: {reason_of(error)}.") from error
+        finally:
+            seer.close()
+
+    def _consumer(self, isolation: str) -> Consumer:
+        return Consumer(
+            self._config(
+                {
+                    "group.id": "forager-cursor-readers",  # required by the client; nothing is ever committed
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": isolation,
+                    "auto.offset.reset": "earliest",
+                    "fetch.wait.max.ms": 10,  # it reads to the end and goes: what does not come at once is not there
+                    "fetch.error.backoff.ms": 50,
+                }
+            ),
+            logger=_log,
+        )
+
+    def _config(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {"bootstrap.servers": self.brokers, "client.id": "forager", **self.security, **more}
+
+
+def code_of(error: KafkaException) -> int:
+    return int(_error(error).code())
+
+
+def reason_of(error: KafkaException) -> str:
+    """The client's own words."""
+    return str(_error(error).str())
+
+
+def _error(error: KafkaException) -> KafkaError:
+    found: KafkaError = error.args[0]
+    return found

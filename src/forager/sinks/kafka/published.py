@@ -1,0 +1,44 @@
+"""Which changes a topic holds already, by the header that every message carries.
+
+Asked only when an old change is handed over again: by a replay, or after it was refused and set aside. A bitmap is
+enough, because change numbers are dense: ten million changes are little more than a megabyte.
+"""
+
+from collections.abc import Iterable
+
+from forager.sinks.kafka.cluster import Cluster
+
+CHANGE, SOURCE = "forager-change", "forager-source"
+"""Headers: the number of the change, and the name under which its ledger publishes."""
+
+
+class Published:
+    """A set of change numbers."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, change: int) -> None:
+        place = change >> 3
+        if place >= len(self._bits):
+            self._bits.extend(bytes(place + 1 - len(self._bits)))
+        self._bits[place] |= 1 << (change & 7)
+
+    def __contains__(self, change: int) -> bool:
+        place = change >> 3
+        return place < len(self._bits) and bool(self._bits[place] & 1 << (change & 7))
+
+
+def read_published(cluster: Cluster, topics: Iterable[str], source: str) -> Published:
+    """Every change of this source that these topics hold."""
+    found = Published()
+    for topic in topics:
+        for message in cluster.read(topic):
+            headers = dict(message.headers() or ())
+            if _text(headers.get(SOURCE)) == source and (number := _text(headers.get(CHANGE))).isdigit():
+                found.add(int(number))
+    return found
+
+
+def _text(header: str | bytes | None) -> str:
+    return header.decode(errors="replace") if isinstance(header, bytes) else header or ""

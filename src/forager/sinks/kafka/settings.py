@@ -1,0 +1,37 @@
+"""The settings of the Kafka sink: where the brokers are, how to sign in, what topics look like."""
+
+from functools import partial
+from typing import Literal
+
+from pydantic import SecretStr
+
+from forager.kit.setting_types import Location, Texts
+from forager.kit.settings import FeatureSettings, setting
+
+_kafka = partial(setting, group="Kafka")
+
+
+class KafkaSettings(FeatureSettings):
+    kafka_brokers: Texts = _kafka(
+        (), "Brokers to begin with, host:port, separated by commas; without them, nothing is published."
+    )
+    kafka_name: str = _kafka(
+        "forager",
+        "Name under which this ledger publishes: its transactional id and the key of its cursor. One per ledger.",
+    )
+    kafka_topic_prefix: str = _kafka("", "Text before the name of every topic.")
+    kafka_partitions: int = _kafka(
+        6, "Partitions of a topic that the sink creates; 0: it creates none, the topics are there.", ge=0, le=10_000
+    )
+    kafka_timeout_seconds: float = _kafka(30.0, "How long to wait for the brokers.", gt=0, le=600)
+    kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = _kafka(
+        "plaintext", "How connections are protected: plaintext, ssl, sasl_plaintext or sasl_ssl."
+    )
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = _kafka(
+        "SCRAM-SHA-512", "How to sign in with sasl_*: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."
+    )
+    kafka_username: str | None = _kafka(None, "User to sign in as.")
+    kafka_password: SecretStr | None = _kafka(None, "Password of this user.")
+    kafka_ca_file: Location | None = _kafka(
+        None, "File with the certificates that sign the brokers' own; without it, the system's."
+    )

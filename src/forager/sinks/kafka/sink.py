@@ -1,0 +1,111 @@
+"""The Kafka sink: what pipelines publish, each change once for readers of committed messages.
+
+Messages and the sink's cursor are one Kafka transaction, as in the exactly-once sources of Kafka Connect. The ledger's
+own place in the log moves afterwards and may be behind; changes that come again are recognised by the cursor in Kafka.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from forager.core.change import Change
+from forager.core.errors import Transient
+from forager.core.faults import Faults, NoFaults
+from forager.core.ledger import Ledger
+from forager.core.sink import Batching
+from forager.kit.publication import Message, Publication
+from forager.sinks.kafka.cluster import Cluster
+from forager.sinks.kafka.cursor import TOPIC, Cursor, witness
+from forager.sinks.kafka.publisher import Publisher
+
+log = structlog.get_logger("forager.sinks")
+
+
+class KafkaSink:
+    """Publishes what the pipelines' publications make of their changes."""
+
+    name = "kafka"
+    batching = Batching(most=1_000, age=0.05)  # a transaction costs the broker about as much as a hundred messages
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        publications: Mapping[str, Publication],
+        ledger: Ledger,
+        *,
+        name: str = "forager",
+        prefix: str = "",
+        partitions: int = 6,
+        faults: Faults | None = None,
+        together: bool = True,
+    ) -> None:
+        """`publications` by pipeline. `together`: see `Publisher`."""
+        self.kinds: frozenset[str] | None = frozenset(kind for each in publications.values() for kind in each.kinds)
+        self._cluster = cluster
+        self._publications = publications
+        self._ledger = ledger
+        self._name = name
+        self._prefix = prefix
+        self._partitions = partitions
+        self._faults = faults or NoFaults()
+        self._together = together
+        self._topics = [prefix + topic for each in publications.values() for topic in each.topics]
+        self._publisher: Publisher | None = None
+
+    async def write(self, batch: Sequence[Change]) -> bool:
+        """Publish what was not published yet, and move the cursor, in one transaction."""
+        publisher = self._publisher or await self._open()
+        try:
+            return await asyncio.to_thread(self._publish, publisher, batch)
+        except BaseException:  # also if we are cancelled while the transaction is under way
+            self._publisher = None
+            publisher.close()
+            raise
+
+    def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> bool:
+        due = [(change.id, message) for change in batch if (message := self._message(change)) is not None]
+        new = [(number, message) for number, message in due if not publisher.has(number)]
+        last = batch[-1]
+        if last.id > publisher.cursor.last:
+            publisher.publish(new, Cursor(last.id, batch[0].id, witness(last)))
+        elif new:
+            publisher.publish(new, publisher.cursor)
+        return bool(due)
+
+    def _message(self, change: Change) -> Message | None:
+        publication = self._publications.get(change.pipeline or "")
+        if publication is None or change.kind not in publication.kinds:
+            return None
+        message = publication.message(change)
+        return None if message is None else replace(message, topic=self._prefix + message.topic)
+
+    async def _open(self) -> Publisher:
+        publisher = await asyncio.to_thread(self._connect)
+        try:
+            await self._check_ledger(publisher.cursor)
+        except BaseException:
+            publisher.close()
+            raise
+        self._publisher = publisher
+        return publisher
+
+    def _connect(self) -> Publisher:
+        cursors = self._prefix + TOPIC
+        if self._partitions:
+            for problem in self._cluster.make_topics(self._topics, self._partitions, compacted=[cursors]):
+                log.warning("a Kafka topic could not be created", problem=problem)
+        return Publisher(self._cluster, self._name, self._topics, cursors, self._faults, together=self._together)
+
+    async def _check_ledger(self, cursor: Cursor) -> None:
+        """Raises `Transient` if the cursor in Kafka is not about this ledger: publishing would leave changes out."""
+        if not cursor.last:
+            return
+        (tail,) = await self._ledger.database.fetch("SELECT change FROM tail")
+        found = await self._ledger.changes(cursor.last - 1, 1, until=cursor.last)
+        if tail["change"] < cursor.last or (found and witness(found[0]) != cursor.witness):
+            raise Transient(
+                f"Kafka has change {cursor.last} of another ledger under the name {self._name!r}."
+                " Set FORAGER_KAFKA_NAME to a name of its own."
+            )

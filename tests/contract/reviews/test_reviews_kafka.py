@@ -1,0 +1,58 @@
+"""From a token to the topics: every review once, every failed page, and the token nowhere. On a mock cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.sandbox import Tenant
+from tests.support import kafka
+from tests.support.deliveries import deliver_new
+from tests.support.reviews import TOKEN, Reviews, open_reviews
+
+
+async def run(service: Reviews) -> str:
+    job = await service.fetch()
+    await service.work()
+    app = service.app
+    assert await deliver_new(app.ledger, app.deliveries["kafka"].sink, app.clock, cursors=app.sinks)
+    return job
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    return {
+        "kafka_brokers": kafka.brokers_of(folder),
+        "kafka_topic_prefix": kafka.prefix_of(folder),
+        "kafka_name": kafka.prefix_of(folder) + "reviews",
+        "kafka_partitions": 0,
+    }
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_every_stored_review_is_in_the_topic_once_with_its_job_as_key__RV_4(
+    request: pytest.FixtureRequest, store: str, tmp_path: Path
+) -> None:
+    url = None if store == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
+    async with open_reviews(tmp_path, url, locations=6, **settings(tmp_path)) as service:
+        job = await run(service)
+        stored = await service.records("review", job)
+        arrived = kafka.read_topic(tmp_path, "reviews-raw")
+        assert {key for _, key, _ in arrived} == {job}
+        names = [f"{each['account_id']}_{each['location_id']}_{each['reviewId']}" for _, _, each in arrived]
+        assert sorted(names) == sorted(each["review_key"] for each in stored)
+        by_name = {each["review_key"]: each for each in stored}
+        assert all(each["raw"] == by_name[name]["raw"] for name, (_, _, each) in zip(names, arrived, strict=True))
+
+
+async def test_failed_pages_are_dead_letters_of_the_topic_without_the_token__RV_6(tmp_path: Path) -> None:
+    tenants = {"acme": Tenant(locations=6, expires_after=5)}
+    async with open_reviews(tmp_path, tenants=tenants, **settings(tmp_path)) as service:
+        job = await run(service)
+        seen = await service.seen(job)
+        letters = [value for _, _, value in kafka.read_topic(tmp_path, "reviews-dlq")]
+        assert len(letters) == seen["failures"] > 0
+        assert {(each["job_id"], each["reason"], each["error_type"]) for each in letters} == {
+            (job, "token_refused", "http")
+        }
+        assert all(each["stage"] == "reviews" and each["location_id"] for each in letters if each["page"] > 1)
+        assert TOKEN not in str(letters)

@@ -1,0 +1,190 @@
+"""The Kafka sink on a mock cluster: the form of messages, its cursor, outages, errors that brokers answer with.
+
+That a transaction is whole when its publisher dies is shown on a real broker (`tests/servers/test_kafka.py`).
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from forager.config import new_settings
+from forager.core.change import Change
+from forager.core.errors import Permanent, Rejected, Transient
+from forager.kit.publication import Message, Publication
+from forager.kit.service import SinkService
+from forager.sinks.kafka.cluster import Cluster
+from forager.sinks.kafka.cursor import TOPIC, read_cursor
+from forager.sinks.kafka.published import Published
+from forager.sinks.kafka.sink import KafkaSink
+from forager.sinks.kafka.wiring import build
+from tests.support import kafka
+from tests.support.engine import EngineRig
+from tests.support.sink_suite import log_of, make_changes, open_store
+
+PRODUCE, END_TXN = 0, 26
+NOT_LEADER, TOO_LARGE, COORDINATOR_NOT_AVAILABLE = 6, 10, 15
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[EngineRig]:
+    opened = await open_store(str(tmp_path))
+    yield opened
+    await opened.close()
+
+
+def sink_of(engine: EngineRig, folder: Path, **more: Any) -> KafkaSink:
+    return kafka.open_kafka(engine.ledger, folder, None, **more)
+
+
+async def test_a_message_has_the_job_as_its_key_and_its_change_as_a_header__RV_4(
+    engine: EngineRig, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    assert await sink_of(engine, tmp_path).write(log)
+    arrived = kafka.read_topic(tmp_path)
+    assert [(change, key) for change, key, _ in arrived] == [(each.id, str(each.job)) for each in log]
+    assert [value["body"] for _, _, value in arrived] == [each.body for each in log]
+
+
+async def test_the_cursor_in_kafka_wins_over_the_ledgers__RV_7(engine: EngineRig, tmp_path: Path) -> None:
+    await make_changes(engine.ledger, 2)
+    log = await log_of(engine.ledger)
+    await sink_of(engine, tmp_path).write(log)
+    brokers = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
+    prefix = kafka.prefix_of(tmp_path)
+    assert read_cursor(brokers, prefix + TOPIC, prefix + "tests").last == log[-1].id
+    another_process = sink_of(engine, tmp_path)
+    await another_process.write(log)
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
+
+
+async def test_two_ledgers_have_cursors_of_their_own(engine: EngineRig, tmp_path: Path) -> None:
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    await sink_of(engine, tmp_path, name="one").write(log)
+    await sink_of(engine, tmp_path, name="two").write(log)
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == sorted(2 * [each.id for each in log])
+
+
+async def test_a_cursor_of_another_ledger_is_refused_and_the_remedy_named(engine: EngineRig, tmp_path: Path) -> None:
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    foreign = [replace(change, at=change.at - 1) for change in log]
+    await sink_of(engine, tmp_path).write(foreign)
+    with pytest.raises(Transient, match="FORAGER_KAFKA_NAME"):
+        await sink_of(engine, tmp_path).write(log)
+    beyond = [replace(log[-1], id=log[-1].id + 1_000)]
+    await sink_of(engine, tmp_path, name="other").write(beyond)
+    with pytest.raises(Transient, match="another ledger"):
+        await sink_of(engine, tmp_path, name="other").write(log)
+
+
+async def test_a_cluster_that_was_down_gets_everything_once_when_it_is_back(engine: EngineRig, tmp_path: Path) -> None:
+    cluster = kafka.MockCluster()
+    (tmp_path / kafka.BROKERS).write_text(f"mock {cluster.brokers}")
+    await make_changes(engine.ledger, 2)
+    log = await log_of(engine.ledger)
+    sink = KafkaSink(
+        Cluster(cluster.brokers, 2.0),
+        {"rig": kafka.EVERYTHING},
+        engine.ledger,
+        name=kafka.prefix_of(tmp_path) + "tests",
+        prefix=kafka.prefix_of(tmp_path),
+        partitions=0,
+    )
+    await sink.write(log[:5])
+    cluster.say("down")
+    for _ in range(2):
+        with pytest.raises(Transient):
+            await sink.write(log[5:])
+    cluster.say("up")
+    await sink.write(log[5:])
+    assert {change for change, _, _ in kafka.read_topic(tmp_path)} == {each.id for each in log}
+
+
+async def test_errors_that_pass_are_not_seen(engine: EngineRig, tmp_path: Path) -> None:
+    cluster = kafka.MockCluster()
+    (tmp_path / kafka.BROKERS).write_text(f"mock {cluster.brokers}")
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    sink = sink_of(engine, tmp_path)
+    await sink.write(log[:1])
+    cluster.say(f"errors {PRODUCE} {NOT_LEADER} {NOT_LEADER}")
+    cluster.say(f"errors {END_TXN} {COORDINATOR_NOT_AVAILABLE}")
+    await sink.write(log[1:])
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
+
+
+async def test_a_message_that_no_broker_takes_is_refused_and_the_next_batch_goes_on(
+    engine: EngineRig, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 1)
+    first, second, *_ = await log_of(engine.ledger)
+
+    def message(change: Change) -> Message:
+        return Message("all", "key", {**kafka.everything(change).value, "fill": "x" * (2_000_000 * (change.id == 1))})
+
+    brokers, prefix = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT), kafka.prefix_of(tmp_path)
+    big = {"rig": Publication(("all",), kafka.KINDS, message)}
+    sink = KafkaSink(brokers, big, engine.ledger, name=prefix + "tests", prefix=prefix, partitions=0)
+    with pytest.raises(Permanent, match="refuses the message"):
+        await sink.write([first])
+    await sink.write([second])
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [second.id]
+
+
+async def test_changes_of_other_pipelines_and_kinds_are_passed_without_a_message(
+    engine: EngineRig, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 1)
+    log = [replace(change, pipeline="places") for change in await log_of(engine.ledger)]
+    assert await sink_of(engine, tmp_path).write(log) is False
+    assert kafka.published(tmp_path) == []
+
+
+def test_a_bitmap_knows_what_was_added_and_nothing_else() -> None:
+    published = Published()
+    for number in (1, 8, 9, 1_000_003):
+        published.add(number)
+    assert [n for n in (0, 1, 7, 8, 9, 10, 1_000_002, 1_000_003, 5_000_000) if n in published] == [1, 8, 9, 1_000_003]
+
+
+# ── settings ──
+
+
+def service_with(tmp_path: Path, **given: Any) -> SinkService:
+    settings = new_settings(home=tmp_path, **given)
+    return cast("SinkService", SimpleNamespace(settings=settings, publications={}, ledger=None))
+
+
+def test_without_brokers_there_is_no_sink(tmp_path: Path) -> None:
+    assert build(service_with(tmp_path)) is None
+    assert build(service_with(tmp_path, kafka_brokers="one:9092,two:9092")) is not None
+
+
+def test_without_the_client_library_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "forager.sinks.kafka.cluster", None)
+    with pytest.raises(Rejected, match=r"forager-data\[kafka\]"):
+        build(service_with(tmp_path, kafka_brokers="one:9092"))
+
+
+def test_signing_in_needs_a_user_and_a_password_which_is_never_shown(tmp_path: Path) -> None:
+    with pytest.raises(Rejected, match="FORAGER_KAFKA_PASSWORD"):
+        build(service_with(tmp_path, kafka_brokers="one:9092", kafka_security="sasl_ssl", kafka_username="me"))
+    sink = build(
+        service_with(
+            tmp_path,
+            kafka_brokers="one:9092",
+            kafka_security="sasl_ssl",
+            kafka_username="me",
+            kafka_password="canary-7431",
+        )
+    )
+    assert isinstance(sink, KafkaSink)
+    assert "canary-7431" not in repr(vars(sink))
