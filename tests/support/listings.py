@@ -19,6 +19,7 @@ from forager.api import create_api
 from forager.app import App, open_app
 from forager.config import new_settings
 from forager.engine.schedule import Scheduler
+from forager.engine.watch import Watcher
 from forager.fetch import HttpFetcher
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from tests.support.api import KEY, client_of
@@ -29,7 +30,7 @@ TOKEN = "sandbox-acme"
 PATIENCE = 60.0
 MARKETS = "/api/v1/admin/markets"
 HOUR = 3_600.0
-LOOKS = 600.0
+LOOKS = 1_800.0
 """Seconds between two looks of what polls, in simulated time."""
 
 
@@ -77,6 +78,14 @@ class Rentals:
 
     async def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         return [dict(row) for row in await self.app.database.fetch(sql, values)]
+
+    def asked(self, operation: str) -> int:
+        """How many requests of this operation the upstream got."""
+        return sum(call.operation == operation for call in self.apify.log.since(0))
+
+    def pages(self) -> int:
+        """How many pages of listings were asked for."""
+        return self.asked("page.get")
 
     def started(self) -> list[str]:
         """What runs were started for, in their order."""
@@ -138,7 +147,9 @@ async def _working(app: App, clock: SimulatedClock | None, *, schedules: bool) -
     writer = app.ledger._writer  # type: ignore[attr-defined]
     clock.wait_for(lambda: writer.pending)
     writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
-    loops = [asyncio.create_task(app.worker.run())]
+    watcher = Watcher(app.ledger, list(app.pipelines.values()), clock, look_every=LOOKS)
+    app.worker.when_settled(watcher.tell)
+    loops = [asyncio.create_task(app.worker.run()), asyncio.create_task(watcher.run())]
     if schedules:
         scheduler = Scheduler(app.schedules, app._create_scheduled, app.ledger.now, clock, longest_nap=LOOKS)
         loops.append(asyncio.create_task(scheduler.run()))

@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 
 from tests.support.listings import Rentals, open_rentals
-from tests.support.postgres import Postgres
 from tests.support.simulation import SimulatedClock
 
 OpenRentals = Callable[..., Awaitable[Rentals]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def database_url(request: pytest.FixtureRequest) -> AsyncIterator[str | None]:
-    if request.param == "sqlite":
-        yield None
-        return
-    postgres: Postgres = request.getfixturevalue("postgres")
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    """The URL of a fresh PostgreSQL database; None is SQLite."""
+    return None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A scrape of one market through Apify, on both stores."""
 
-from tests.support.listings import Rentals
+from forager.sandbox.apify.config import RunRule
+from tests.support.listings import MARKETS, Rentals
 
 
 async def test_a_scrape_stores_the_listings_and_counts_itself__LI_7(rentals: Rentals) -> None:
@@ -18,3 +19,73 @@ async def test_a_scrape_stores_the_listings_and_counts_itself__LI_7(rentals: Ren
     found = await rentals.get("/listings", market="boston", limit=100)
     assert len(found) == market["listings_active"]
     assert {each["badge"]["text"] for each in found} == {"Recently verified"}
+
+
+async def test_five_bad_rows_of_100_are_kept_apart_and_the_market_is_partial__LI_8(rentals: Rentals) -> None:
+    rentals.apify.script_runs(RunRule(bad_every=5))
+    job = await rentals.scrape("boston")
+    market = await rentals.market("boston")
+    (scrape,) = market["scrapes"]
+    assert (market["last_scrape_status"], market["consecutive_failures"]) == ("partial", 0)
+    assert scrape["errors"] == job["rejected"] == scrape["found"] // 5
+    assert scrape["normalised"] == scrape["found"] - scrape["errors"]
+    rejected = await rentals.get(f"/jobs/{job['id']}/rejected")
+    assert all(each["reason"] for each in rejected)
+
+
+async def test_a_listing_that_is_seen_again_counts_its_sightings_and_brings_no_change__LI_9(rentals: Rentals) -> None:
+    await rentals.scrape("boston")
+    (before,) = await rentals.rows("SELECT count(*) AS n FROM changes WHERE kind = 'listing'")
+    await rentals.scrape("boston")
+    (after,) = await rentals.rows("SELECT count(*) AS n FROM changes WHERE kind = 'listing'")
+    listings = await rentals.get("/listings", market="boston", limit=100)
+    assert {each["times_seen"] for each in listings} >= {2}
+    assert after == before
+    newest, _ = (await rentals.market("boston"))["scrapes"]
+    assert (newest["new"], newest["updated"]) == (0, newest["found"] - newest["merged"])
+
+
+async def test_one_scrape_of_a_market_runs_at_a_time__LI_3(rentals: Rentals) -> None:
+    rentals.apify.script_runs(RunRule(seconds=1.0))
+    first = await rentals.client.post(f"{MARKETS}/boston/scrape")
+    second = await rentals.client.post("/api/admin/markets/boston/scrape")
+    assert (first.status_code, second.status_code) == (202, 409)
+    assert first.json()["data"]["job_id"] in second.json()["error"]
+    await rentals.until_ended(first.json()["data"]["job_id"])
+
+
+async def test_markets_come_with_the_install_and_are_changed_by_the_api__LI_1__LI_2__LI_3(rentals: Rentals) -> None:
+    listed = await rentals.get("/admin/markets")
+    assert len(listed) == 19
+    assert {each["id"]: each["scrape_frequency_hours"] for each in listed if each["state"] == "NJ"} == {
+        "hoboken": 24,
+        "jersey-city": 12,
+        "newark": 12,
+    }
+    body = {"id": "worcester", "city": "Worcester", "state": "MA", "tier": "cool"}
+    assert (await rentals.client.post(MARKETS, json=body)).status_code == 201
+    assert (await rentals.client.post(MARKETS, json=body)).status_code == 409
+    assert (await rentals.client.post(MARKETS, json={**body, "id": "x", "state": "Nowhere"})).status_code == 422
+    changed = await rentals.client.put(f"{MARKETS}/worcester", json={"scrape_frequency_hours": 3, "tier": "hot"})
+    assert (changed.json()["data"]["scrape_frequency_hours"], changed.json()["data"]["tier"]) == (3, "hot")
+    taken_back = await rentals.client.put(f"{MARKETS}/worcester", json={"scrape_frequency_hours": None})
+    assert taken_back.json()["data"]["scrape_frequency_hours"] == 6
+    assert (await rentals.client.delete("/api/admin/markets/worcester")).status_code == 200
+    assert (await rentals.client.get(f"{MARKETS}/worcester")).status_code == 404
+
+
+async def test_a_city_is_one_insert_and_the_next_dispatch_scrapes_it__LI_1(rentals: Rentals) -> None:
+    await rentals.keep_only("none")
+    await rentals.app.database.write(
+        "INSERT INTO market_configs (id, display_name, city, state) VALUES ('lowell', 'Lowell', 'Lowell', 'MA')"
+    )
+    (market,) = await rentals.get("/admin/markets")
+    assert (market["tier"], market["is_enabled"], market["max_listings_per_scrape"]) == ("standard", True, 100)
+    await rentals.app.database.write(
+        "INSERT INTO market_configs (id, display_name, city, state, is_enabled)"
+        " VALUES ('salem', 'Salem', 'Salem', 'MA', false)"
+    )
+    made = await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+    await rentals.until_ended(str(made.job))
+    assert (await rentals.market("lowell"))["scraping_job"] is not None
+    assert (await rentals.market("salem"))["scraping_job"] is None

@@ -26,6 +26,8 @@ REFUSED: Final = "apify_refused"
 TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED-OUT", "ABORTED"})
 ITEMS_PER_PAGE: Final = 250
 _LONGEST_MESSAGE: Final = 300
+_NO_ROOM: Final = frozenset({"actor-memory-limit-exceeded", "concurrent-runs-limit-exceeded"})
+"""Errors that pass when other runs of the account end, whatever their status is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,13 @@ def _checked(response: Response) -> Response:
     status = response.status
     if status in (200, 201):
         return response
-    said = _message(response)
+    kind, said = _error(response)
     facts = facts_of(response)
+    if kind in _NO_ROOM:
+        raise Transient(
+            f"The Apify account has no room for another run ({status}: {said}).",
+            error_type=ErrorType.HTTP, retry=SERVER, facts=facts,
+        )  # fmt: skip
     if status == 429:
         raise Transient(
             f"Apify asked for fewer requests (429: {said}).",
@@ -164,12 +171,13 @@ def _remedy(status: int) -> str:
     return ""
 
 
-def _message(response: Response) -> str:
+def _error(response: Response) -> tuple[str, str]:
+    """The type of the error, and what Apify says about it."""
     try:
         error = orjson.loads(response.body)["error"]
-        return f"{error['type']}: {error['message']}"[:_LONGEST_MESSAGE]
+        return str(error["type"]), f"{error['type']}: {error['message']}"[:_LONGEST_MESSAGE]
     except (ValueError, KeyError, TypeError):
-        return "no message"
+        return "", "no message"
 
 
 def _data(response: Response) -> Mapping[str, Any]:

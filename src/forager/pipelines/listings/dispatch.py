@@ -58,7 +58,11 @@ async def scrape_now(service: Service, market: MarketConfig, now: datetime) -> U
     running = (await open_scrapes(service.database)).get(market.id)
     if running is not None:
         raise Conflict(f"A scrape of {market.id} is under way: job {running}.")
-    job, _ = await _create(service, market, now, None, f"scrape/{market.id}/now/{now:%Y%m%d%H%M%S}")
+    key = f"scrape/{market.id}/now/{round(now.timestamp() * 10)}"
+    try:
+        job, _ = await _create(service, market, now, None, key)
+    except Conflict as same_moment:
+        raise Conflict(f"A scrape of {market.id} was created this moment.") from same_moment
     return job
 
 

@@ -1,0 +1,152 @@
+"""Which markets are scraped when: the schedules, the circuit, the limits of the data source. Simulated time."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from forager.kit.queries import read_rows
+from forager.pipelines.listings.dispatch import dispatch_due
+from forager.pipelines.listings.tables import MarketConfig
+from forager.sandbox.apify.config import RunRule
+from forager.sandbox.site import Outage
+from tests.contract.listings.conftest import OpenRentals
+
+SMALL = {"homes": 3, "moving_share": 0.0, "twin_share": 0.0}
+
+
+async def test_each_tier_is_scraped_as_often_as_it_says_and_no_schedule_names_a_city__LI_4__LI_5(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await simulated(**SMALL, schedules=True)
+    await rentals.keep_only("nyc", "newark", "hartford")
+    schedules = await rentals.get("/schedules")
+    assert {each["name"] for each in schedules} == {"dispatch_scrapes", "decay_and_verify", "cleanup_maintenance"}
+    assert {tuple(each["params"]) for each in schedules} == {("action",)}
+    await rentals.pass_time(hours=48)
+    started = rentals.started()
+    assert {city: started.count(city) for city in set(started)} == {
+        "New York, NY": 7,  # at the first full hour after 6 h and the minute that a scrape takes
+        "Newark, NJ": 4,
+        "Hartford, CT": 2,
+    }
+    (job, *_) = await rentals.get("/jobs", pipeline="listings")
+    assert job["state"] == "completed"
+
+
+async def test_scrapes_of_one_dispatch_start_within_a_minute_at_different_moments__LI_5(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await simulated(**SMALL, memory_limit_mb=65_536)
+    with capture_logs() as logged:
+        await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+        await rentals.pass_time(seconds=180)
+    assert any(line["event"] == "Dispatched 19 scrapes for 19 markets" for line in logged)
+    begun = [run.started for run in rentals.apify.runs]
+    assert len(begun) == len(set(begun)) == 19
+    assert max(begun) - min(begun) <= 61
+
+
+async def test_two_dispatchers_at_once_create_one_scrape_of_a_market__LI_5(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL, memory_limit_mb=65_536)
+    markets = await read_rows(rentals.app.database, MarketConfig)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    created = await asyncio.gather(*(dispatch_due(rentals.app, markets, now) for _ in range(3)))
+    assert sum(created) == 19
+    await rentals.pass_time(seconds=300)
+    assert len(rentals.apify.runs) == 19
+
+
+async def test_three_failures_open_the_circuit_and_the_daily_reset_tries_once_more__LI_16(
+    simulated: OpenRentals,
+) -> None:
+    failing = RunRule("aborted", times=None)
+    rentals = await simulated(**SMALL, runs=(failing,), schedules=True)
+    await rentals.keep_only("nyc")
+    await rentals.pass_time(hours=2.9)
+    assert (await rentals.market("nyc"))["consecutive_failures"] == 2
+    await rentals.pass_time(hours=0.5)
+    market = await rentals.market("nyc")
+    assert (market["consecutive_failures"], market["circuit_open"]) == (3, True)
+    assert (market["last_scrape_status"], market["last_scrape_at"]) == ("failed", None)
+    runs = len(rentals.apify.runs)
+    await rentals.pass_time(hours=25)  # past 03:00 of the next day: the next dispatch tries once more
+    assert len(rentals.apify.runs) == runs + 1
+    assert (await rentals.market("nyc"))["consecutive_failures"] == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "allowed"),
+    [("max_requests_per_hour", 3, 3), ("max_requests_per_day", 5, 5), ("max_usd_per_month", 20_000, 2)],
+)
+async def test_a_limit_of_the_data_source_holds_to_the_unit_and_is_no_failure__LI_7(
+    simulated: OpenRentals, limit: str, value: int, allowed: int
+) -> None:
+    """The money is 2 dollars; every run may cost one until it has ended, and costs a cent then."""
+    rentals = await simulated(**SMALL)
+    await rentals.app.database.write(f"UPDATE data_sources SET {limit} = :value", {"value": value})
+    await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+    await rentals.pass_time(seconds=15)
+    if limit != "max_usd_per_month":
+        await rentals.pass_time(seconds=300)
+        assert len(rentals.apify.runs) == allowed
+    running = [run for run in rentals.apify.runs if run.state(rentals.apify.time.seconds(), rentals.apify.config)]
+    assert len(running) <= max(allowed, 2)
+    await rentals.pass_time(seconds=300)
+    markets = await rentals.get("/admin/markets")
+    assert {each["consecutive_failures"] for each in markets} == {0}
+    skipped = await rentals.rows("SELECT reason FROM market_scrapes WHERE status = 'skipped'")
+    assert {row["reason"] for row in skipped} == {"limit"}
+    assert len(skipped) == 19 - len(rentals.apify.runs)
+    if limit == "max_requests_per_hour":
+        await rentals.pass_time(hours=1)
+        await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+        await rentals.pass_time(seconds=300)
+        assert len(rentals.apify.runs) == 2 * allowed
+
+
+async def test_a_scrape_that_hangs_for_30_minutes_is_failed_by_maintenance_and_counted__LI_17(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("nyc")
+    made = await rentals.client.post("/api/admin/markets/nyc/scrape")
+    await rentals.pass_time(seconds=10)
+    await rentals.apify.fail(Outage.ERROR)
+    await rentals.app.database.write("UPDATE market_scrapes SET run_started_at = run_started_at - 1800000")
+    await rentals.app.submit("listings", {"action": "cleanup_maintenance"})
+    await rentals.pass_time(seconds=60)
+    market = await rentals.market("nyc")
+    job = await rentals.get(f"/jobs/{made.json()['data']['job_id']}")
+    assert (market["consecutive_failures"], market["last_scrape_status"]) == (1, "failed")
+    assert market["scrapes"][0]["reason"] == "stale"
+    assert job["state"] == "cancelled"
+    assert market["scraping_job"] is None
+
+
+async def test_the_api_answers_through_48_hours_without_upstreams_and_scrapes_resume__LI_18(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await simulated(**SMALL, schedules=True)
+    await rentals.keep_only("nyc", "hartford")
+    await rentals.pass_time(hours=2)
+    assert len(await rentals.get("/listings")) == 6
+    await rentals.apify.fail(Outage.REFUSED)
+    for _ in range(16):
+        await rentals.pass_time(hours=3)
+        for path in ("/listings", "/listings?min_confidence=0&inactive=true", "/admin/markets", "/admin/markets/nyc"):
+            answered = await rentals.client.get(f"/api/v1{path}")
+            assert answered.status_code < 500, (path, answered.text)
+    assert (await rentals.market("nyc"))["circuit_open"]
+    await rentals.apify.fail(None)
+    await rentals.pass_time(hours=26)
+    assert {each["market_id"] for each in await rentals.get("/listings")} == {"nyc", "hartford"}
+    assert (await rentals.market("nyc"))["last_scrape_status"] == "completed"
+
+
+async def test_runs_that_the_account_has_no_room_for_are_started_later__LI_10(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL, memory_limit_mb=8 * 1024)
+    await rentals.app.submit("listings", {"action": "dispatch_scrapes"})
+    await rentals.pass_time(seconds=900)
+    assert {each["last_scrape_status"] for each in await rentals.get("/admin/markets")} == {"completed"}
