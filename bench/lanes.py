@@ -109,11 +109,11 @@ async def work_off(ledger: Ledger, lanes: int, tasks: int) -> float:
     done = at = 0
     started = time.perf_counter()
     while done < tasks:
-        turn = await ledger.turn(session, ended, wants[at : at + a_turn])
+        batch = await ledger.settle_and_lease(session, ended, wants[at : at + a_turn])
         at = (at + a_turn) % lanes
         done += len(ended)
-        assert turn.leases or ended, f"{tasks - done} tasks are nowhere to be leased"
-        ended = [Settlement(lease, TaskState.COMPLETED) for lease in turn.leases]
+        assert batch.leases or ended, f"{tasks - done} tasks are nowhere to be leased"
+        ended = [Settlement(lease, TaskState.COMPLETED) for lease in batch.leases]
     seconds = time.perf_counter() - started
     await ledger.end(session)
     return seconds

@@ -111,13 +111,13 @@ async def _turns(ledger: Ledger, session: Session, lane: int) -> int:
     ended: list[Settlement] = []
     done = 0
     while True:
-        turn = await ledger.turn(session, ended, wants)
-        assert not turn.fenced, "a claim was lost: the run is worth nothing"
+        batch = await ledger.settle_and_lease(session, ended, wants)
+        assert not batch.fenced, "a claim was lost: the run is worth nothing"
         done += len(ended)
-        if not turn.leases:
+        if not batch.leases:
             return done
         ended = []
-        for lease in turn.leases:
+        for lease in batch.leases:
             assert isinstance(lease.task, Noop)
             await do_nothing(lease.task, None)
             ended.append(Settlement(lease, TaskState.COMPLETED))

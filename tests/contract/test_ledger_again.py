@@ -28,7 +28,7 @@ async def ended(rig: Rig, worker: Worker, *plans: Plan, state: TaskState = TaskS
     job = (await append(rig, *plans)).job
     while leases := await worker.lease():
         error = None if state is TaskState.COMPLETED else "no"
-        await worker.turn([Settlement(lease, state, cost=lease.price, error=error) for lease in leases])
+        await worker.cycle([Settlement(lease, state, cost=lease.price, error=error) for lease in leases])
     return job
 
 

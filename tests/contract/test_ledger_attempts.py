@@ -66,9 +66,9 @@ async def test_a_kind_may_keep_every_attempt_however_it_ends(
 ) -> None:
     await rig.submit([Plan(DearCall(name="d")), Plan(Call(name="c"))])
     leases = {lease.key: lease for lease in await worker.lease()}
-    await worker.turn([Settlement(leases["d"], state, tried=tried(always=True), **more)])
+    await worker.cycle([Settlement(leases["d"], state, tried=tried(always=True), **more)])
     assert [each.status for each in await of(reports, leases["d"])] == [status]
-    await worker.turn([Settlement(leases["c"], state, tried=tried(), **more)])
+    await worker.cycle([Settlement(leases["c"], state, tried=tried(), **more)])
     assert [each.status for each in await of(reports, leases["c"])] == (["failed"] if status == "failed" else [])
 
 
@@ -138,7 +138,7 @@ async def test_attempts_are_listed_in_pages_and_only_of_tasks_there_are(
     for number in range(5):
         leases = await worker.lease()
         ends = [Settlement(each, TaskState.WAITING, wait=1.0, tried=tried(number), **FAILURE) for each in leases]
-        await worker.turn(ends)
+        await worker.cycle(ends)
         rig.pass_time(1.1)
     task = rig.task_id(job, "t0")
     page = await reports.attempts(task, limit=3)

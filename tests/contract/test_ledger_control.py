@@ -99,7 +99,7 @@ async def test_a_lane_given_back_while_its_job_is_paused_is_woken_by_resume(rig:
     job = (await rig.submit(calls(1))).job
     await worker.take_lanes()
     await rig.ledger.pause(job)
-    await worker.turn(most=5)
+    await worker.cycle(most=5)
     await rig.ledger.give_lanes(worker.session, {worker.lanes.pop("api"): GivenLane()})
     await rig.ledger.resume(job)
     assert await worker.take_lanes() == ["api"]
@@ -250,7 +250,7 @@ async def test_one_dead_letter_can_be_retried_alone(rig: Rig, worker: Worker) ->
 async def test_many_failures_over_many_lanes_are_all_offered_again(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit([p for i in range(12) for p in calls(60, where=f"lane{i}", prefix=f"l{i}-")])).job
     while leases := await worker.lease():
-        await worker.turn([Settlement(lease, TaskState.FAILED, error="x") for lease in leases])
+        await worker.cycle([Settlement(lease, TaskState.FAILED, error="x") for lease in leases])
     await rig.ledger.give_lanes(worker.session, {n: GivenLane() for n in worker.lanes.values()})
     worker.lanes.clear()
     assert await rig.ledger.retry(job) == 720
@@ -305,7 +305,7 @@ async def test_jobs_that_are_cancelled_together_end_page_by_page_and_cost_nobody
     for job in jobs:
         await rig.ledger.cancel(job)
     for lease in leases:
-        await (worker.turn([Settlement(lease, TaskState.COMPLETED)]) if by == "turns" else rig.ledger.sweep())
+        await (worker.cycle([Settlement(lease, TaskState.COMPLETED)]) if by == "turns" else rig.ledger.sweep())
     while (await rig.ledger.sweep()).more:
         pass
     assert [rig.job(job)["cancelled"] for job in jobs] == list(sizes)
@@ -319,7 +319,7 @@ async def test_what_is_retried_while_its_job_is_being_ended_is_ended_too(
 ) -> None:
     job = (await rig.submit(calls(20), max_cost=3)).job
     first, second, third = sorted(await worker.lease(3), key=lambda lease: lease.key)
-    await worker.turn(
+    await worker.cycle(
         [
             Settlement(first, TaskState.FAILED, cost=1, error="x"),
             *(Settlement(lease, TaskState.COMPLETED, cost=1) for lease in (second, third)),
@@ -328,7 +328,7 @@ async def test_what_is_retried_while_its_job_is_being_ended_is_ended_too(
     await worker.lease(1)  # nothing can be paid any more, and a first page is ended
     assert await rig.ledger.retry_task(rig.task_id(job, first.key)) == 1
     for _ in range(10):
-        await worker.turn()
+        await worker.cycle()
         await rig.ledger.sweep()
     row = rig.job(job)
     assert (row["state"], row["queued"], row["completed"], row["skipped"]) == ("completed", 0, 2, 18)

@@ -55,8 +55,8 @@ async def test_the_turn_tells_when_the_next_task_is_due(rig: Rig, worker: Worker
     due = await moment(rig, HOUR)
     await rig.submit([Plan(Call(name="late"), due=due), *calls(1)])
     await worker.take_lanes()
-    turn = await worker.turn(most=5)
-    assert turn.next_due == {worker.lanes["api"]: round(due.timestamp() * 1000)}
+    batch = await worker.cycle(most=5)
+    assert batch.next_due == {worker.lanes["api"]: round(due.timestamp() * 1000)}
 
 
 async def test_a_moment_that_has_passed_is_now(rig: Rig, worker: Worker) -> None:
@@ -136,10 +136,10 @@ async def test_many_that_are_due_at_once_become_ready_in_pages(
     rig.pass_time(HOUR + 1)
     await worker.take_lanes()
     ready: list[int] = []
-    turn = await worker.turn(most=1)
-    while turn.leases:
+    batch = await worker.cycle(most=1)
+    while batch.leases:
         ready.append(25 - sum(state == "waiting" for state in rig.states(job).values()))
-        turn = await worker.turn([Settlement(lease, TaskState.COMPLETED) for lease in turn.leases], most=1)
+        batch = await worker.cycle([Settlement(lease, TaskState.COMPLETED) for lease in batch.leases], most=1)
     assert ready[:4] == [10, 20, 25, 25]
     assert rig.job(job)["completed"] == 25
 
@@ -154,11 +154,11 @@ async def test_a_page_is_shared_between_lanes_and_the_longest_due_go_first(
     worker = await rig.worker()
     rig.pass_time(HOUR + 5)
     await worker.take_lanes()
-    turn = await rig.ledger.turn(worker.session, [], [Want(n, 10) for n in worker.lanes.values()])
-    assert sorted(lease.key[0] for lease in turn.leases) == ["m", "m", "m", "m", "x"]
+    batch = await rig.ledger.settle_and_lease(worker.session, [], [Want(n, 10) for n in worker.lanes.values()])
+    assert sorted(lease.key[0] for lease in batch.leases) == ["m", "m", "m", "m", "x"]
     assert list(rig.states(job).values()).count("waiting") == 16
-    assert set(turn.next_due) == set(worker.lanes.values())
-    left = turn.next_due[worker.lanes["many"]]
+    assert set(batch.next_due) == set(worker.lanes.values())
+    left = batch.next_due[worker.lanes["many"]]
     assert left is not None
     assert left <= (await rig.ledger.now()).timestamp() * 1000, "what is left is due already"
 

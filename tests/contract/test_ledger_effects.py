@@ -129,7 +129,7 @@ async def test_settlements_that_count_in_the_same_rows_at_the_same_time_lose_not
     async def settle(number: int, lease: Lease) -> None:
         effects = [count("a"), count("b")] if number % 2 else [count("b"), count("a")]
         ended = Settlement(lease, TaskState.COMPLETED, extras=Extras(effects=effects))
-        await rig.ledger.turn(worker.session, [ended], [])
+        await rig.ledger.settle_and_lease(worker.session, [ended], [])
 
     await asyncio.gather(*(settle(number, lease) for number, lease in enumerate(await worker.lease())))
     counts = await _counts(rig)

@@ -27,7 +27,7 @@ async def _settle(rig: Rig, worker: Worker, *told: tuple[list[Record], Extras | 
         Settlement(lease, TaskState.COMPLETED, records=records, extras=extras)
         for lease, (records, extras) in zip(leases, told, strict=True)
     ]
-    assert not (await worker.turn(group)).fenced
+    assert not (await worker.cycle(group)).fenced
 
 
 async def _find(rig: Rig, worker: Worker, *found: Record) -> Row:

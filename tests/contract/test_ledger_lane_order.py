@@ -22,18 +22,18 @@ async def test_a_turn_never_says_that_there_is_no_lane_to_take_where_there_is_on
     await rig.submit(calls(1, where="own"))
     worker = await rig.worker()
     await rig.submit(calls(1, where="own", prefix="u"))
-    before = (await worker.turn()).lanes_to_take
+    before = (await worker.cycle()).lanes_to_take
     await rig.submit(calls(1, where="new"))
-    assert (await worker.turn(most=1)).lanes_to_take
+    assert (await worker.cycle(most=1)).lanes_to_take
     await rig.ledger.pause_lane("new", paused=True)
-    paused = (await worker.turn()).lanes_to_take
+    paused = (await worker.cycle()).lanes_to_take
     await rig.ledger.pause_lane("new", paused=False)
-    assert (await worker.turn()).lanes_to_take
+    assert (await worker.cycle()).lanes_to_take
     assert await worker.take_lanes() == ["new"]
     if "Sqlite" in type(rig.ledger).__name__:  # the other store does not look: it says that there may be some
         assert not before
         assert not paused
-        assert not (await worker.turn()).lanes_to_take
+        assert not (await worker.cycle()).lanes_to_take
 
 
 async def test_a_lower_turn_is_taken_before_an_older_lane(rig: Rig) -> None:

@@ -23,10 +23,14 @@ async def test_many_leases_at_once_never_share_a_task__PL_6(rig: Rig) -> None:
     await rig.submit(calls(300))
     workers = [await rig.worker(f"w{i}") for i in range(4)]
     owner = next(w for w in workers if w.lanes)
-    turns = await asyncio.gather(
-        *(rig.ledger.turn(w.session, [], [Want(owner.lanes["api"], 10)]) for w in workers for _ in range(10))
+    batches = await asyncio.gather(
+        *(
+            rig.ledger.settle_and_lease(w.session, [], [Want(owner.lanes["api"], 10)])
+            for w in workers
+            for _ in range(10)
+        )
     )
-    got = [lease.task_id for turn in turns for lease in turn.leases]
+    got = [lease.task_id for batch in batches for lease in batch.leases]
     assert len(got) == len(set(got)) >= 10  # who loses a race may go away with less, never with the same
     while leases := await owner.lease():
         got.extend(lease.task_id for lease in leases)
@@ -38,7 +42,7 @@ async def test_nobody_leases_from_a_lane_that_is_not_theirs(rig: Rig, worker: Wo
     await worker.take_lanes()
     stranger = await rig.worker("stranger")
     stranger.lanes = dict(worker.lanes)
-    assert (await stranger.turn(most=10)).leases == []
+    assert (await stranger.cycle(most=10)).leases == []
     assert len(await worker.lease()) == 3
 
 
@@ -109,8 +113,8 @@ async def test_a_job_has_no_more_in_flight_than_its_concurrency__PL_1(rig: Rig, 
     first = await worker.lease(100)
     assert len(first) == 4
     assert await worker.lease(100) == []
-    turn = await worker.turn([Settlement(first[0], TaskState.COMPLETED)], most=100)
-    assert len(turn.leases) == 1
+    batch = await worker.cycle([Settlement(first[0], TaskState.COMPLETED)], most=100)
+    assert len(batch.leases) == 1
 
 
 async def test_a_budget_holds_with_what_is_in_flight_trap_6__PL_11(rig: Rig, worker: Worker) -> None:
@@ -124,8 +128,8 @@ async def test_a_budget_holds_with_what_is_in_flight_trap_6__PL_11(rig: Rig, wor
 async def test_what_an_attempt_did_not_cost_can_be_spent_again__PL_11(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(calls(10), max_cost=3)).job
     leases = await worker.lease(100)
-    turn = await worker.turn([Settlement(lease, TaskState.COMPLETED, cost=0) for lease in leases], most=100)
-    assert len(turn.leases) == 3
+    batch = await worker.cycle([Settlement(lease, TaskState.COMPLETED, cost=0) for lease in leases], most=100)
+    assert len(batch.leases) == 3
     assert rig.job(job)["spent"] == 0
 
 
@@ -151,7 +155,7 @@ async def test_a_large_rest_of_a_budget_is_skipped_in_pages__PL_11(rig: Rig, wor
     job = (await rig.submit(calls(3_000), max_cost=1)).job
     await worker.complete(await worker.lease(100))
     for _ in range(20):
-        await worker.turn(most=10)
+        await worker.cycle(most=10)
         if rig.job(job)["finished_at"]:
             break
     row = rig.job(job)
@@ -199,9 +203,9 @@ async def test_a_lane_that_came_back_short_says_when_it_has_more(rig: Rig, worke
     first, second = await worker.lease()
     await worker.settle(first, TaskState.WAITING, wait=60)
     await worker.settle(second, TaskState.WAITING, wait=30)
-    turn = await worker.turn(most=5)
+    batch = await worker.cycle(most=5)
     now = round((await rig.ledger.now()).timestamp() * 1000)
-    due = turn.next_due[worker.lanes["api"]]
+    due = batch.next_due[worker.lanes["api"]]
     assert due is not None
     assert 25_000 < due - now <= 30_000
 
@@ -209,11 +213,11 @@ async def test_a_lane_that_came_back_short_says_when_it_has_more(rig: Rig, worke
 async def test_a_lane_that_a_batch_size_cut_short_is_told_from_an_empty_one(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(3))
     await worker.take_lanes()
-    emptied = await worker.turn(most=5)
+    emptied = await worker.cycle(most=5)
     assert (len(emptied.leases), set(emptied.limited)) == (3, set())
     assert worker.lanes["api"] in emptied.next_due
     await rig.submit(calls(3), batch_size=2)
-    cut = await worker.turn(most=5)
+    cut = await worker.cycle(most=5)
     assert (len(cut.leases), set(cut.limited)) == (2, {worker.lanes["api"]})
 
 

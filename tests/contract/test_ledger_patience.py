@@ -115,7 +115,7 @@ async def test_one_wait_in_vain_among_many_that_end_leaves_them_alone(rig: Rig, 
         Settlement(leases[key], TaskState.WAITING, wait=5, burned=False, patience=DAY, error="no.")
         for key in ("t0", "t3")
     ]
-    assert not (await worker.turn(group)).fenced
+    assert not (await worker.cycle(group)).fenced
     assert rig.states(job) == {"t0": "failed", "t1": "completed", "t2": "completed", "t3": "waiting"}
     assert [s.state for s in group[2:]] == [TaskState.FAILED, TaskState.WAITING], "whoever settled is told"
 
@@ -126,8 +126,8 @@ async def test_a_late_settlement_that_waits_in_vain_leaves_no_trace(rig: Rig, wo
     rig.pass_time(31)
     await rig.ledger.sweep()
     before = rig.everything()
-    turn = await worker.settle(lease, TaskState.WAITING, wait=5, burned=False, patience=DAY)
-    assert list(turn.fenced) == [lease.task_id]
+    batch = await worker.settle(lease, TaskState.WAITING, wait=5, burned=False, patience=DAY)
+    assert list(batch.fenced) == [lease.task_id]
     assert rig.everything() == before
 
 

@@ -47,7 +47,7 @@ async def test_what_is_given_up_keeps_the_reason_of_its_waits(rig: Rig, worker: 
     snoozed = {"burned": False, "patience": 0.0, "error": "Not there yet."}
     one, other = await worker.lease()
     waits = [(one, limited), (other, snoozed)]
-    await worker.turn([Settlement(lease, TaskState.WAITING, wait=1.0, **how) for lease, how in waits])  # type: ignore[arg-type]
+    await worker.cycle([Settlement(lease, TaskState.WAITING, wait=1.0, **how) for lease, how in waits])  # type: ignore[arg-type]
     rows = rig.tasks(job)
     assert [(rows[key]["reason"], rows[key]["error_type"]) for key in ("t0", "t1")] == [
         ("rate_limited", "http"),
@@ -102,7 +102,7 @@ async def test_dead_letters_and_tasks_are_found_by_reason_and_type(rig: Rig, wor
     job = (await rig.submit(calls(4))).job
     ends = [("timed_out", "network"), ("timed_out", "network"), ("not_found", "http"), (None, "internal")]
     leases = await worker.lease()
-    await worker.turn(
+    await worker.cycle(
         [
             Settlement(lease, TaskState.FAILED, error="No.", reason=reason, error_type=kind)
             for lease, (reason, kind) in zip(leases, ends, strict=True)

@@ -159,7 +159,7 @@ async def test_change_numbers_are_dense_and_in_order_under_load_trap_1(rig: Rig,
     follower = asyncio.ensure_future(follow())
     await asyncio.gather(
         *(
-            rig.ledger.turn(
+            rig.ledger.settle_and_lease(
                 worker.session,
                 [Settlement(lease, TaskState.COMPLETED, records=[Thing(uid=f"u{i}"), Seen(uid=f"u{i}")])],
                 [],

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from forager.core.ledger import GivenLane, Lease, NewJob, Settlement, Turn, Want
+from forager.core.ledger import GivenLane, Lease, LeaseBatch, NewJob, Settlement, Want
 from forager.core.states import TaskState
 from tests.support.rig import Rig, Seen, Worker, calls, chain
 
@@ -40,7 +40,7 @@ async def test_a_session_that_does_not_beat_is_lost_and_told_so__PL_6(rig: Rig, 
     swept = await rig.ledger.sweep()
     assert (swept.rescued, swept.sessions_ended) == (2, 1)
     assert not await rig.ledger.beat(worker.session, {})
-    assert not (await worker.turn(most=10)).leases
+    assert not (await worker.cycle(most=10)).leases
     assert await rig.ledger.take_lanes(worker.session, 10) == []
     assert await rig.ledger.lease_suspects(worker.session) == []
 
@@ -89,9 +89,9 @@ async def test_the_rescued_are_suspects_and_do_not_run_with_others__R14(rig: Rig
     await _crash(rig)
     assert sorted(rig.states(job).values()).count("suspect") == 8
     second = await rig.worker("second")
-    turn = await second.turn(most=100)
-    assert {lease.key for lease in turn.leases} == {"t8", "t9"}
-    assert turn.suspects
+    batch = await second.cycle(most=100)
+    assert {lease.key for lease in batch.leases} == {"t8", "t9"}
+    assert batch.suspects
 
 
 async def test_groups_of_suspects_halve_until_the_guilty_is_alone__R14(rig: Rig, worker: Worker) -> None:
@@ -152,7 +152,7 @@ async def test_suspects_of_a_paused_job_or_lane_hold_up_nobody(rig: Rig, worker:
     await _crash(rig)
     await rig.ledger.pause(job)
     second = await rig.worker("second")
-    assert not (await second.turn(most=10)).suspects
+    assert not (await second.cycle(most=10)).suspects
     assert await rig.ledger.lease_suspects(second.session) == []
     await rig.ledger.resume(job)
     await rig.ledger.pause_lane("api", paused=True)
@@ -200,13 +200,15 @@ async def test_a_rescue_that_races_a_completion_never_undoes_it__R5(rig: Rig) ->
         worker = await rig.worker(f"w{race}")
         leases = await worker.lease(10)
         rig.pass_time(31)
-        settling: list[Coroutine[Any, Any, Turn | None]] = [
-            rig.ledger.turn(worker.session, [Settlement(lease, TaskState.COMPLETED, records=[Seen(uid=lease.key)])], [])
+        settling: list[Coroutine[Any, Any, LeaseBatch | None]] = [
+            rig.ledger.settle_and_lease(
+                worker.session, [Settlement(lease, TaskState.COMPLETED, records=[Seen(uid=lease.key)])], []
+            )
             for lease in leases
         ]
         settling.insert(race % 11, _swept(rig))
-        turns = [turn for turn in await asyncio.gather(*settling) if turn is not None]
-        fenced = {number for turn in turns for number in turn.fenced}
+        batches = [turn for turn in await asyncio.gather(*settling) if turn is not None]
+        fenced = {number for batch in batches for number in batch.fenced}
         accepted |= {lease.task_id for lease in leases} - fenced
         rig.check()
     completed = {row["id"] for row in rig.tasks(job).values() if row["state"] == TaskState.COMPLETED}
@@ -305,9 +307,9 @@ async def test_work_is_never_left_in_a_sleeping_lane_by_a_race_trap_2(rig: Rig) 
         nonlocal done
         while done < 60:
             for lane in await rig.ledger.take_lanes(worker.session, 5):
-                turn = await rig.ledger.turn(worker.session, [], [Want(lane.id, 3)])
-                await worker.complete(turn.leases)
-                done += len(turn.leases)
+                batch = await rig.ledger.settle_and_lease(worker.session, [], [Want(lane.id, 3)])
+                await worker.complete(batch.leases)
+                done += len(batch.leases)
                 await rig.ledger.give_lanes(worker.session, {lane.id: GivenLane()})
 
     await asyncio.wait_for(asyncio.gather(submit(), submit(), work()), 30)

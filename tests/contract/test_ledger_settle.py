@@ -39,8 +39,8 @@ async def test_late_settlement_of_a_lost_claim_is_refused_without_a_trace__PL_6(
         evidence=Evidence(b"page"),
         halt="stop",
     )
-    turn = await worker.turn([late])
-    assert list(turn.fenced) == [lease.task_id]
+    batch = await worker.cycle([late])
+    assert list(batch.fenced) == [lease.task_id]
     assert rig.everything() == before
     assert rig.states(job) == {"t0": "suspect"}
 
@@ -62,8 +62,8 @@ async def test_the_same_settlement_twice_counts_once(rig: Rig, worker: Worker) -
     job = (await rig.submit(calls(2))).job
     one, two = await worker.lease()
     done = Settlement(one, TaskState.COMPLETED, cost=1, records=[Seen(uid="x")])
-    assert list((await worker.turn([done, done])).fenced) == [one.task_id]
-    assert list((await worker.turn([done])).fenced) == [one.task_id]
+    assert list((await worker.cycle([done, done])).fenced) == [one.task_id]
+    assert list((await worker.cycle([done])).fenced) == [one.task_id]
     await worker.settle(two)
     assert (rig.job(job)["completed"], rig.job(job)["spent"]) == (2, 1)
     assert rig.rows(Seen)["x"]["times_seen"] == 1
@@ -197,8 +197,8 @@ async def test_a_child_after_one_that_was_there_already_follows_that(rig: Rig, w
 async def test_the_next_page_is_released_when_the_page_before_ends_well__PL_10(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(chain("p1", "p2", "p3"))).job
     (first,) = await worker.lease()
-    turn = await worker.turn([Settlement(first, TaskState.COMPLETED)], most=10)
-    assert [lease.key for lease in turn.leases] == ["p2"]
+    batch = await worker.cycle([Settlement(first, TaskState.COMPLETED)], most=10)
+    assert [lease.key for lease in batch.leases] == ["p2"]
     assert rig.states(job)["p3"] == "held"
 
 
@@ -213,8 +213,8 @@ async def test_a_short_page_skips_the_rest__PL_10(rig: Rig, worker: Worker) -> N
     job = (await rig.submit(chain("p1", "p2", "p3"))).job
     (first,) = await worker.lease()
     skip = [Skip(p, "early_exit_page1_lt10") for p in ("p2", "p3")]
-    turn = await worker.turn([Settlement(first, TaskState.COMPLETED, skip=skip)], most=10)
-    assert turn.leases == []
+    batch = await worker.cycle([Settlement(first, TaskState.COMPLETED, skip=skip)], most=10)
+    assert batch.leases == []
     assert rig.states(job) == {"p1": "completed", "p2": "skipped", "p3": "skipped"}
     assert {rig.tasks(job)[p]["error"] for p in ("p2", "p3")} == {"early_exit_page1_lt10"}
     assert rig.tasks(job)["p3"]["ended_at"] is not None
@@ -224,8 +224,8 @@ async def test_a_short_page_skips_the_rest__PL_10(rig: Rig, worker: Worker) -> N
 async def test_a_key_that_holds_nul_is_followed_and_skipped_by_that_name(rig: Rig, worker: Worker) -> None:
     job = (await rig.submit(chain("a\x00", "b\x00", "c\x00"))).job
     (first,) = await worker.lease()
-    turn = await worker.turn([Settlement(first, TaskState.COMPLETED, skip=[Skip("c\x00", "enough")])], most=10)
-    assert [lease.task for lease in turn.leases] == [Call(name="b\x00")]
+    batch = await worker.cycle([Settlement(first, TaskState.COMPLETED, skip=[Skip("c\x00", "enough")])], most=10)
+    assert [lease.task for lease in batch.leases] == [Call(name="b\x00")]
     assert rig.states(job) == {"a\ufffd": "completed", "b\ufffd": "running", "c\ufffd": "skipped"}
 
 
@@ -294,7 +294,7 @@ async def test_a_mixed_group_is_settled_together(rig: Rig, worker: Worker) -> No
     leases = await worker.lease()
     ends = (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.WAITING)
     group = [Settlement(lease, ends[i % 4], wait=10, cost=1) for i, lease in enumerate(leases)]
-    assert not (await worker.turn(group)).fenced
+    assert not (await worker.cycle(group)).fenced
     total = [rig.job(job) for job in jobs]
     for counter in ("completed", "failed", "skipped", "queued"):
         assert sum(row[counter] for row in total) == 3

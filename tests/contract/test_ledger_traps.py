@@ -19,14 +19,14 @@ async def test_turns_go_on_while_a_big_job_is_written_trap_8(rig: Rig, worker: W
     done: list[Settlement] = []
     written: set[int] = set()
     while not big.done():
-        leases = (await worker.turn(done, most=10)).leases
+        leases = (await worker.cycle(done, most=10)).leases
         assert all(lease.key.startswith("small") for lease in leases) or big.done()
         done = [Settlement(lease, TaskState.COMPLETED, cost=1) for lease in leases]
         (row,) = rig.tables.read("SELECT count(*) AS n FROM tasks WHERE key LIKE 'big%'")
         written.add(row["n"])
     assert (await big).total == BIG
     assert len(written - {0, BIG}) >= PARTS, f"between two turns it grew to {sorted(written)}"
-    await worker.turn(done)
+    await worker.cycle(done)
     rig.audited = True
 
 

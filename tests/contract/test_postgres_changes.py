@@ -89,12 +89,12 @@ async def _work(rig: Rig, seed: int) -> None:
         if not worker.lanes:
             await rig.ledger.work_arrived(0.05)
             continue
-        turn = await worker.turn(most=7)
+        batch = await worker.cycle(most=7)
         done = [
             Settlement(lease, TaskState.COMPLETED, records=[Thing(uid=f"{lease.lane}-{lease.key}")])
-            for lease in turn.leases
+            for lease in batch.leases
         ]
-        await rig.ledger.turn(worker.session, done, [])
+        await rig.ledger.settle_and_lease(worker.session, done, [])
 
 
 async def _read_log(rig: Rig) -> tuple[list[int], list[tuple[str, str]]]:

@@ -62,21 +62,21 @@ def _plan(name: str, chance: random.Random) -> Plan:
 
 
 async def work(rig: Rig, chance: random.Random, submitted: asyncio.Event) -> int:
-    worker, turns = await rig.worker(f"w{chance.random()}"), 0
+    worker, cycles = await rig.worker(f"w{chance.random()}"), 0
     done: list[Settlement] = []
     while not submitted.is_set() or done or await rig.ledger.has_work():
         for lane in await rig.ledger.take_lanes(worker.session, 2):
             worker.lanes[lane.name] = lane.id
-        turn = await worker.turn(done, most=15)
-        turns += 1
-        done = [settlement(lease, chance) for lease in turn.leases]
+        batch = await worker.cycle(done, most=15)
+        cycles += 1
+        done = [settlement(lease, chance) for lease in batch.leases]
         chance.shuffle(done)
         if not done:
             await rig.ledger.give_lanes(worker.session, {number: GivenLane() for number in worker.lanes.values()})
             worker.lanes.clear()
             await rig.ledger.work_arrived(0.02)
     await rig.ledger.end(worker.session)
-    return turns
+    return cycles
 
 
 async def submit(rig: Rig, chance: random.Random, jobs: list[Any], count: int) -> None:
@@ -142,10 +142,10 @@ async def test_turns_submissions_watches_and_meddling_together_make_no_deadlock_
         while not all(task.done() for task in working):
             await rigs[0].ledger.sweep()  # what was cancelled is ended in pages
             await asyncio.wait(working, timeout=0.05)
-    turns = [task.result() for task in working]
-    sys.stdout.write(f"{meddled} meddlings, {sum(turns)} turns\n")
+    cycles = [task.result() for task in working]
+    sys.stdout.write(f"{meddled} meddlings, {sum(cycles)} cycles\n")
     assert meddled >= MEDDLINGS // 6
-    assert sum(turns) >= 100
+    assert sum(cycles) >= 100
     rigs[0].audited = True
     rigs[0].check()
     for rig in rigs:

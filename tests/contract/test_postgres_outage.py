@@ -22,9 +22,9 @@ async def _hold_on(ledger: Ledger, session: Session, done: list[Settlement], wan
     lost = False
     while True:
         try:
-            turn = await ledger.turn(session, done, [] if lost else wants)
+            batch = await ledger.settle_and_lease(session, done, [] if lost else wants)
             if not lost:
-                return list(turn.leases)
+                return list(batch.leases)
             if leases := await ledger.held(session):
                 return list(leases)
             lost, done = False, []

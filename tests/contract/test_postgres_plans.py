@@ -29,7 +29,7 @@ async def lease_all(worker: Worker, count: int) -> list[float]:
     took = []
     while count > 0:
         began = time.perf_counter()
-        leases = (await worker.turn(most=BATCH)).leases
+        leases = (await worker.cycle(most=BATCH)).leases
         took.append(time.perf_counter() - began)
         await worker.complete(leases)
         count -= len(leases)

@@ -73,9 +73,11 @@ async def test_control_without_the_claim_a_late_settlement_takes_the_task_of_ano
     rig.pass_time(3600)
     await rig.ledger.sweep()
 
-    turn = await rig.ledger.turn(late.session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
+    batch = await rig.ledger.settle_and_lease(
+        late.session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], []
+    )
 
-    assert not turn.fenced, "the fence held although it was taken away: the race above shows nothing"
+    assert not batch.fenced, "the fence held although it was taken away: the race above shows nothing"
     await _close(rig)
 
 
@@ -102,9 +104,9 @@ async def test_a_budget_holds_although_several_sessions_lease_at_once__PL_11(pos
     job = await rigs[0].submit(plans, max_cost=25)
     workers = [await _worker_with_lanes(rig, 2) for rig in rigs]
 
-    turns = await asyncio.gather(*(worker.turn(most=10) for worker in workers for _ in range(3)))
+    batches = await asyncio.gather(*(worker.cycle(most=10) for worker in workers for _ in range(3)))
 
-    leases = [lease for turn in turns for lease in turn.leases]
+    leases = [lease for batch in batches for lease in batch.leases]
     assert len(leases) == 25
     assert rigs[0].job(job.job)["reserved"] == 25
     for rig in rigs:
@@ -124,19 +126,21 @@ async def _race(rigs: list[Rig], chance: random.Random, rounds: int) -> tuple[in
         plans = [Plan(Call(name=str(i), where=f"lane{i % SESSIONS}")) for i in range(SESSIONS * EACH)]
         job = await rigs[0].ledger.submit(NewJob("rig", {"name": str(number)}), plans)
         workers = [await _worker_with_lanes(rigs[0], 1) for _ in range(SESSIONS)]
-        leases = [(w, (await rigs[0].ledger.turn(w.session, [], _wants(w))).leases) for w in workers]
+        leases = [(w, (await rigs[0].ledger.settle_and_lease(w.session, [], _wants(w))).leases) for w in workers]
         assert sum(len(got) for _, got in leases) == SESSIONS * EACH
         rigs[0].write("UPDATE sessions SET lease_until = 0")
         moves = [
             *(
-                rigs[0].ledger.turn(w.session, [Settlement(lease, TaskState.COMPLETED) for lease in got], [])
+                rigs[0].ledger.settle_and_lease(
+                    w.session, [Settlement(lease, TaskState.COMPLETED) for lease in got], []
+                )
                 for w, got in leases
             ),
             *(rig.ledger.sweep() for rig in rigs for _ in range(2)),
         ]
         chance.shuffle(moves)
-        turns = [t for t in await asyncio.gather(*moves) if hasattr(t, "fenced")]
-        refused = {task for turn in turns for task in turn.fenced}
+        batches = [t for t in await asyncio.gather(*moves) if hasattr(t, "fenced")]
+        refused = {task for batch in batches for task in batch.fenced}
         done = {lease.task_id for _, got in leases for lease in got} - refused
         await rigs[1].ledger.sweep()
         states = {row["id"]: row["state"] for row in rigs[0].tasks(job.job).values()}

@@ -25,7 +25,7 @@ async def test_a_nul_in_scraped_text_is_replaced_and_refuses_nothing(rig: Rig) -
     first, second = await worker.lease()
 
     record = Thing(uid="a\x00b", title="one\x00two", tags=["x\x00y"], weak="w\x00")
-    await worker.turn(
+    await worker.cycle(
         [
             Settlement(first, TaskState.COMPLETED, records=[record, Seen(uid="a\x00b", note="three\x00")]),
             Settlement(second, TaskState.FAILED, error="bad\x00"),

@@ -60,7 +60,7 @@ async def run_job(rig: Rig, worker: Worker, tasks: int = 3, *, found: bool = Tru
     ]
     tried = Tried(started_at=round((await rig.ledger.now()).timestamp() * 1000))
     ended.append(Settlement(leases[-1], TaskState.FAILED, error="no", evidence=Evidence(b"page"), tried=tried))
-    await worker.turn(ended)
+    await worker.cycle(ended)
     return job
 
 

@@ -47,7 +47,7 @@ async def fill(store: str, jobs: int, tasks: int) -> None:
     (lane,) = await ledger.take_lanes(session, 10)
     done: list[Settlement] = []
     while True:
-        leases = (await ledger.turn(session, done, [Want(lane.id, 100)])).leases
+        leases = (await ledger.settle_and_lease(session, done, [Want(lane.id, 100)])).leases
         if not leases:
             break
         found = [[Thing(uid=f"{each.task_id}"), Seen(uid=f"{each.task_id}")] for each in leases]
@@ -98,8 +98,10 @@ async def settle_deliveries(engine: EngineRig, states: list[TaskState]) -> None:
     ledger = engine.ledger
     session = await ledger.begin("by hand")
     (lane,) = await ledger.take_lanes(session, 10)
-    leases = (await ledger.turn(session, [], [Want(lane.id, len(states))])).leases
-    await ledger.turn(session, [Settlement(each, state) for each, state in zip(leases, states, strict=True)], [])
+    leases = (await ledger.settle_and_lease(session, [], [Want(lane.id, len(states))])).leases
+    await ledger.settle_and_lease(
+        session, [Settlement(each, state) for each, state in zip(leases, states, strict=True)], []
+    )
     await ledger.end(session)
 
 

@@ -171,7 +171,7 @@ async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(
     await asyncio.sleep(0)
     submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
     await waiting  # heard of, though it is not even written
-    leasing = asyncio.create_task(worker.turn(most=1))
+    leasing = asyncio.create_task(worker.cycle(most=1))
     await asyncio.to_thread(held.reached.wait, 30)
     held.go_on.set()
     assert [lease.key for lease in (await leasing).leases] == ["u0"]
@@ -193,7 +193,7 @@ async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
     await waiting
     await asyncio.sleep(0.1)  # by now it is written
     assert held.commits == before
-    assert [lease.key for lease in (await worker.turn(most=1)).leases] == ["u0"]
+    assert [lease.key for lease in (await worker.cycle(most=1)).leases] == ["u0"]
     assert (await submitting).created
     assert held.commits == before + 1
     await _close(rig)
@@ -238,7 +238,7 @@ async def test_a_full_disk_loses_nothing_acknowledged_and_heals_by_itself__R10(r
     assert done == {lease.key for lease in acknowledged}
 
     await _limit(ledger, more=100_000)
-    await worker.turn([_fat(lease) for lease in refused])
+    await worker.cycle([_fat(lease) for lease in refused])
     assert len(await worker.drain()) == 10
     assert rig.job(job)["state"] == "completed"
     assert len(rig.rows(Seen)) == 50
@@ -248,7 +248,7 @@ async def _settle_until_full(worker: Worker, leases: list[Lease]) -> tuple[list[
     acknowledged, refused = [], []
     for lease in leases:
         try:
-            assert not (await worker.turn([_fat(lease)])).fenced
+            assert not (await worker.cycle([_fat(lease)])).fenced
             acknowledged.append(lease)
         except StoreFull:
             refused.append(lease)
@@ -306,7 +306,7 @@ async def _rescued_after_a_jump(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + jump)
     moved = abs((await ledger.now() - before).total_seconds())
-    early = len((await worker.turn(most=10)).leases)
+    early = len((await worker.cycle(most=10)).leases)
     swept = await ledger.sweep()
     monkeypatch.undo()
     await ledger.close()

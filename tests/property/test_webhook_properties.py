@@ -57,7 +57,7 @@ class Stage:
         leases = await self._lease(session, len(wanted) if cancel_after is None else cancel_after)
         if cancel_after is not None:
             await ledger.cancel(job)
-        await ledger.turn(session, [Settlement(a, how) for a, how in zip(leases, wanted, strict=False)], [])
+        await ledger.settle_and_lease(session, [Settlement(a, how) for a, how in zip(leases, wanted, strict=False)], [])
         await ledger.end(session)
         return job
 
@@ -67,7 +67,7 @@ class Stage:
         ledger = self.outbox.engine.ledger
         session = await ledger.begin("postman")
         leases = await self._lease(session, 100)
-        await ledger.turn(session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
+        await ledger.settle_and_lease(session, [Settlement(lease, TaskState.COMPLETED) for lease in leases], [])
         await ledger.end(session)
         return [lease.task for lease in leases if isinstance(lease.task, Delivery)]
 
@@ -76,7 +76,7 @@ class Stage:
         taken = await ledger.take_lanes(session, 100)
         if not most or not taken:
             return []
-        return list((await ledger.turn(session, [], [Want(lane.id, most) for lane in taken])).leases)
+        return list((await ledger.settle_and_lease(session, [], [Want(lane.id, most) for lane in taken])).leases)
 
 
 @pytest.fixture

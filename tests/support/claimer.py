@@ -20,14 +20,14 @@ async def main(url: str, seed: int) -> None:
     done: list[Settlement] = []
     while done or await ledger.has_work():
         lanes |= {lane.id for lane in await ledger.take_lanes(session, 4)}
-        turn = await ledger.turn(session, done, [Want(lane, BATCH) for lane in lanes])
-        for lease in turn.leases:
+        batch = await ledger.settle_and_lease(session, done, [Want(lane, BATCH) for lane in lanes])
+        for lease in batch.leases:
             sys.stdout.write(f"{lease.task_id} ")
-        done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in turn.leases]
-        given = {lane for lane in lanes if lane in turn.next_due or chance.random() < 0.2}
+        done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in batch.leases]
+        given = {lane for lane in lanes if lane in batch.next_due or chance.random() < 0.2}
         await ledger.give_lanes(session, {lane: GivenLane() for lane in given})
         lanes -= given
-        if not turn.leases and not lanes:
+        if not batch.leases and not lanes:
             await ledger.work_arrived(0.05)
     await ledger.end(session)
     await ledger.close()

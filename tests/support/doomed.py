@@ -130,11 +130,11 @@ async def work(place: Place, faults: Faults, said: Acknowledged, life: int) -> N
         said.say("job", made.job, made.total)
     while True:
         lanes |= dict.fromkeys(lane.id for lane in await ledger.take_lanes(session, 10))
-        turn = await ledger.turn(session, done, [Want(lane, 4) for lane in lanes])
+        batch = await ledger.settle_and_lease(session, done, [Want(lane, 4) for lane in lanes])
         for settlement in done:
-            if settlement.lease.task_id not in turn.fenced:
+            if settlement.lease.task_id not in batch.fenced:
                 said.say("task", settlement.lease.task_id)
-        leases = turn.leases or await ledger.lease_suspects(session)
+        leases = batch.leases or await ledger.lease_suspects(session)
         if not leases and not done:
             break
         done = [_done(lease) for lease in leases]

@@ -21,7 +21,7 @@ from typing import Any
 
 from forager.cli.supervise import beat_to_supervisor
 from forager.core.clock import SystemClock
-from forager.core.ledger import Session, Settlement, Turn, Want
+from forager.core.ledger import LeaseBatch, Session, Settlement, Want
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.record import Record
 from forager.core.states import TaskState
@@ -86,14 +86,16 @@ class ChaosLedger:
         self._pretended.add(session.id)
         return await self._real.now() if deaf else None
 
-    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+    async def settle_and_lease(
+        self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
+    ) -> LeaseBatch:
         if self._options.broken:
             settlements = [self._owing(s) for s in settlements]
-        turn: Turn = await self._real.turn(session, settlements, wants)
-        if turn.fenced and self._options.fenced_log:
+        batch: LeaseBatch = await self._real.settle_and_lease(session, settlements, wants)
+        if batch.fenced and self._options.fenced_log:
             with open(self._options.fenced_log, "a") as log:  # noqa: PTH123
-                log.write("".join(f"{task}\n" for task in turn.fenced))
-        return turn
+                log.write("".join(f"{task}\n" for task in batch.fenced))
+        return batch
 
     def _owing(self, settlement: Settlement) -> Settlement:
         """Give it the records of a task long before it, and keep its own for a later one."""

@@ -54,13 +54,13 @@ class Held:
             owned = await ledger.take_lane(self.session, host)
             assert isinstance(owned, OwnedLane)
             self.lanes[host] = owned.id
-        return (await ledger.turn(self.session, [], [Want(self.lanes[host], most)])).leases
+        return (await ledger.settle_and_lease(self.session, [], [Want(self.lanes[host], most)])).leases
 
     async def settle(self, lease: Lease, state: TaskState) -> None:
         done = state is TaskState.COMPLETED
         records = (_result(lease),) if done else ()
         settlement = Settlement(lease, state, records=records, **({} if done else NOT_FOUND))
-        assert not (await self.service.app.ledger.turn(self.session, [settlement], [])).fenced
+        assert not (await self.service.app.ledger.settle_and_lease(self.session, [settlement], [])).fenced
 
 
 @contextlib.contextmanager

@@ -77,8 +77,8 @@ class PlacesRig:
 
     async def leases(self, most: int = 100) -> Sequence[Lease]:
         self.lanes.extend(lane.id for lane in await self.ledger.take_lanes(self.session, 10))
-        turn = await self.ledger.turn(self.session, [], [Want(lane, most) for lane in self.lanes])
-        return turn.leases
+        batch = await self.ledger.settle_and_lease(self.session, [], [Want(lane, most) for lane in self.lanes])
+        return batch.leases
 
     async def answer(self, lease: Lease, found: Places, *, ms: int = 120) -> None:
         """Serper answers with these places, for one credit."""
@@ -126,8 +126,8 @@ class PlacesRig:
             )
 
     async def _turn(self, settlement: Settlement) -> None:
-        turn = await self.ledger.turn(self.session, [settlement], [])
-        assert not turn.fenced
+        batch = await self.ledger.settle_and_lease(self.session, [settlement], [])
+        assert not batch.fenced
 
 
 async def sqlite_places(folder: Path, clock: Clock | None = None) -> PlacesRig:

@@ -22,7 +22,7 @@ from forager.core.clock import Clock
 from forager.core.ends import Aftermath, JobEnd, TaskEnd
 from forager.core.faults import Faults
 from forager.core.ids import task_uuid
-from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Submitted, Turn, Want
+from forager.core.ledger import Lease, LeaseBatch, Ledger, NewJob, Session, Settlement, Submitted, Want
 from forager.core.pipeline import JobLimits, Lane, Pipeline, step
 from forager.core.record import Clear, Index, Record
 from forager.core.states import TaskState
@@ -272,23 +272,23 @@ class Worker:
         self.lanes.update({lane.name: lane.id for lane in taken})
         return [lane.name for lane in taken]
 
-    async def turn(self, settlements: Sequence[Settlement] = (), most: int = 0, lane: str | None = None) -> Turn:
+    async def cycle(self, settlements: Sequence[Settlement] = (), most: int = 0, lane: str | None = None) -> LeaseBatch:
         """Settle, and lease up to `most` of one lane or of each that this worker owns. Audited."""
         wants = [Want(n, most) for name, n in self.lanes.items() if most and lane in (None, name)]
-        turn = await self.rig.ledger.turn(self.session, list(settlements), wants)
+        batch = await self.rig.ledger.settle_and_lease(self.session, list(settlements), wants)
         self.rig.check()
-        return turn
+        return batch
 
     async def lease(self, most: int = 100, lane: str | None = None) -> list[Lease]:
         await self.take_lanes()
-        return list((await self.turn(most=most, lane=lane)).leases)
+        return list((await self.cycle(most=most, lane=lane)).leases)
 
-    async def settle(self, lease: Lease, state: TaskState = TaskState.COMPLETED, **more: Any) -> Turn:
-        return await self.turn([Settlement(lease, state, **more)])
+    async def settle(self, lease: Lease, state: TaskState = TaskState.COMPLETED, **more: Any) -> LeaseBatch:
+        return await self.cycle([Settlement(lease, state, **more)])
 
     async def complete(self, leases: Iterable[Lease]) -> None:
         done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
-        assert not (await self.turn(done)).fenced
+        assert not (await self.cycle(done)).fenced
 
     async def drain(self) -> list[str]:
         """Run everything that can be run, well; returns the keys in the order of their leases."""

@@ -153,8 +153,8 @@ async def _settle(ledger: Any, state: TaskState, **more: Any) -> None:
     """One task of the lane `api`, and nothing of any other lane."""
     session = await ledger.begin("by hand")
     lane = next(lane.id for lane in await ledger.take_lanes(session, 100) if lane.name == "api")
-    (lease,) = (await ledger.turn(session, [], [Want(lane, 1)])).leases
-    await ledger.turn(session, [Settlement(lease, state, **more)], [])
+    (lease,) = (await ledger.settle_and_lease(session, [], [Want(lane, 1)])).leases
+    await ledger.settle_and_lease(session, [Settlement(lease, state, **more)], [])
     await ledger.end(session)
 
 

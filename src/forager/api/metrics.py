@@ -90,7 +90,7 @@ class _EngineFigures(Collector):
         for (reason, error_type), count in sorted(stats.failures.items()):
             failures.add_metric([reason, error_type], count)
         yield failures
-        yield _counter("forager_turns", "Transactions that settled or leased.", stats.turns)
+        yield _counter("forager_transactions", "Transactions that settled or leased tasks.", stats.transactions)
         yield _counter("forager_fenced", "Settlements refused, because the claim was lost.", stats.fenced)
         yield _gauge("forager_tasks_in_flight", "Attempts in flight in this process.", worker.in_flight)
         yield _gauge("forager_worker_alive", "1 while this process's session is alive.", worker.alive)

@@ -186,8 +186,8 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What one turn of the wheel gave: new leases, what was refused, what is still there."""
+class LeaseBatch:
+    """The result of `settle_and_lease`: new leases, refused settlements, and what is left to lease."""
 
     leases: Sequence[Lease] = ()
     fenced: Sequence[int] = ()
@@ -242,7 +242,7 @@ class Ledger(Protocol):
         ...
 
     async def dispatch(self, pipeline: str, watch: Watch, most: int = MOST_AT_ONCE) -> Dispatched:
-        """Turn at most `most` records whose time has come into tasks of the watch's standing job, oldest first.
+        """LeaseBatch at most `most` records whose time has come into tasks of the watch's standing job, oldest first.
 
         Their due times are cleared in the same transaction. If several processes do this at once, each record becomes
         one task. A paused watch does nothing. Raises `Conflict` while the standing job is being cancelled.
@@ -301,7 +301,9 @@ class Ledger(Protocol):
         ...
 
     async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None: ...
-    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+    async def settle_and_lease(
+        self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
+    ) -> LeaseBatch:
         """Settle what ended and lease what fits, in one transaction."""
         ...
 
@@ -313,7 +315,8 @@ class Ledger(Protocol):
         ...
 
     async def held(self, session: Session) -> Sequence[Lease]:
-        """What the session holds. After a turn whose answer was lost, it may be more than the session knows of."""
+        """Return the leases that the session holds. If the answer of a `settle_and_lease` was lost, these may be more
+        than the session knows of."""
         ...
 
     async def has_work(

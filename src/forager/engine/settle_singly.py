@@ -16,7 +16,7 @@ async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement])
     fenced: list[int] = []
     while left:
         try:
-            turn = await ledger.turn(session, left[:1], [])
+            batch = await ledger.settle_and_lease(session, left[:1], [])
         except (StoreFull, StoreUnavailable):
             raise
         except Exception as error:
@@ -24,7 +24,7 @@ async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement])
                 raise  # even a plain failure is refused: this is not about what the task ended with
             left[0] = _without_findings(left[0], error)
             continue
-        fenced.extend(turn.fenced)
+        fenced.extend(batch.fenced)
         del left[0]
     return fenced
 

@@ -21,7 +21,7 @@ class WorkStats:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Attempts that failed, by reason and error type: those that are tried again, too."""
     fenced: int = 0
-    turns: int = 0
+    transactions: int = 0
     took: deque[float] = field(default_factory=lambda: deque(maxlen=100))
     """Seconds of the last attempts."""
     trouble: str | None = None

@@ -18,7 +18,7 @@ from forager.core.blobs import Blobs
 from forager.core.clock import Clock
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
 from forager.core.http import Fetch
-from forager.core.ledger import Away, Lease, Ledger, Session, Settlement, Turn, Want
+from forager.core.ledger import Away, Lease, LeaseBatch, Ledger, Session, Settlement, Want
 from forager.core.offload import InThread, Offload
 from forager.core.pipeline import Pipeline, StepFunction
 from forager.core.proxies import Proxies
@@ -156,7 +156,7 @@ class Worker:
                 session = await self._keep_alive(session)
                 if self._unsure:
                     await self._reconcile(session)
-                await self._one_turn(session)
+                await self._settle_and_refill(session)
                 if until_idle and await self._nothing_left():
                     break
                 failures, self.stats.trouble = 0, None
@@ -175,16 +175,16 @@ class Worker:
         except StoreError as error:
             log.warning("the session could not be ended; it ends with its lease", error=error.message)
 
-    async def _one_turn(self, session: Session) -> None:
+    async def _settle_and_refill(self, session: Session) -> None:
         """Settle what ended and lease what fits, in one transaction. It never waits for lanes still to be taken."""
         suspects = self._suspects.is_due(self._clock.monotonic())
         wants = [] if self._stopping or suspects else await self._wants()
         finished, news = self._flight.take_finished(), self._lanes.news
         if finished or wants:
-            turn = await self._settle_and_lease(session, finished, wants)
-            self._note(finished, wants, turn)
-            self._start(turn.leases)
-            self._lanes.heard(news, more=turn.lanes_to_take)
+            batch = await self._settle_and_lease(session, finished, wants)
+            self._note(finished, wants, batch)
+            self._start(batch.leases)
+            self._lanes.heard(news, more=batch.lanes_to_take)
         if self._lanes.look and not self._stopping and await self._lanes.take(session):
             self._wake.set()
         if suspects and not self._flight.running and not self._stopping:
@@ -192,20 +192,20 @@ class Worker:
         if await self._lanes.give_back_idle(session, {s.lease.lane for s in self._flight.finished}):
             self._wake.set()  # others wait for the place
 
-    async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> Turn:
+    async def _settle_and_lease(self, session: Session, finished: list[Settlement], wants: list[Want]) -> LeaseBatch:
         left = list(finished)
-        for want in wants:  # before the turn, so that whatever happens during it makes its lane hungry again
+        for want in wants:  # before the transaction, so that whatever happens during it makes its lane hungry again
             self._lanes[want.lane].hungry = False
         try:
             try:
-                return await self._ledger.turn(session, finished, wants)
+                return await self._ledger.settle_and_lease(session, finished, wants)
             except (StoreFull, StoreUnavailable):
                 raise
             except Exception:
                 if not finished:
                     raise
                 log.exception("a group could not be settled: its members are settled one by one")
-                return Turn(fenced=await settle_apart(self._ledger, session, left))
+                return LeaseBatch(fenced=await settle_apart(self._ledger, session, left))
         except BaseException:
             self._flight.finished[:0] = left
             for want in wants:
@@ -227,37 +227,37 @@ class Worker:
             wants, _ = share_out(by_turn(hungry), self._capacity - len(self._flight))
         return wants
 
-    def _note(self, finished: list[Settlement], wants: list[Want], turn: Turn) -> None:
-        """Learn from a turn: which lanes have nothing more, and that something was refused."""
-        self.stats.turns += 1
-        self.stats.fenced += len(turn.fenced)
-        refused = set(turn.fenced)
+    def _note(self, finished: list[Settlement], wants: list[Want], batch: LeaseBatch) -> None:
+        """Learn from a batch: which lanes have nothing more, and that something was refused."""
+        self.stats.transactions += 1
+        self.stats.fenced += len(batch.fenced)
+        refused = set(batch.fenced)
         settled = [s for s in finished if s.lease.task_id not in refused] if refused else finished
         self.stats.settled(settled)
         for tell in self._told if settled else ():
             tell(settled)
         now = self._clock.monotonic()
-        got = Counter([lease.lane for lease in turn.leases])
+        got = Counter([lease.lane for lease in batch.leases])
         for number, count in got.items():
             self._lanes[number].served = (now, count)
         if settled and self._limited:
             self._lanes.make_hungry(self._limited.difference(want.lane for want in wants))
             self._limited.clear()
-        self._limited |= turn.next_due.keys() & set(turn.limited)
+        self._limited |= batch.next_due.keys() & set(batch.limited)
         for want in wants:
             lane = self._lanes[want.lane]
-            if want.lane not in turn.next_due:
+            if want.lane not in batch.next_due:
                 lane.hungry = True
-            elif want.lane in got and want.lane in turn.limited:  # by a batch size, maybe: ask again at once
+            elif want.lane in got and want.lane in batch.limited:  # by a batch size, maybe: ask again at once
                 lane.hungry = True
                 self._wake.set()
-            elif (due := turn.next_due[want.lane]) is not None:
+            elif (due := batch.next_due[want.lane]) is not None:
                 lane.due = now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
-        if turn.suspects:
+        if batch.suspects:
             self._suspects.expect(now)
 
     def _start(self, leases: Sequence[Lease]) -> None:
-        if self._stopping:  # a turn that was under way when the stop came
+        if self._stopping:  # this lease was under way when the stop came
             self._flight.give_back(leases, "Given back at a stop.")
         else:
             self._flight.start(leases)
@@ -334,9 +334,11 @@ class Worker:
         self._lanes.clear()
 
     async def _reconcile(self, session: Session) -> None:
-        """A turn may have been committed although its answer was lost: give back what we hold without knowing it.
+        """Give back leases that we hold without knowing it, because a transaction was committed but its answer was
+        lost.
 
-        Nothing is leased before this has succeeded: a lease that nobody knows of would be held for ever.
+        Nothing is leased before this has succeeded: a lease that the worker does not know of would be held as long as
+        its session lives.
         """
         held, known = await self._ledger.held(session), self._flight.known()
         unheard = [lease for lease in held if (lease.task_id, lease.claim) not in known]

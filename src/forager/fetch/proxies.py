@@ -61,7 +61,7 @@ class ProxyPool:
         self._known: dict[int, Known] = {}
         self._line: dict[int, Known] = {}
         """Those that can be used, the least recently used first."""
-        self._turns = count(1)
+        self._uses = count(1)
         self._storing = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
 
@@ -244,13 +244,13 @@ class ProxyPool:
 
     def _used(self, proxy: int, known: Known) -> None:
         known.since.used_at = self._clock.monotonic()
-        known.turn = next(self._turns)
+        known.last_use = next(self._uses)
         del self._line[proxy]
         self._line[proxy] = known
 
     def _line_up(self) -> None:
         """Whenever one may have become usable: it comes where its last use puts it, a new one first."""
-        ordered = sorted(self._known.items(), key=lambda item: item[1].turn)
+        ordered = sorted(self._known.items(), key=lambda item: item[1].last_use)
         self._line = {proxy: known for proxy, known in ordered if known.usable}
 
     def _admit(self, endpoint: ProxyEndpoint, name: str) -> None:

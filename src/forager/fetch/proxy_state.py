@@ -73,7 +73,7 @@ class Known:
     healthy: bool = True
     disabled: bool = False
     in_a_row: int = 0
-    turn: int = 0
+    last_use: int = 0
     """Of its last use here; 0: not yet."""
     looked_at: float = float("-inf")
     restored_at: float = float("-inf")

@@ -15,8 +15,8 @@ async def _reject(front: Front, *rows: Reject) -> str:
     ledger = front.app.ledger
     session = await ledger.begin("by hand")
     (lane,) = await ledger.take_lanes(session, 10)
-    (lease,) = (await ledger.turn(session, [], [Want(lane.id, 1)])).leases
-    await ledger.turn(session, [Settlement(lease, TaskState.COMPLETED, extras=Extras(rejected=rows))], [])
+    (lease,) = (await ledger.settle_and_lease(session, [], [Want(lane.id, 1)])).leases
+    await ledger.settle_and_lease(session, [Settlement(lease, TaskState.COMPLETED, extras=Extras(rejected=rows))], [])
     await ledger.end(session)
     return job
 

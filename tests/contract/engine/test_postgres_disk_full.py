@@ -50,11 +50,11 @@ async def test_a_full_disk_under_postgres_stops_leasing_and_heals_by_itself__R10
             assert disk.is_full
             assert "disk" in (worker.stats.trouble or "")
             await until(lambda: worker.in_flight == 0)
-            known, sent, turns = rig.job(job)["completed"], len(sandbox.log), worker.stats.turns
+            known, sent, turns = rig.job(job)["completed"], len(sandbox.log), worker.stats.transactions
             with pytest.raises(StoreFull, match="Free some space"):
                 await rig.submit_places(5_000, pages=2, keyword="pubs")
             with pytest.raises(TimeoutError):
-                await until(lambda: len(sandbox.log) > sent or worker.stats.turns > turns, patience=1.0)
+                await until(lambda: len(sandbox.log) > sent or worker.stats.transactions > turns, patience=1.0)
             assert rig.job(job)["completed"] == known, "what was acknowledged is there, and nothing else"
             rig.check()
             disk.free()

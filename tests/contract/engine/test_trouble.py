@@ -11,7 +11,7 @@ import pytest
 
 from forager.core.clock import SystemClock
 from forager.core.errors import StoreFull, StoreUnavailable
-from forager.core.ledger import Lease, Session, Settlement, Turn, Want
+from forager.core.ledger import Lease, LeaseBatch, Session, Settlement, Want
 from forager.core.states import TaskState
 from forager.engine.sweep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
@@ -32,13 +32,13 @@ class LateClock(SystemClock):
 
 
 async def test_a_late_session_sends_nothing_more_by_its_own_clock_trap_7(open_rig: OpenRig) -> None:
-    """The process is stopped for longer than its lease while a turn is under way: what that gave it is not sent."""
+    """The process is stopped for longer than its lease while it leases: what it was given is not sent."""
     async with SerperSandbox(SerperConfig(density=FULL_DENSITY)) as sandbox:
         clock = LateClock()
         rig = await open_rig(serper(sandbox.url, rate=100), lease=30.0)
         job = await rig.submit_places(30, pages=1)
         worker = rig.worker(sandbox.url, clock=clock)
-        beats = _hold(rig, "beat")
+        beats = _hold(rig, "beat", lambda: clock.late > 0)  # the first beat, before the lease, only tells what it wants
         _stop_during_the_first_lease(rig, clock)
         async with rig.working(worker, sweep=False):
             await until(lambda: clock.late and worker.stats.started > 0 and worker.in_flight == 0)
@@ -101,7 +101,7 @@ async def test_without_the_fence_the_auditor_finds_the_late_commits__PL_6(
 
 
 async def test_an_answer_that_the_store_lost_leaves_nothing_behind(open_rig: OpenRig) -> None:
-    """A turn is committed, its answer is not heard: what it leased is given back, what it settled stays settled."""
+    """A transaction is committed, its answer is lost: what it leased is given back, what it settled stays settled."""
     rig = await open_rig(acts())
     job = await rig.submit(many(300, seconds=0.01), batch_size=20)
     lost = _lose_every(rig, 5)
@@ -129,7 +129,8 @@ async def test_a_stop_under_load_ends_within_its_grace_and_burns_nothing__R7(ope
 
 
 async def test_nothing_is_leased_until_what_the_store_lost_is_known_again(open_rig: OpenRig) -> None:
-    """The look for what was lost fails too, once each time: a turn that came first would hide those leases for ever."""
+    """The look for what was lost fails too, once each time: leasing before it has succeeded would hide those leases for
+    ever."""
     rig = await open_rig(acts())
     job = await rig.submit(many(100, seconds=0.01), batch_size=20)
     lost = _lose_every(rig, 3)
@@ -153,15 +154,15 @@ async def test_what_a_turn_leased_while_the_stop_came_goes_back_unstarted__R7(op
     rig = await open_rig(acts())
     job = await rig.submit(many(10, seconds=30))
     worker = rig.worker()
-    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+    real: Callable[..., Awaitable[LeaseBatch]] = rig.ledger.settle_and_lease
 
-    async def turn(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+    async def answered(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> LeaseBatch:
         answer = await real(session, settlements, wants)
         if answer.leases:
             worker.stop()
         return answer
 
-    rig.ledger.turn = turn
+    rig.ledger.settle_and_lease = answered
     await asyncio.wait_for(worker.run(), 10)
     row = rig.job(job)
     assert worker.stats.started == 0
@@ -196,9 +197,9 @@ async def test_a_full_disk_stops_leasing_and_heals_by_itself__R10(tmp_path: Path
             known = rig.job(job)["completed"]
             await until(lambda: worker.in_flight == 0)
             sent = len(sandbox.log)
-            turns = worker.stats.turns
+            turns = worker.stats.transactions
             with pytest.raises(TimeoutError):
-                await until(lambda: len(sandbox.log) > sent or worker.stats.turns > turns, patience=1.0)
+                await until(lambda: len(sandbox.log) > sent or worker.stats.transactions > turns, patience=1.0)
             assert rig.job(job)["completed"] == known, "what was acknowledged is there, and nothing else"
             rig.check()
             await rig.ledger.database.write("PRAGMA max_page_count = 1073741823")
@@ -232,15 +233,15 @@ async def test_a_dead_session_is_rescued_within_its_lease_and_five_seconds__R4(o
     job = await rig.submit(many(10))
     dead = await rig.ledger.begin("dead")
     lanes = await rig.ledger.take_lanes(dead, 10)
-    turn = await rig.ledger.turn(dead, [], [Want(lane.id, 10) for lane in lanes])
-    assert len(turn.leases) == 10
+    batch = await rig.ledger.settle_and_lease(dead, [], [Want(lane.id, 10) for lane in lanes])
+    assert len(batch.leases) == 10
     assert sweep_interval(1.0) <= 1.0
     began = asyncio.get_running_loop().time()
     async with rig.working(rig.worker()):
         await until(lambda: rig.job(job)["state"] == "completed")
     assert asyncio.get_running_loop().time() - began <= 6.0
-    late = await rig.ledger.turn(dead, [Settlement(turn.leases[0], TaskState.FAILED)], [])
-    assert list(late.fenced) == [turn.leases[0].task_id]
+    late = await rig.ledger.settle_and_lease(dead, [Settlement(batch.leases[0], TaskState.FAILED)], [])
+    assert list(late.fenced) == [batch.leases[0].task_id]
     assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "the innocent burn nothing"
 
 
@@ -258,7 +259,7 @@ async def test_a_sweep_that_breaks_is_tried_again(open_rig: OpenRig) -> None:
     job = await rig.submit(many(5))
     dead = await rig.ledger.begin("dead")
     lanes = await rig.ledger.take_lanes(dead, 10)
-    assert (await rig.ledger.turn(dead, [], [Want(lane.id, 10) for lane in lanes])).leases
+    assert (await rig.ledger.settle_and_lease(dead, [], [Want(lane.id, 10) for lane in lanes])).leases
     async with rig.working(rig.worker()):
         await until(lambda: rig.job(job)["state"] == "completed")
     assert broke.is_set()
@@ -276,12 +277,13 @@ async def test_a_worker_that_cannot_hear_of_new_work_breaks_instead_of_idling(op
     await _end_sessions(rig)
 
 
-def _hold(rig: EngineRig, verb: str) -> asyncio.Event:
-    """The store takes no call of this verb until the event is set."""
+def _hold(rig: EngineRig, verb: str, when: Callable[[], bool] = lambda: True) -> asyncio.Event:
+    """The store takes no call of this verb, while `when` holds, until the event is set."""
     free, real = asyncio.Event(), getattr(rig.ledger, verb)
 
     async def held(*arguments: Any) -> Any:
-        await free.wait()
+        if when():
+            await free.wait()
         return await real(*arguments)
 
     setattr(rig.ledger, verb, held)
@@ -289,23 +291,23 @@ def _hold(rig: EngineRig, verb: str) -> asyncio.Event:
 
 
 def _stop_during_the_first_lease(rig: EngineRig, clock: LateClock) -> None:
-    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+    real: Callable[..., Awaitable[LeaseBatch]] = rig.ledger.settle_and_lease
 
-    async def turn(*arguments: Any) -> Turn:
+    async def answered(*arguments: Any) -> LeaseBatch:
         answer = await real(*arguments)
         if answer.leases and not clock.late:
             clock.late = 31.0
         return answer
 
-    rig.ledger.turn = turn
+    rig.ledger.settle_and_lease = answered
 
 
 def _lose_every(rig: EngineRig, nth: int) -> Callable[[], int]:
-    """Every `nth` answer to a turn that leased something is lost on its way."""
-    real: Callable[..., Awaitable[Turn]] = rig.ledger.turn
+    """Every `nth` answer that leased something is lost on its way."""
+    real: Callable[..., Awaitable[LeaseBatch]] = rig.ledger.settle_and_lease
     count = lost = 0
 
-    async def turn(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+    async def answered(session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> LeaseBatch:
         nonlocal count, lost
         answer = await real(session, settlements, wants)
         if answer.leases:
@@ -315,13 +317,13 @@ def _lose_every(rig: EngineRig, nth: int) -> Callable[[], int]:
                 raise StoreUnavailable("The answer was lost.")
         return answer
 
-    rig.ledger.turn = turn
+    rig.ledger.settle_and_lease = answered
     return lambda: lost
 
 
 def _break(rig: EngineRig) -> Callable[[], None]:
     """The store is away until the returned function is called."""
-    verbs = ("turn", "beat", "end", "held", "take_lanes", "give_lanes")
+    verbs = ("settle_and_lease", "beat", "end", "held", "take_lanes", "give_lanes")
     real: Mapping[str, Any] = {verb: getattr(rig.ledger, verb) for verb in verbs}
 
     async def away(*_: Any) -> Any:

@@ -61,9 +61,9 @@ class BrowserFetcher:
         with map_errors(request.url):
             self._guard.check_url(request.url)
             _check(request)
-            upstream = self._endpoints(request.proxy) if request.proxy is not None else None
-        manner = self._manner(request, upstream.region if upstream else None)
-        async with self._pool.browser() as browser, self._gate.open(upstream) as passage:
+            endpoint = self._endpoints(request.proxy) if request.proxy is not None else None
+        manner = self._manner(request, endpoint.region if endpoint else None)
+        async with self._pool.browser() as browser, self._gate.open(endpoint) as passage:
             response = await Visit(browser, passage, self._guard, request, manner, self._clock).perform()
         if not request.site:
             return response

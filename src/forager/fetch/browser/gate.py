@@ -70,10 +70,10 @@ class Gate:
         self._most, self._idle = most, idle
 
     @asynccontextmanager
-    async def open(self, upstream: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
+    async def open(self, proxy: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
         """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context,
         and user name and password when it is asked for them."""
-        passage = Passage(self._way, upstream, self._most, self._idle)
+        passage = Passage(self._way, proxy, self._most, self._idle)
         server = await asyncio.get_running_loop().create_server(
             lambda: Inlet(passage), "127.0.0.1", 0, backlog=self._most
         )
@@ -88,7 +88,7 @@ class Gate:
 class Passage:
     """The traffic of one visit: what may pass, what did, and what was not had."""
 
-    def __init__(self, way: Way, upstream: ProxyEndpoint | None, most: int, idle: float) -> None:
+    def __init__(self, way: Way, proxy: ProxyEndpoint | None, most: int, idle: float) -> None:
         self.port = 0
         self.sent = 0
         self.received = 0
@@ -98,7 +98,7 @@ class Passage:
         """The last failure of the proxy itself."""
         self.password = Secret(secrets.token_urlsafe(32))
         self._signed = base64.b64encode(f"{USERNAME}:{self.password.reveal()}".encode())
-        self._way, self._upstream, self._most = way, upstream, most
+        self._way, self._proxy, self._most = way, proxy, most
         self._inlets: dict[Inlet, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
@@ -174,8 +174,8 @@ class Passage:
         """Connect an outlet to what the guard cleared for this target, straight or through the proxy."""
         try:
             addresses = await self._cleared(target.host, target.port)
-            if self._upstream:
-                await self._through(self._upstream, target, addresses, outlet)
+            if self._proxy:
+                await self._through(self._proxy, target, addresses, outlet)
             else:
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     sock = await dial(addresses, target.port, self._way.dialer)
@@ -198,12 +198,12 @@ class Passage:
 
     def _forwards(self, target: Target) -> bool:
         """Whether the proxy is given the URL: it then looks up the name itself, which cannot be avoided."""
-        return self._upstream is not None and self._upstream.protocol != "socks5" and not target.tunnel
+        return self._proxy is not None and self._proxy.protocol != "socks5" and not target.tunnel
 
     def rewritten(self, head: Head, target: Target) -> bytes:
-        if self._upstream is None or not self._forwards(target):
+        if self._proxy is None or not self._forwards(target):
             return head.rewritten(target.path, target.authority)
-        value = authorization(self._upstream)
+        value = authorization(self._proxy)
         extra = ((b"Proxy-Authorization", value.encode()),) if value else ()
         return head.rewritten(f"http://{target.authority}{target.path}", target.authority, extra)
 
@@ -219,8 +219,8 @@ class Passage:
 
     def unwelcome(self, target: Target | None) -> str:
         """A 407 in clear text: from the proxy, or from a site that plays one."""
-        if self._upstream and target and self._forwards(target):
-            error: ForagerError = refused_by(self._upstream, 407)
+        if self._proxy and target and self._forwards(target):
+            error: ForagerError = refused_by(self._proxy, 407)
         else:
             error = Transient("the site asked for a password as only a proxy may (407).")
         if target:

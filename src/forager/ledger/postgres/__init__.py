@@ -1,4 +1,5 @@
-"""The ledger for many processes: PostgreSQL, open work in a table of its own, one transaction per turn."""
+"""The ledger for many processes, on PostgreSQL. Open work has its own table; settling and leasing are one
+transaction."""
 
 from forager.ledger.postgres.store import PostgresLedger
 

@@ -66,7 +66,7 @@ async def _add(
     ready = written.ready | reopened.ready
     await add_flows(db, ready)
     await wake(db, {**written.due, **reopened.due, **{lane: now for lane, _ in ready}})
-    # All flows of the job before its row, as a turn does: whoever took them the other way round would wait for ever.
+    # Lock all flows of the job before its row, as `settle_and_lease` does: the opposite order would deadlock.
     await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
     await lock_jobs(db, [job])
     row = await db.fetchrow("SELECT public_id, state, drain FROM jobs WHERE id = $1", job)

@@ -172,7 +172,7 @@ async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, fail
     count -= await _join(db, job, [*mine, *followers], catalog.one_open, deltas, now)
     await add_flows(db, [(row[0], job) for row in lanes])
     await wake(db, {row[0]: now for row in lanes})
-    # All flows of the job, before its row, as a turn does: whoever took them the other way round would wait for ever.
+    # Lock all flows of the job before its row, as `settle_and_lease` does: the opposite order would deadlock.
     await db.fetch("SELECT 1 FROM flows WHERE job_id = $1 ORDER BY lane_id FOR UPDATE", job)
     await lock_jobs(db, [job])
     resumed = await db.fetchval(

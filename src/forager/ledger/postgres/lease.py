@@ -18,7 +18,7 @@ from forager.ledger.postgres.settle import Effect
 from forager.ledger.shared.promotion import promoted_pages
 
 MOST_JOBS = 32
-"""So many jobs share one round of a lane; the others are next, in turn."""
+"""Maximum jobs that share one round of a lane; the others come in the next rounds."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Round:
     rows: list[Any] = field(default_factory=list)
     """What was taken, in `LEASE_COLUMNS`."""
     closed: set[Flow] = field(default_factory=set)
-    """Flows that give no more in this turn: exhausted, or at a limit."""
+    """Flows that give no more in this transaction: exhausted, or at a limit."""
     limited: set[int] = field(default_factory=set)
     """Lanes in which a job had more to give than it may."""
     limits: dict[int, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[in
 
 
 async def promote(db: Db, lanes: Sequence[int], now: int) -> None:
-    """What waited until now is ready, a page in each turn, the lanes that wait longest first."""
+    """Make due tasks ready: a page per transaction, lanes that have waited longest first."""
     due = [row[0] for row in await db.fetch(_DUE, lanes, now)]
     pages = dict(promoted_pages(due))
     if pages:
@@ -132,7 +132,8 @@ async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], as
 
 
 async def _allowed(db: Db, round_: Round, row: Any, asked: int) -> int:
-    """How many of the asked a job may have now. What is settled and leased in this turn counts already."""
+    """Return how many of the wanted tasks a job may lease now, counting what this transaction has settled and
+    leased."""
     job, effect = row["job_id"], round_.effect
     if not row["open"] or job in effect.halted or job in effect.draining:
         return 0

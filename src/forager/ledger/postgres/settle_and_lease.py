@@ -1,4 +1,4 @@
-"""One turn of the wheel: settle what ended, lease what fits, count, number the changes. One transaction."""
+"""Settles what ended, leases what fits, updates the counters and numbers the changes, all in one transaction."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forager.core.faults import Faults
-from forager.core.ledger import Lease, Session, Settlement, Turn, Want
+from forager.core.ledger import Lease, LeaseBatch, Session, Settlement, Want
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.aftermath import close
 from forager.ledger.postgres.changes import job_says
@@ -18,7 +18,8 @@ from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
 from forager.ledger.shared.plan_encoding import Encoded
 
-# The session's row is held to the commit: a rescuer cannot come in between, nor a turn of a session that is ended.
+# The session's row stays locked until the commit, so that neither a rescue nor a call of an ended session can
+# interfere.
 _BEGIN = f"""
 SELECT n.now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
        {NEXT_CLAIM} AS claim,
@@ -44,7 +45,7 @@ class Worker:
             self.last.pop(lane, None)
 
 
-async def turn(
+async def settle_and_lease(
     db: Db,
     catalog: Catalog,
     worker: Worker,
@@ -53,8 +54,8 @@ async def turn(
     lanes: Mapping[str, int],
     wants: Sequence[Want],
     faults: Faults,
-) -> tuple[Turn, set[int]]:
-    """The turn, and the jobs that must be drained after it."""
+) -> tuple[LeaseBatch, set[int]]:
+    """Return the batch, and the jobs that must be drained afterwards."""
     session = worker.session
     begun = await db.fetchrow(_BEGIN, session.id, [want.lane for want in wants])
     if begun is None:
@@ -76,10 +77,10 @@ async def turn(
     except BaseException:
         decoding.cancel()
         raise
-    return Turn(await decoding, effect.fenced, next_due, round_.limited, begun["suspects"]), effect.draining
+    return LeaseBatch(await decoding, effect.fenced, next_due, round_.limited, begun["suspects"]), effect.draining
 
 
-async def turn_to_suspects(
+async def lease_suspects_and_drain(
     db: Db, catalog: Catalog, session: Session, room: Mapping[int, int] | None
 ) -> tuple[list[Lease], set[int]]:
     begun = await db.fetchrow(_BEGIN, session.id, [])

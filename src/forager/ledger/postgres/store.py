@@ -16,13 +16,13 @@ from forager.core.ledger import (
     Demand,
     GivenLane,
     Lease,
+    LeaseBatch,
     NewJob,
     OwnedLane,
     Session,
     Settlement,
     Submitted,
     Swept,
-    Turn,
     Want,
 )
 from forager.core.task import Plan
@@ -37,7 +37,7 @@ from forager.ledger.postgres.listen import Listener, tell
 from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
-from forager.ledger.postgres.settle_and_lease import Worker, turn, turn_to_suspects
+from forager.ledger.postgres.settle_and_lease import Worker, lease_suspects_and_drain, settle_and_lease
 from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
@@ -194,18 +194,22 @@ class PostgresLedger(SharedVerbs):
             self._worker(session).forget(lanes_)
             await self._connections.run(command)
 
-    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
+    async def settle_and_lease(
+        self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
+    ) -> LeaseBatch:
         children = children_of(settlements, self._catalog)
         names = await self._lanes.learn(plan.lane for plans in children.values() for plan in plans)
         worker = self._worker(session)
         done, draining = await self._connections.run(
-            lambda db: turn(db, self._catalog, worker, settlements, children, names, wants, self._faults)
+            lambda db: settle_and_lease(db, self._catalog, worker, settlements, children, names, wants, self._faults)
         )
         await self._drain_a_little(draining)
         return done
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
-        leases, draining = await self._connections.run(lambda db: turn_to_suspects(db, self._catalog, session, room))
+        leases, draining = await self._connections.run(
+            lambda db: lease_suspects_and_drain(db, self._catalog, session, room)
+        )
         await self._drain_a_little(draining)
         return leases
 
@@ -285,7 +289,7 @@ class PostgresLedger(SharedVerbs):
         return await lanes.owned_but_unknown(db, session.id, worker.lanes, now, most)
 
     async def _drain_a_little(self, jobs: Iterable[int]) -> None:
-        """Beside the turn, which is committed already: its leases must not be lost to a failure here."""
+        """Drain after the transaction is committed: its leases must not be lost to a failure here."""
         self._drain.add(jobs)
         try:
             await self._drain.page(DRAIN_PER_TURN)

@@ -48,7 +48,7 @@ class Submissions:
         self._group = group
         self._queues: defaultdict[str, CommitGroup] = defaultdict(lambda: CommitGroup(connections))
         """Jobs for a queue with a limit, by pipeline: one at a time waits for the queue's lock."""
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._catalog = catalog
         self._lanes = lanes
         self._faults = faults
@@ -86,7 +86,7 @@ class Submissions:
     def _turn_of(self, job: NewJob) -> contextlib.AbstractAsyncContextManager[Any]:
         """Those that would wait for their queue's lock wait here, one after the other: each would hold a connection
         there, and the heartbeat could get none."""
-        return self._turns[job.pipeline] if job.limits.bounds_queue else contextlib.nullcontext()
+        return self._locks[job.pipeline] if job.limits.bounds_queue else contextlib.nullcontext()
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
         await check_room(db, [(job, len(plans)) for job, plans in new])

@@ -19,7 +19,7 @@ class Flows:
     def __init__(self) -> None:
         self._lanes: defaultdict[int, dict[int, OrderedDict[int, None]]] = defaultdict(dict)
         self._where: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        """By job: its lanes, and its turn in each. The same the other way round: nobody looks through all lanes."""
+        """The lanes of each job, with its turn in each: the reverse index, so that no lookup scans all lanes."""
         self._parked: dict[int, set[tuple[int, int]]] = {}
         self.next_due: dict[int, int] = {}
         self.draining: dict[int, tuple[str, str]] = {}
@@ -67,7 +67,7 @@ class Flows:
         return {lane for lane, _ in parked}
 
     def turn_to(self, job: int, turn: int) -> None:
-        """From now on it is its turn sooner, or later, wherever it has work."""
+        """Give a job another turn in every lane in which it has work."""
         if job in self._parked:
             self._parked[job] = {(lane, turn) for lane, _ in self._parked[job]}
             return
@@ -79,7 +79,7 @@ class Flows:
         self._parked.pop(job, None)
 
     def next_jobs(self, lane: int, but: Container[int] = ()) -> list[int]:
-        """The jobs whose turn it is, lowest `turn` first; within one, those that waited longest since their last."""
+        """Return the jobs to serve next: lowest `turn` first; within one turn, those served longest ago."""
         turns = self._lanes.get(lane, {})
         for turn in sorted(turns):
             jobs = turns[turn]

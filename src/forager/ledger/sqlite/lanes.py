@@ -39,7 +39,7 @@ _GIVE = "UPDATE lanes SET owner = NULL, wake_at = ?, state = ? WHERE id = ? AND 
 _ASLEEP = """
 SELECT id FROM lanes WHERE id IN (SELECT value FROM json_each(?)) AND owner IS NULL AND wake_at IS NULL
 """
-# Of a lane without ready work: the turn of what is due first.
+# For a lane without ready work: the turn of the task that is due first.
 _NEXT_TURN = """
 SELECT j.turn FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE t.state = 1 AND t.lane_id = ? ORDER BY t.due LIMIT 1
 """
@@ -151,7 +151,7 @@ def demand(db: sqlite3.Connection, memory: Memory, lanes: Sequence[int], most: i
 
 
 def _by_turn(db: sqlite3.Connection, memory: Memory, now: int) -> list[tuple[int, int]]:
-    """(turn, lane) of all that could be taken; those of one turn stay in the order in which they woke up."""
+    """Return (turn, lane) of all lanes that could be taken; lanes of one turn keep the order in which they woke up."""
     awake = db.execute(_AWAKE, (now, ALL)).fetchall()
     return sorted(((_turn(db, memory, lane), lane) for (lane,) in awake), key=lambda each: each[0])
 

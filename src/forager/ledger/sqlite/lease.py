@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from forager.core.ledger import Lease, Session, Turn, Want
+from forager.core.ledger import Lease, LeaseBatch, Session, Want
 from forager.core.states import BUDGET
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.promotion import promoted_pages
@@ -102,7 +102,7 @@ class _Claim:
         return memory.catalog.leases(self.rows)
 
 
-def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> Turn:
+def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> LeaseBatch:
     """Leases for the wanted lanes, and for each lane that came back short when it has more."""
     now = memory.now_ms()
     next_due: dict[int, int | None] = {}
@@ -120,8 +120,8 @@ def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Seque
                 continue
         next_due[want.lane] = memory.flows.next_due.get(want.lane)
     if claim is None:
-        return Turn([], next_due=next_due)
-    return Turn(claim.end(db, memory), next_due=next_due, limited=claim.limited)
+        return LeaseBatch([], next_due=next_due)
+    return LeaseBatch(claim.end(db, memory), next_due=next_due, limited=claim.limited)
 
 
 def lease_suspects(
@@ -152,7 +152,8 @@ def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
 
 
 def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Want) -> int:
-    """Equal parts for the jobs whose turn it is, then the rest for whoever has more, until the lane is full."""
+    """Lease in equal parts for the jobs of the lowest turn, then give the rest to those that have more, until the lane
+    is full."""
     left = want.most
     limited: set[int] = set()
     while left > 0:
@@ -218,7 +219,7 @@ def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
 
 
 def _promote(db: sqlite3.Connection, memory: Memory, lanes: Iterable[int], now: int) -> None:
-    """Waiting tasks that are due become ready, a page in each turn, those that wait longest first."""
+    """Make due tasks ready: a page per transaction, those that have waited longest first."""
     next_due = memory.flows.next_due
     due = sorted((next_due[lane], lane) for lane in lanes if lane in next_due and next_due[lane] <= now)
     for lane, most in promoted_pages([lane for _, lane in due]):

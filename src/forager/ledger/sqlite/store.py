@@ -19,13 +19,13 @@ from forager.core.ledger import (
     Demand,
     GivenLane,
     Lease,
+    LeaseBatch,
     NewJob,
     OwnedLane,
     Session,
     Settlement,
     Submitted,
     Swept,
-    Turn,
     Want,
 )
 from forager.core.task import Plan
@@ -201,17 +201,19 @@ class SqliteLedger(SharedVerbs):
     async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         await self._run(lambda db: lanes.give(db, self._memory, session.id, lanes_))
 
-    async def turn(self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]) -> Turn:
-        def command(db: sqlite3.Connection) -> Turn:
+    async def settle_and_lease(
+        self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
+    ) -> LeaseBatch:
+        def command(db: sqlite3.Connection) -> LeaseBatch:
             memory = self._memory
             fenced = settle(db, memory, settlements)
             self._faults.at("settled")
-            turn = lease(db, memory, session, wants) if wants and self._is_alive(db, session) else Turn()
+            batch = lease(db, memory, session, wants) if wants and self._is_alive(db, session) else LeaseBatch()
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
             look = lanes.some_awake(db, memory) or lanes.others_want(db, session.id)
-            return replace(turn, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=look)
+            return replace(batch, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=look)
 
         return await self._run(command)
 
