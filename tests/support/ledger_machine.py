@@ -203,12 +203,12 @@ class LedgerMachine(RuleBasedStateMachine):
         stale = [lease for owner, lease in self.lost if owner is worker][-2:]
         group += [self._end(data, lease) for lease in stale]
         most = data.draw(st.integers(0, 3))
-        turn = self.run_(worker.turn(group, most))
-        assert sorted(turn.fenced) == sorted(lease.task_id for lease in stale)
+        batch = self.run_(worker.cycle(group, most))
+        assert sorted(batch.fenced) == sorted(lease.task_id for lease in stale)
         for settlement in group:
             self.live.pop(settlement.lease.task_id, None) if settlement.lease not in stale else None
         self.lost += [(worker, s.lease) for s in group if s.lease not in stale]
-        self._hold(worker, turn.leases)
+        self._hold(worker, batch.leases)
         accepted = [s for s in group if s.lease not in stale]
         self.items.settle(accepted)
         self.told += sum(len(s.extras.effects) for s in accepted if s.extras is not None)
