@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected, Stopping
+from forager.core.http import Response
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
@@ -333,6 +334,7 @@ class App:
             "rules": partial(self.rules.follow, self.clock),
             "proxies": self.proxies.run,
             "stored pages": self.stored_pages.run,
+            **self._loops_of_features(),
             SCHEDULES: self.scheduler.run,
             WATCHES: self.watcher.run,
             "prune": partial(
@@ -340,10 +342,17 @@ class App:
             ),
         }
 
+    def _loops_of_features(self) -> dict[str, Loop]:
+        loops = [(each.name, each.loop) for each in self.features.values() if each.loop is not None]
+        return {f"{name}: its own": partial(loop.load(), self) for name, loop in loops}
+
     async def warm_up(self) -> None:
         """Load the reference data that the first job would otherwise wait for."""
         for name in {name for pipeline in self.pipelines.values() for name in pipeline.needs}:
             await self.reference(name)
+
+    async def read_page(self, blob: str) -> Response:
+        return await self.stored_pages.blobs.read(blob)
 
     async def reference(self, name: str) -> Any:
         """Return reference data by name. It is loaded once, in a thread."""

@@ -10,6 +10,7 @@ from forager.core.errors import StoreError, StoreFull
 from forager.core.proxies import Proxy
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
+from forager.kit.figures import Figure
 from forager.ledger.reports import Health
 
 FRESH = 1.0
@@ -26,6 +27,8 @@ class Vital:
     proxies: Sequence[Proxy] = ()
     sinks: Sequence[SinkStatus] = ()
     watches: Sequence[WatchStatus] = ()
+    features: Sequence[Figure] = ()
+    """What pipelines count themselves."""
 
 
 class VitalSigns:
@@ -51,8 +54,14 @@ class VitalSigns:
                 now = round((await app.ledger.now()).timestamp() * 1000)
                 sinks = await app.sinks.statuses(list(app.deliveries))
                 watches = await app.watches.statuses()
-                return Vital("ok", figures, await app.reports.circuits(now), await app.proxies.list(), sinks, watches)
+                circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
+                return Vital("ok", figures, circuits, proxies, sinks, watches, await _figures(app))
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):
             return Vital("unavailable", None)
+
+
+async def _figures(app: App) -> list[Figure]:
+    counting = [each.figures.load() for each in app.features.values() if each.figures is not None]
+    return [figure for count in counting for figure in await count(app)]

@@ -111,6 +111,7 @@ class _EngineFigures(Collector):
         yield _gauge("forager_last_change", "Number of the newest change.", figures.last_change)
         yield from _sink_figures(self.vital.sinks)
         yield from _watch_figures(self.vital.watches)
+        yield from (_gauge(each.name, each.about, each.value) for each in self.vital.features)
 
 
 def _sink_figures(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:

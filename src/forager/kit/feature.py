@@ -74,5 +74,9 @@ class Feature:
     """Texts with which `forager jobs` describes a job's request, results and costs."""
     checks: Ref | None = None
     """`checks(settings) -> Iterable[Finding]`: what `forager doctor` reports about it."""
+    loop: Ref | None = None
+    """`loop(service) -> Awaitable[None]`: runs beside the worker, in every process with an engine, until cancelled."""
+    figures: Ref | None = None
+    """`figures(service) -> Awaitable[Sequence[Figure]]`: gauges of its own for `/metrics`."""
     demo: Ref | None = None
     """`demo(invocation, *, crash, as_json) -> None`: a run without a key or a network, as `forager demo NAME`."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from forager.core.clock import Clock
 from forager.core.database import Database
+from forager.core.http import Response
 from forager.core.ledger import Ledger, Submitted
 from forager.core.pipeline import Pipeline
 from forager.core.schedules import Schedule
@@ -120,6 +121,10 @@ class Service(Protocol):
 
     async def reference(self, name: str) -> Any:
         """Return reference data of any feature; it is loaded once."""
+        ...
+
+    async def read_page(self, blob: str) -> Response:
+        """Return a stored page by its `blob:` URL. Raises `BlobMissing` if it is gone or damaged."""
         ...
 
 

@@ -18,6 +18,7 @@ from forager.kit.service import Service
 from forager.pipelines.products import reports
 from forager.pipelines.products.api_admin import add_admin
 from forager.pipelines.products.api_examples import POINT, PRODUCT, SEARCH
+from forager.pipelines.products.api_health import add_health
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.reports import PricePoint, ProductConditions, ProductFilter, ProductReport
@@ -54,6 +55,7 @@ class Reindexed(BaseModel):
 def routes(service: Service, _: TaskWaiter) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     add_admin(router, service)
+    add_health(router, service)
     _add_search(router, service)
     _add_catalogue(router, service)
     return router

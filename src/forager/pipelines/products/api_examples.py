@@ -101,3 +101,42 @@ SEARCH = {
     },
     "next_cursor": None,
 }
+HEALTH = {
+    "domain": "shop.example",
+    "parser": "base",
+    "parser_version": 1,
+    "day": "2026-03-14",
+    "pages": 1200,
+    "success": 0.9975,
+    "fill": {"product_name": 1.0, "price": 0.9983},
+}
+QUARANTINE = {
+    "domain": "shop.example",
+    "parser": "base",
+    "parser_version": 1,
+    "field": "price",
+    "state": "open",
+    "rate": 0.41,
+    "mean": 0.9983,
+    "pages": 50,
+    "since": "2026-03-14T12:04:00Z",
+    "decided_at": None,
+}
+REPARSE = {
+    "domain": "shop.example",
+    "pages": 1000,
+    "unreadable": 0,
+    "more": True,
+    "readers": ["base/2"],
+    "fields": [
+        {
+            "field": "brand",
+            "same": 310,
+            "changed": 2,
+            "lost": 0,
+            "found": 640,
+            "examples": ["https://shop.example/p/oak-table-7: nothing → Harbour Works"],
+        }
+    ],
+    "job_id": None,
+}

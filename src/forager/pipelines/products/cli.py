@@ -7,8 +7,11 @@ import typer
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_health import health, quarantine
 
 commands = typer.Typer(help="Shops, crawled and kept current: products, prices, stock.", no_args_is_help=True)
+commands.add_typer(quarantine, name="quarantine")
+commands.command("health")(health)
 
 
 @commands.command("list")

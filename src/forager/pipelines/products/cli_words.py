@@ -10,6 +10,10 @@ from forager.kit.cli.words import Figures, Job, Words, answered
 def request(params: Mapping[str, Any]) -> str:
     """`shop.example/p/7`, `sitemap of shop.example`, `40 pages`."""
     urls: Sequence[str] = params.get("urls") or ()
+    if params.get("reparse"):
+        return f"stored pages of {params['reparse']}"
+    if not urls and not params.get("sitemap"):
+        return "pages whose time has come" if params.get("recrawl") else "alerts about parsers"
     if params.get("sitemap"):
         return f"sitemap {params['sitemap']}"
     if len(urls) == 1:

@@ -15,8 +15,15 @@ feature = Feature(
             "Crawl a shop's pages; the same command tomorrow crawls again.",
             Ref("forager.pipelines.products.cli_crawl:command"),
         ),
+        Shortcut(
+            "reparse",
+            "Parse stored pages again, without fetching them.",
+            Ref("forager.pipelines.products.cli_health:reparse_command"),
+        ),
         Shortcut("search", "Search the products.", Ref("forager.pipelines.products.cli_search:command")),
     ),
     words=Ref("forager.pipelines.products.cli_words:words"),
+    loop=Ref("forager.pipelines.products.loop:upkeep"),
+    figures=Ref("forager.pipelines.products.reports_health:figures"),
     demo=Ref("forager.cli.demos.products:demo"),
 )

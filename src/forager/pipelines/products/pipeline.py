@@ -9,18 +9,20 @@ from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.core.watch import watch
 from forager.pipelines.products.answers import REASONS
+from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
 from forager.pipelines.products.job import CrawlJob, is_site
 from forager.pipelines.products.parser import Parsers
 from forager.pipelines.products.records import Page, Product
 from forager.pipelines.products.recrawl_task import crawl_again, crawl_ended
 from forager.pipelines.products.steps import Crawler
-from forager.pipelines.products.tasks import Crawl, Parse, Sitemap
+from forager.pipelines.products.tasks import CATALOGUE, Alert, Crawl, Parse, Sitemap
 
 NAME = "products"
 RETRY = Retry(3, first=5.0)
 """After 5, 10 and 20 seconds."""
 EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
 """A shop that nobody has said anything about: one page a second."""
+UPKEEP = Lane(CATALOGUE, rate=None)
 RECRAWL = "recrawl"
 """The watch that crawls pages again when their time has come."""
 USUAL = 5
@@ -65,10 +67,12 @@ def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane
                 Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True, on_end=crawl_ended
             ),
             step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
+            step(Alert, crawler.alert),
             step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
         ),
-        records=(Page, Product),
-        lanes=(lane,),
+        records=(Page, Product, ParserAlert),
+        tables=(ParserHealth, Quarantine),
+        lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,
         watches=(watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True}),),

@@ -15,6 +15,7 @@ from pydantic import ConfigDict
 from forager.core.record import Clear, Index, Record
 from forager.extract.availability import Availability
 from forager.pipelines.products.findings import FIELDS
+from forager.pipelines.products.quarantine import kept_values
 from forager.pipelines.products.recrawl import DAY, after_failure, next_interval
 
 
@@ -52,7 +53,7 @@ class Product(Record):
     )
     search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}
     quiet: ClassVar[frozenset[str]] = frozenset(
-        ("page_hash", "evidence", "shown", "unseen", "fetched_at", "parser", "parser_version")
+        ("page_hash", "evidence", "shown", "unseen", "fetched_at", "parser", "parser_version", "quarantined", "held")
     )
 
     url_hash: str
@@ -85,16 +86,24 @@ class Product(Record):
     fetched_at: datetime | None = None
     parser: str | None = None
     parser_version: int | None = None
+    quarantined: dict[str, list[str]] | None = None
+    """By field: the parser versions whose values are held back. The health check sets it for a whole domain."""
+    held: dict[str, Any] | None = None
+    """Derived. By field: the value that was found and held back, and when."""
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:
-        return {"content_hash": content_hash(self), "unseen": self._unseen(before) or None}
+        kept = kept_values(self, before)
+        whole = self.model_copy(update=kept) if kept else self
+        return {**kept, "content_hash": content_hash(whole), "unseen": unseen(whole, before) or None}
 
-    def _unseen(self, before: Self | None) -> dict[str, str]:
-        if before is None or self.shown is None or self.fetched_at is None:
-            return dict(self.unseen or {})
-        known = [name for name in FIELDS if getattr(self, name) is not None and name not in self.shown]
-        since = before.unseen or {}
-        return {name: since.get(name, self.fetched_at.isoformat()) for name in known}
+
+def unseen(product: Product, before: Product | None) -> dict[str, str]:
+    """By field: since when pages have not shown it, though its last value is kept."""
+    if before is None or product.shown is None or product.fetched_at is None:
+        return dict(product.unseen or {})
+    known = [name for name in FIELDS if getattr(product, name) is not None and name not in product.shown]
+    since = before.unseen or {}
+    return {name: since.get(name, product.fetched_at.isoformat()) for name in known}
 
 
 def content_hash(product: Product) -> str:

@@ -14,6 +14,8 @@ from forager.core.reasons import ErrorType
 from forager.core.task import Plan
 from forager.extract.canonical import canonical_url
 from forager.pipelines.products.answers import GONE, NOT_FOUND, facts_of, place_of, refuse_unless_page
+from forager.pipelines.products.findings import Findings
+from forager.pipelines.products.health import ParserAlert, counted
 from forager.pipelines.products.page_outcome import (
     Seen,
     gone_of,
@@ -25,10 +27,10 @@ from forager.pipelines.products.page_outcome import (
     seen_again,
     soft_gone,
 )
-from forager.pipelines.products.parser import Parsers
+from forager.pipelines.products.parser import Parser, Parsers
 from forager.pipelines.products.records import Page
 from forager.pipelines.products.sitemap_step import discover_sitemaps, plan_for, read_sitemap
-from forager.pipelines.products.tasks import Crawl, Parse, Sitemap
+from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap
 
 MOST_BYTES = 10 * 1024 * 1024
 """A longer page is no page for us."""
@@ -60,7 +62,7 @@ class Crawler:
         try:
             seen = await self._read(response, links=task.depth is not None)
         except Exception:  # noqa: BLE001 - a parser is a plug-in: whatever it raises, the page is safe
-            return _parse_later(task, response)
+            return _parse_later(task, response, self.parsers.for_url(canonical_url(response.url)))
         return _outcome(task, response, seen)
 
     async def parse(self, task: Parse, fetch: Fetch) -> Outcome:
@@ -83,6 +85,11 @@ class Crawler:
         product = product_of(seen, response, task.key())
         known = page.model_copy(update={"product_url": product.url, "offer": offer_of(product)})
         return Done(records=(product,), updates=(known,), rejected=refused_of(seen), cost=0)
+
+    async def alert(self, task: Alert, _: Fetch) -> Outcome:
+        """Write an alert as a record."""
+        told = task.model_dump(include=ParserAlert.model_fields.keys() - {"alert_key"})
+        return Done(records=(ParserAlert(alert_key=task.alert_key, **told),), cost=0)
 
     async def sitemap(self, task: Sitemap, fetch: Fetch) -> Outcome:
         """Turn the addresses of a sitemap, or of those that a site's robots.txt names, into tasks."""
@@ -107,10 +114,11 @@ class Crawler:
         )
 
 
-def _parse_later(task: Crawl, response: Response) -> Done:
+def _parse_later(task: Crawl, response: Response, parser: Parser) -> Done:
     page = page_of(task, response, "unparsed")
     plans = [] if response.blob is None else [Plan(Parse(url=task.url, html=response.blob), rank=task.priority)]
-    return Done(records=(page,), tasks=plans, cost=1, facts=facts_of(response))
+    health = counted(parser, task.lane(), response.at, Findings())
+    return Done(records=(page,), tasks=plans, cost=1, facts=facts_of(response), effects=(health,))
 
 
 def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
@@ -121,10 +129,14 @@ def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
     rejected = refused_of(seen)
     if not seen.findings.is_product:
         page = page_of(task, response, "other", misses=0)
-        return Done(records=(page,), tasks=_followed(task, seen), rejected=rejected, cost=1, facts=facts)
+        known = task.product_url is not None
+        counts = (counted(seen.parser, task.lane(), response.at, seen.findings),) if known else ()
+        plans = _followed(task, seen)
+        return Done(records=(page,), tasks=plans, rejected=rejected, cost=1, facts=facts, effects=counts)
     product = product_of(seen, response, task.key())
     page = page_of(task, response, "product", misses=0, product_url=product.url, offer=offer_of(product))
-    return Done(records=(page, product), rejected=rejected, cost=1, facts=facts)
+    health = counted(seen.parser, task.lane(), response.at, seen.findings)
+    return Done(records=(page, product), rejected=rejected, cost=1, facts=facts, effects=(health,))
 
 
 def _followed(task: Crawl, seen: Seen) -> list[Plan]:

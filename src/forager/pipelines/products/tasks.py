@@ -7,6 +7,9 @@ from forager.core.http import Render
 from forager.core.task import Task
 from forager.extract.canonical import url_hash
 
+CATALOGUE = "catalogue"
+"""The lane of work that asks no site."""
+
 
 class Asked(Task):
     """What a submission says about its pages; a page that is found on another one inherits it."""
@@ -66,6 +69,31 @@ class Parse(Task):
 
     def lane(self) -> str:
         return host_of(self.url)
+
+
+class Alert(Task):
+    """An alert about a parser that is to be written into the change log."""
+
+    kind: ClassVar[str] = "products.alert"
+
+    domain: str
+    parser: str
+    parser_version: int
+    field: str
+    state: str
+    rate: float
+    mean: float
+    pages: int
+
+    def key(self) -> str:
+        return f"{self.alert_key}/{self.state}"
+
+    def lane(self) -> str:
+        return CATALOGUE
+
+    @property
+    def alert_key(self) -> str:
+        return f"{self.domain}/{self.parser}/{self.parser_version}/{self.field}"
 
 
 class Sitemap(Asked):

@@ -75,6 +75,8 @@ def upgrade() -> None:
         sa.Column("fetched_at", sa.BigInteger()),
         sa.Column("parser", sa.Text()),
         sa.Column("parser_version", sa.BigInteger()),
+        sa.Column("quarantined", sa.JSON()),
+        sa.Column("held", sa.JSON()),
         *_kept(),
         sa.PrimaryKeyConstraint("id", name="pk_items"),
         sa.UniqueConstraint("url_hash", name="uq_items_key"),

@@ -1,0 +1,106 @@
+"""The routes of parser health, of quarantines, and of another parse of stored pages."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forager.core.hosts import one_spelling
+from forager.kit.http.envelope import Envelope, answer
+from forager.kit.http.openapi import example, failures
+from forager.kit.service import Service
+from forager.pipelines.products import reports_health
+from forager.pipelines.products import reports_reparse as reparse
+from forager.pipelines.products.api_examples import HEALTH, QUARANTINE, REPARSE
+from forager.pipelines.products.reports_health import HealthReport, QuarantineReport
+from forager.pipelines.products.reports_reparse import ReparseReport
+from forager.pipelines.products.settings import ProductsSettings
+from forager.pipelines.products.wiring import parsers
+
+Name = Annotated[
+    str, Query(description="As the list shows it: `domain/parser/version/field`.", min_length=1, max_length=500)
+]
+
+
+class HealthQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    domain: str | None = Field(default=None, description="Of this shop.", examples=["shop.example"])
+    days: int = Field(default=7, ge=1, le=366, description="The newest days.")
+
+
+class QuarantineQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: Literal["open", "accepted", "rejected"] | None = Field(default=None, description="Only in this state.")
+
+
+class ReparseBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"domain": "shop.example"}]})
+
+    domain: str = Field(min_length=1, max_length=253, description="The shop whose stored pages are parsed again.")
+    parser_version: int | None = Field(default=None, ge=0, description="Only products that this version has read.")
+    sample: int = Field(default=1_000, ge=1, le=20_000, description="Most pages that are compared, the newest ones.")
+    apply: bool = Field(default=False, description="Write it: queue another parse of every stored page.")
+
+
+def add_health(router: APIRouter, service: Service) -> None:
+    """Add the routes."""
+    _add_quarantines(router, service)
+
+    @router.get(
+        "/admin/parser-health",
+        summary="Show how well parsers read each shop",
+        response_model=Envelope[list[HealthReport]],
+        responses={200: example([HEALTH]), **failures()},
+    )
+    async def show_parser_health(request: Request, asked: Annotated[HealthQuery, Query()]) -> Response:
+        """Success and fill rate per domain, parser version, day and field; the newest day first."""
+        domain = one_spelling(asked.domain) if asked.domain else None
+        return answer(request, await reports_health.health(service.database, domain=domain, days=asked.days))
+
+    @router.post(
+        "/products/reparse",
+        summary="Parse stored pages again",
+        response_model=Envelope[ReparseReport],
+        responses={200: example(REPARSE), **failures(404, body=True)},
+    )
+    async def reparse_pages(request: Request, body: ReparseBody) -> Response:
+        """Without `apply`: what would change, by field, with examples. Fetches nothing either way."""
+        if body.apply:
+            return answer(request, await reparse.apply(service, body.domain, version=body.parser_version))
+        known = parsers(service.settings.of(ProductsSettings).product_parsers)
+        compared = await reparse.compare(service, known, body.domain, version=body.parser_version, sample=body.sample)
+        return answer(request, compared)
+
+
+def _add_quarantines(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/admin/quarantines",
+        summary="List fields whose new values are held back",
+        response_model=Envelope[list[QuarantineReport]],
+        responses={200: example([QUARANTINE]), **failures()},
+    )
+    async def list_quarantines(request: Request, asked: Annotated[QuarantineQuery, Query()]) -> Response:
+        return answer(request, await reports_health.quarantines(service.database, state=asked.state))
+
+    @router.post("/admin/quarantines/accept", summary="Let the new values in", **_QUARANTINE)
+    async def accept_quarantine(request: Request, name: Name) -> Response:
+        """The stored pages of the shop are parsed again, so that the values that were held back are written."""
+        decided = await reports_health.decide(service, name, "accepted")
+        await reparse.apply(service, decided.domain, version=decided.parser_version)
+        return answer(request, decided)
+
+    @router.post("/admin/quarantines/reject", summary="Keep the new values out", **_QUARANTINE)
+    async def reject_quarantine(request: Request, name: Name) -> Response:
+        """The values that were held back are dropped. The last good ones stay until another parser version reads the
+        pages."""
+        return answer(request, await reports_health.decide(service, name, "rejected"))
+
+
+_QUARANTINE: dict[str, Any] = {
+    "response_model": Envelope[QuarantineReport],
+    "responses": {200: example(QUARANTINE), **failures(404, 409)},
+}

@@ -1,0 +1,128 @@
+"""`forager products health`, `forager products quarantine …` and `forager reparse`: parsers, looked after."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.run_job import see_through
+from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_words import words
+
+quarantine = typer.Typer(help="Fields of shops whose new values are held back.", no_args_is_help=True)
+reparse_command = typer.Typer(help="Parse stored pages again, without fetching them.")
+QuarantineName = Annotated[str, typer.Argument(help="Its name, as `forager products quarantine list` shows it.")]
+
+
+def health(
+    context: typer.Context,
+    domain: Annotated[str | None, typer.Option(help="Only this shop, such as shop.example.")] = None,
+    days: Annotated[int, typer.Option(help="The newest days.")] = 7,
+    as_json: Json = False,
+) -> None:
+    """Show how well parsers read each shop: success and fill rates."""
+    rows = with_api(context, lambda at: at.api.get("/admin/parser-health", domain=domain, days=days))
+    if as_json:
+        render.show_json(rows)
+        return
+    table = render.table("day", "shop", "parser", "pages", "products", "price", "weakest", right=("pages",))
+    for row in rows:
+        weakest = min(row["fill"], key=lambda name: row["fill"][name], default="-")
+        table.add_row(
+            row["day"],
+            render.plain(row["domain"]),
+            f"{row['parser']}/{row['parser_version']}",
+            render.count(row["pages"]),
+            f"{row['success']:.0%}",
+            f"{row['fill'].get('price', 0):.0%}",
+            f"{weakest} {row['fill'].get(weakest, 0):.0%}",
+        )
+    render.out().print(table)
+
+
+@quarantine.command("list")
+def list_quarantines(
+    context: typer.Context,
+    every: Annotated[bool, typer.Option("--all", help="Also those that were decided.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List fields whose new values are held back."""
+    query = {} if every else {"state": "open"}
+    rows = with_api(context, lambda at: at.api.get("/admin/quarantines", **query))
+    if as_json:
+        render.show_json(rows)
+        return
+    table = render.table("name", "state", "now", "before", "pages", "since", right=("now", "before", "pages"))
+    for row in rows:
+        name = f"{row['domain']}/{row['parser']}/{row['parser_version']}/{row['field']}"
+        shares = f"{row['rate']:.0%}", f"{row['mean']:.0%}"
+        table.add_row(render.plain(name), row["state"], *shares, str(row["pages"]), render.moment(row["since"]))
+    render.out().print(table)
+
+
+@quarantine.command()
+def accept(context: typer.Context, name: QuarantineName, as_json: Json = False) -> None:
+    """Let the new values in: the shop's stored pages are parsed again."""
+    _decide(context, "accept", name, as_json=as_json)
+
+
+@quarantine.command()
+def reject(context: typer.Context, name: QuarantineName, as_json: Json = False) -> None:
+    """Keep the new values out; the last good ones stay."""
+    _decide(context, "reject", name, as_json=as_json)
+
+
+@reparse_command.command()
+def reparse(
+    context: typer.Context,
+    domain: Annotated[str, typer.Option(help="The shop, such as shop.example.")],
+    parser_version: Annotated[int | None, typer.Option(help="Only products that this version has read.")] = None,
+    sample: Annotated[int, typer.Option(help="Most pages to compare, the newest ones.")] = 1_000,
+    write: Annotated[bool, typer.Option("--apply", help="Write what is found; without it only compare.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Parse a shop's stored pages again; show by field what stays, changes, is lost and is found."""
+    body: dict[str, Any] = {"domain": domain, "sample": sample, "apply": write}
+    if parser_version is not None:
+        body["parser_version"] = parser_version
+
+    async def work(at: Reached) -> Any:
+        told = await at.api.post("/products/reparse", body)
+        if write and at.engine is not None:
+            await see_through(at, told["job_id"], words=words, quiet=as_json)
+        return told
+
+    told = with_api(context, work)
+    if as_json:
+        render.show_json(told)
+    elif write:
+        render.notes().print(f"{render.some(told['pages'], 'stored page')}, job {told['job_id']}", markup=False)
+    else:
+        _show(told)
+
+
+def _show(told: Any) -> None:
+    table = render.table("field", "same", "changed", "lost", "found", right=("same", "changed", "lost", "found"))
+    for row in told["fields"]:
+        table.add_row(row["field"], *(render.count(row[name]) for name in ("same", "changed", "lost", "found")))
+    console = render.out()
+    console.print(table)
+    for row in told["fields"]:
+        for each in row["examples"]:
+            console.print(f"{row['field']}  {each}", markup=False, highlight=False)
+    remark = f"{render.some(told['pages'], 'page')}{' (there are more)' if told['more'] else ''}"
+    if told["unreadable"]:
+        remark += f", {render.count(told['unreadable'])} of them unreadable"
+    render.notes().print(f"{remark}; nothing was written. Write it with --apply.", markup=False)
+
+
+def _decide(context: typer.Context, how: str, name: str, *, as_json: bool) -> None:
+    async def work(at: Reached) -> Any:
+        return await at.api.post(f"/admin/quarantines/{how}?name={name}")
+
+    decided = with_api(context, work)
+    if as_json:
+        render.show_json(decided)
+    else:
+        render.notes().print(f"{name} is {decided['state']}.", markup=False)

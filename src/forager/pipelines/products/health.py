@@ -1,0 +1,138 @@
+"""The health of parsers: how often a parser finds a product on a page, and each field of it. Pure.
+
+Every crawl counts its page in the transaction that settles it, so the counts are exact, also after kill -9. They are
+kept per domain, parser version and day. A share that falls far below its mean of the last days means that the site has
+changed or the parser is broken: the field is then quarantined (see `reports_health`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, create_model
+
+from forager.core.record import Index, Record
+from forager.core.table import Effect, TableRow
+from forager.pipelines.products.findings import FIELDS, Findings
+from forager.pipelines.products.parser import Parser
+
+FALL = 0.20
+"""A share that is so much below its mean has fallen."""
+LEAST_PAGES = 50
+"""Fewer pages, today or before, prove nothing."""
+DAYS = 7
+EVERYTHING = "*"
+"""In place of a field: pages that show no product at all any more."""
+State = Literal["open", "accepted", "rejected"]
+
+
+class _Counted(TableRow):
+    table: ClassVar[str] = "parser_health"
+    key: ClassVar[tuple[str, ...]] = ("domain", "parser", "parser_version", "day")
+    indexes: ClassVar[tuple[Index, ...]] = (Index(("day",)),)
+
+    domain: str
+    parser: str
+    parser_version: int
+    day: date
+    pages: int = 0
+    """Pages that showed a product, or did so at an earlier visit."""
+    products: int = 0
+    """Those that showed one."""
+
+
+_fields: dict[str, Any] = dict.fromkeys(FIELDS, (int, 0))
+ParserHealth = create_model("ParserHealth", __base__=_Counted, **_fields)
+"""One row per domain, parser version and day; for each field, the number of products that showed it."""
+
+
+class Quarantine(TableRow):
+    """A field whose values of one parser version are held back. `accepted`: the new values were right after all;
+    `rejected`: they were wrong, and this version's values stay out."""
+
+    table: ClassVar[str] = "quarantines"
+    key: ClassVar[tuple[str, ...]] = ("domain", "parser", "parser_version", "field")
+
+    domain: str
+    parser: str
+    parser_version: int
+    field: str
+    state: State = "open"
+    rate: float
+    """The share of the day on which it fell …"""
+    mean: float
+    """… and the mean of the days before."""
+    pages: int
+    since: datetime
+    decided_at: datetime | None = None
+
+
+class ParserAlert(Record):
+    """The same as a record, so that the change log and every sink have it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "alert_key": "shop.example/base/1/price",
+                    "domain": "shop.example",
+                    "parser": "base",
+                    "parser_version": 1,
+                    "field": "price",
+                    "state": "open",
+                    "rate": 0.4,
+                    "mean": 0.98,
+                    "pages": 50,
+                }
+            ]
+        }
+    )
+
+    kind: ClassVar[str] = "parser_alert"
+    table: ClassVar[str] = "parser_alerts"
+    key_field: ClassVar[str] = "alert_key"
+
+    alert_key: str
+    domain: str
+    parser: str
+    parser_version: int
+    field: str
+    state: str | None = None
+    rate: float | None = None
+    mean: float | None = None
+    pages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A share that has fallen."""
+
+    field: str
+    rate: float
+    mean: float
+    pages: int
+
+
+def counted(parser: Parser, domain: str, at: datetime, findings: Findings) -> Effect:
+    """Count a page that showed these findings; none: it showed no product, though it did before."""
+    add = {"pages": 1}
+    if findings.is_product:
+        add |= {"products": 1, **{name: 1 for name in FIELDS if name in findings}}
+    key = {"domain": domain, "parser": parser.name, "parser_version": parser.version, "day": at.date()}
+    return Effect(ParserHealth, key, add=add, insert=True)
+
+
+def falls(today: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Fall]:
+    """What has fallen: counts of one parser version on one day, and the sums over the days before."""
+    yield from _fall(EVERYTHING, today["products"], today["pages"], before["products"], before["pages"])
+    for name in FIELDS:
+        yield from _fall(name, today[name], today["products"], before[name], before["products"])
+
+
+def _fall(name: str, found: int, of: int, found_before: int, of_before: int) -> Iterator[Fall]:
+    if of < LEAST_PAGES or of_before < LEAST_PAGES:
+        return
+    rate, mean = found / of, found_before / of_before
+    if mean - rate >= FALL:
+        yield Fall(name, rate, mean, of)

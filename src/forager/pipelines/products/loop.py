@@ -1,0 +1,24 @@
+"""What products does beside its tasks: parser health is checked, and every week the data are audited."""
+
+import structlog
+
+from forager.core.errors import StoreError
+from forager.kit.service import Service
+from forager.pipelines.products.reports_health import check_health, mark_new
+
+log = structlog.get_logger("forager.products")
+
+EVERY = 15.0
+"""Seconds between two looks."""
+
+
+async def upkeep(service: Service) -> None:
+    """Look again and again until cancelled. A store that is away is asked again at the next time."""
+    marked: dict[str, int] = {}
+    while True:
+        try:
+            await check_health(service)
+            await mark_new(service.database, marked)
+        except StoreError as error:
+            log.warning("the products were not looked after; the next attempt comes later", error=error.message)
+        await service.clock.sleep(EVERY)

@@ -1,0 +1,208 @@
+"""Parser health as it is stored: what has fallen, which fields are quarantined, and an operator's decisions."""
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Literal
+
+import structlog
+from pydantic import Field
+
+from forager.core.errors import Conflict, NotFound
+from forager.core.ledger import NewJob
+from forager.core.table import Effect
+from forager.core.task import Plan
+from forager.kit.figures import Figure
+from forager.kit.queries import Database, Row, change_row, insert_row, one_row, read_rows
+from forager.kit.reports import Report
+from forager.kit.service import Service
+from forager.pipelines.products.findings import FIELDS
+from forager.pipelines.products.health import DAYS, LEAST_PAGES, Fall, Quarantine, falls
+from forager.pipelines.products.pipeline import NAME
+from forager.pipelines.products.quarantine import reader_of
+from forager.pipelines.products.tasks import Alert
+
+log = structlog.get_logger("forager.products")
+
+AT_ONCE = 2_000
+"""Products that are marked in one statement, so that no other writer waits long."""
+STANDING = NewJob(NAME, {"upkeep": True}, idempotency_key=" products/upkeep", standing=True)
+"""The job of alerts. A key that a user sends cannot begin with a space."""
+_SUMS = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("pages", "products", *FIELDS))
+
+
+class HealthReport(Report):
+    """How well one parser version read a shop on one day."""
+
+    domain: str
+    parser: str
+    parser_version: int
+    day: date
+    pages: int = Field(description="Pages that showed a product, then or before.")
+    success: float = Field(description="Share of them that showed one.")
+    fill: dict[str, float] = Field(description="By field: share of the products that showed it.")
+
+
+class QuarantineReport(Report):
+    """A field whose new values are held back."""
+
+    domain: str
+    parser: str
+    parser_version: int
+    field: str = Field(description="A field of products; `*` for all of them.")
+    state: Literal["open", "accepted", "rejected"]
+    rate: float = Field(description="The share to which it fell.")
+    mean: float = Field(description="Its mean over the seven days before.")
+    pages: int
+    since: datetime
+    decided_at: datetime | None
+
+
+async def health(
+    db: Database, *, domain: str | None = None, days: int = DAYS, limit: int = 1_000
+) -> list[HealthReport]:
+    """The newest days first."""
+    only = " WHERE domain = :domain" if domain is not None else ""
+    rows = await db.fetch(
+        f"SELECT * FROM parser_health{only} ORDER BY day DESC, domain, parser, parser_version LIMIT :limit",
+        {"limit": limit, **({"domain": domain} if domain is not None else {})},
+    )
+    newest = max((date.fromisoformat(row["day"]) for row in rows), default=date.min)
+    return [_health(row) for row in rows if (newest - date.fromisoformat(row["day"])).days < days]
+
+
+async def quarantines(db: Database, *, state: str | None = None) -> list[QuarantineReport]:
+    """All, or those in one state."""
+    where, values = ("state = :state", {"state": state}) if state else ("TRUE", {})
+    rows = await read_rows(db, Quarantine, where, values)
+    return [QuarantineReport(**row.model_dump()) for row in rows]
+
+
+async def figures(service: Service) -> list[Figure]:
+    """What `/metrics` shows."""
+    rows = await service.database.fetch("SELECT count(*) AS number FROM quarantines WHERE state = 'open'")
+    about = "Fields of shops whose new values are held back until an operator decides."
+    return [Figure("forager_product_quarantines_open", about, rows[0]["number"])]
+
+
+async def check_health(service: Service) -> list[Quarantine]:
+    """Compare today's shares with their means, and quarantine what has fallen. Returns the new quarantines."""
+    now = await service.ledger.now()
+    today = now.date()
+    rows = await service.database.fetch(
+        "SELECT * FROM parser_health WHERE day = :today AND pages >= :least",
+        {"today": today.isoformat(), "least": LEAST_PAGES},
+    )
+    found = [each for row in rows for each in await _fallen(service, row, now)]
+    for domain in sorted({each.domain for each in found}):
+        await mark(service.database, domain)
+    return found
+
+
+async def decide(service: Service, name: str, state: Literal["accepted", "rejected"]) -> QuarantineReport:
+    """Decide about a quarantine by its name, `domain/parser/version/field`.
+
+    Accepting lets new values in again; the caller parses the domain's pages once more, so that held values are written.
+    Rejecting drops the held values; what this parser version finds in the field stays out. Raises `NotFound`.
+    """
+    quarantine = await _named(service.database, name)
+    now = await service.ledger.now()
+    key = {column: getattr(quarantine, column) for column in Quarantine.key}
+    await change_row(service.database, Effect(Quarantine, key, set={"state": state, "decided_at": now}))
+    decided = quarantine.model_copy(update={"state": state, "decided_at": now})
+    if state == "rejected":
+        await service.database.write("UPDATE items SET held = NULL WHERE domain = :d", {"d": quarantine.domain})
+    await mark(service.database, quarantine.domain)
+    await _tell(service, decided)
+    return QuarantineReport(**decided.model_dump())
+
+
+async def mark(db: Database, domain: str, after: int = 0) -> int:
+    """Write the domain's quarantines onto its products, from an id on. Returns the last id."""
+    rows = await read_rows(db, Quarantine, "domain = :domain AND state <> 'accepted'", {"domain": domain})
+    marks: dict[str, list[str]] = {}
+    for row in rows:
+        marks.setdefault(row.field, []).append(reader_of(row.parser, row.parser_version))
+    value = json.dumps(marks) if marks else None
+    while True:
+        ids = await db.fetch(
+            "SELECT id FROM items WHERE domain = :domain AND id > :after ORDER BY id LIMIT :most",
+            {"domain": domain, "after": after, "most": AT_ONCE},
+        )
+        if not ids:
+            return after
+        last = int(ids[-1]["id"])
+        await db.write(
+            "UPDATE items SET quarantined = :value WHERE domain = :domain AND id > :after AND id <= :last",
+            {"value": value, "domain": domain, "after": after, "last": last},
+        )
+        after = last
+
+
+async def mark_new(db: Database, marked: dict[str, int]) -> None:
+    """Mark the products that came since the last call, of domains with a quarantine. `marked` remembers how far."""
+    rows = await db.fetch("SELECT DISTINCT domain FROM quarantines WHERE state <> 'accepted'")
+    for row in rows:
+        marked[row["domain"]] = await mark(db, row["domain"], marked.get(row["domain"], 0))
+
+
+async def _fallen(service: Service, row: Row, now: datetime) -> list[Quarantine]:
+    day = date.fromisoformat(row["day"])
+    key = {name: row[name] for name in ("domain", "parser", "parser_version")}
+    (before,) = await service.database.fetch(
+        f"SELECT {_SUMS} FROM parser_health WHERE domain = :domain AND day >= :first"
+        " AND NOT (day = :day AND parser = :parser AND parser_version = :parser_version)",
+        {**key, "day": row["day"], "first": (day - timedelta(days=DAYS)).isoformat()},
+    )
+    new = [_quarantine(key, fall, now) for fall in falls(row, {name: int(value) for name, value in before.items()})]
+    return [each for each in new if await _opened(service, each)]
+
+
+async def _opened(service: Service, quarantine: Quarantine) -> bool:
+    """Store and announce a quarantine; False if there is one already, whatever was decided about it."""
+    if not await insert_row(service.database, quarantine):
+        return False
+    log.warning(
+        "a parser finds much less than before; its new values are quarantined",
+        domain=quarantine.domain,
+        parser=quarantine.parser,
+        parser_version=quarantine.parser_version,
+        field=quarantine.field,
+        rate=round(quarantine.rate, 3),
+        mean=round(quarantine.mean, 3),
+        pages=quarantine.pages,
+    )
+    await _tell(service, quarantine)
+    return True
+
+
+async def _tell(service: Service, quarantine: Quarantine) -> None:
+    """Have it written into the change log."""
+    told = quarantine.model_dump(include=set(Alert.model_fields))
+    await service.ledger.append(STANDING, [Plan(Alert(**told))], again=True)
+
+
+async def _named(db: Database, name: str) -> Quarantine:
+    parts: Sequence[str] = name.split("/")
+    found = None
+    if len(parts) == 4 and parts[2].isdecimal():
+        key: dict[str, Any] = dict(zip(Quarantine.key, (parts[0], parts[1], int(parts[2]), parts[3]), strict=True))
+        found = await one_row(db, Quarantine, **key)
+    if found is None:
+        raise NotFound(f"There is no quarantine {name!r}. `forager products quarantine list` shows those there are.")
+    if found.state == "accepted":
+        raise Conflict(f"{name} has been accepted already.")
+    return found
+
+
+def _quarantine(key: dict[str, Any], fall: Fall, now: datetime) -> Quarantine:
+    return Quarantine(**key, field=fall.field, rate=fall.rate, mean=fall.mean, pages=fall.pages, since=now)
+
+
+def _health(row: Row) -> HealthReport:
+    pages, products = row["pages"], row["products"]
+    return HealthReport(
+        **{name: row[name] for name in ("domain", "parser", "parser_version", "day", "pages")},
+        success=round(products / pages, 4) if pages else 0.0,
+        fill={name: round(row[name] / products, 4) if products else 0.0 for name in FIELDS},
+    )
