@@ -31,8 +31,11 @@ def upgrade() -> None:
         sa.Column("parser", sa.Text(), nullable=False),
         sa.Column("parser_version", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("day", sa.Text(), nullable=False),
-        *(sa.Column(name, sa.BigInteger(), nullable=False, server_default="0") for name in ("pages", "products")),
-        *(sa.Column(name, sa.BigInteger(), nullable=False, server_default="0") for name in FIELDS),
+        *(
+            sa.Column(name, sa.BigInteger(), nullable=False, server_default=sa.text("0"))
+            for name in ("pages", "products")
+        ),
+        *(sa.Column(name, sa.BigInteger(), nullable=False, server_default=sa.text("0")) for name in FIELDS),
         sa.PrimaryKeyConstraint("domain", "parser", "parser_version", "day", name="pk_parser_health"),
     )
     op.create_index("ix_parser_health_day", "parser_health", ["day"])
