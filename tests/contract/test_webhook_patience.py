@@ -40,8 +40,17 @@ class Patience:
         row = self.task
         assert row["state"] == WAITING
         self.clock.advance(max(0.0, row["due"] / 1000 - self.clock.now().timestamp()) + 0.001)
-        await self.outbox.until(lambda: (self.task["state"], self.task["due"]) != (WAITING, row["due"]))
+        await self.outbox.until(lambda: self._goes_on() and self._moment() != (WAITING, row["due"]))
         await self.settled()
+
+    def _moment(self) -> tuple[int, int | None]:
+        row = self.task
+        return row["state"], row["due"]
+
+    def _goes_on(self) -> bool:
+        """Let a little time pass with every look: the worker itself may have to wait for some milliseconds."""
+        self.clock.advance(0.01)
+        return True
 
     async def settled(self) -> None:
         await self.outbox.until(lambda: self.outbox.deliveries() and self.task["state"] in (WAITING, COMPLETED, FAILED))

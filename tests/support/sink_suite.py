@@ -6,6 +6,7 @@ To add a sink to the suite, add a member to `MEMBERS`.
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,9 @@ def _states(changes: Sequence[Change]) -> list[Effect]:
 def _mirrored(tables: Tables, folder: Path) -> list[Effect]:
     if not (folder / "mirror.db").exists():
         return []
-    with sqlite3.connect(folder / "mirror.db") as db:
+    with sqlite3.connect(folder / "mirror.db") as db, suppress(sqlite3.OperationalError):  # no table in it yet
         return list(db.execute("SELECT identity, change FROM mirror"))
+    return []
 
 
 # ── the Kafka sink: a message for every change ──

@@ -6,6 +6,7 @@ rescuer runs before the late commit, and the heartbeat does not hear of it, so t
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,13 +33,14 @@ def rescue_before_a_late_commit(rig: EngineRig) -> list[int]:
     """Sweep before every heartbeat and hide from it, once a session, that the session is lost. Returns whom it hit."""
     real, lost = rig.ledger.beat, []
 
-    async def beat(session: Session, states: Mapping[int, Any]) -> bool:
+    async def beat(session: Session, states: Mapping[int, Any], wants: int = 0) -> datetime | None:
         await rig.ledger.sweep()
-        if await real(session, states):
-            return True
+        now: datetime | None = await real(session, states, wants)
+        if now is not None:
+            return now
         deaf = session.id not in lost
         lost.append(session.id)
-        return deaf
+        return await rig.ledger.now() if deaf else None
 
     rig.ledger.beat = beat
     return lost
