@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from forager.core.errors import Conflict
-from forager.core.task import Task
+from forager.core.ledger import Settlement
+from forager.core.states import TaskState
+from forager.core.task import Plan, Task
 from forager.core.watch import WatchStatus
 from tests.support.ledger_machine import LedgerMachine
+from tests.support.ledger_moves import PASSED, names
 from tests.support.rig import (
     WATCH,
+    Call,
     Item,
     Rig,
     catalog,
@@ -37,14 +41,13 @@ FULL_SIZE = 1_000
 class WatchingMachine(LedgerMachine):
     """The ledger's own moves, and those of the watch over its items."""
 
-    watch_paused = False
-
-    @rule(most=st.integers(1, 3))
-    def dispatch(self, most: int) -> None:
+    @rule(most=st.integers(1, 3), paused=st.sampled_from((False, False, False, True)))
+    def dispatch(self, most: int, paused: bool) -> None:
         """Items whose time has come become tasks, the oldest first; nothing happens while the watch is paused or its
         job is being cancelled."""
+        self.run_(self.rig.watches.pause(WATCH.name, paused=paused))
         before, had = self.rig.rows(Item), self._tasks_of(WATCH.job_key)
-        due = [] if self.watch_paused else self.items.due(self.run_(self._now()))
+        due = [] if paused else self.items.due(self.run_(self._now()))
         try:
             done = self.run_(self.rig.dispatch(most))
         except Conflict:
@@ -62,10 +65,22 @@ class WatchingMachine(LedgerMachine):
         job = self.run_(self._watch()).job
         self.jobs = list(dict.fromkeys([*self.jobs, *([job] if job else [])]))
 
-    @rule(paused=st.booleans())
-    def pause_watch(self, paused: bool) -> None:
-        self.run_(self.rig.watches.pause(WATCH.name, paused=paused))
-        self.watch_paused = paused
+    @rule(uid=names, most=st.integers(1, 3))
+    def work_through(self, uid: str, most: int) -> None:
+        """A worker completes all that it can lease, and finds an item that is due at once: the watch has more to do."""
+        if not self.workers:
+            self.begin()
+        self.dispatch(most, paused=False)
+        self.jobs.append(self.run_(self.rig.submit([Plan(Call(name="find"))])).job)
+        worker = self.workers[0]
+        self._hold(worker, self.run_(worker.lease(4)))
+        leases = [lease for owner, lease in self.live.values() if owner is worker]
+        group = [Settlement(lease, TaskState.COMPLETED, records=[Item(uid=uid, due=PASSED)]) for lease in leases]
+        assert not self.run_(worker.turn(group)).fenced
+        for lease in leases:
+            del self.live[lease.task_id]
+            self.lost.append((worker, lease))
+        self.items.settle(group)
 
     async def _watch(self) -> WatchStatus:
         return await self.rig.watches.status(WATCH.name)

@@ -1,0 +1,60 @@
+"""The dispatch of a watch in a process of its own, to be killed at a fail point. Its pages are small."""
+
+import asyncio
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from forager.ledger.sqlite import watches as sqlite
+from tests.support.doomed import KillAt
+from tests.support.rig import WATCH
+from tests.support.sink_suite import open_store
+
+PAGE = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    store: str
+    point: str = ""
+    """The fail point to die at, if any."""
+    nth: int = 1
+    broken: bool = False
+    """Negative control: due times are cleared in a transaction of their own, before the tasks (SQLite only)."""
+
+
+def break_the_page() -> None:
+    """The due times of a page are gone for good before it has tasks."""
+    whole = vars(sqlite)["_set"]
+
+    def cleared(db: Any, *given: Any) -> Any:
+        ids = whole(db, *given)
+        if ids:
+            db.execute("COMMIT")
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("SAVEPOINT command")
+        return ids
+
+    vars(sqlite)["_set"] = cleared
+
+
+async def dispatch(options: Options) -> None:
+    if options.broken:
+        break_the_page()
+    engine = await open_store(options.store, create=False, faults=KillAt(options.point, options.nth))
+    while (await engine.ledger.dispatch("rig", WATCH, PAGE)).more:
+        pass
+    await engine.close()
+
+
+def _child(options: Options) -> None:
+    asyncio.run(dispatch(options))
+
+
+def start(options: Options) -> ForkServerProcess:
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_child, args=(options,), daemon=True)
+    process.start()
+    return process
