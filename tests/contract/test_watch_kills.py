@@ -37,10 +37,10 @@ async def fill(store: str) -> None:
     await ledger.submit(NewJob("rig", {"name": "job"}), [Plan(Call(name="find"))])
     session = await ledger.begin("by hand")
     (lane,) = await ledger.take_lanes(session, 10)
-    (lease,) = (await ledger.turn(session, [], [Want(lane.id, 1)])).leases
+    (lease,) = (await ledger.settle_and_lease(session, [], [Want(lane.id, 1)])).leases
     due = datetime(2026, 1, 1, tzinfo=UTC)
     found = [Item(uid=f"i{number}", due=due.replace(minute=number)) for number in range(ITEMS)]
-    await ledger.turn(session, [Settlement(lease, TaskState.COMPLETED, records=found)], [])
+    await ledger.settle_and_lease(session, [Settlement(lease, TaskState.COMPLETED, records=found)], [])
     await ledger.end(session)
     await engine.close()
 

@@ -76,7 +76,7 @@ class WatchingMachine(LedgerMachine):
         self._hold(worker, self.run_(worker.lease(4)))
         leases = [lease for owner, lease in self.live.values() if owner is worker]
         group = [Settlement(lease, TaskState.COMPLETED, records=[Item(uid=uid, due=PASSED)]) for lease in leases]
-        assert not self.run_(worker.turn(group)).fenced
+        assert not self.run_(worker.cycle(group)).fenced
         for lease in leases:
             del self.live[lease.task_id]
             self.lost.append((worker, lease))
