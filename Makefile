@@ -11,10 +11,10 @@ ARGS    ?=
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format bench chaos fuzz requirements settings wheel clean
+.PHONY: help setup demo test test-servers quick check format bench chaos fuzz requirements settings wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DEV) ## make .venv with everything that development needs
 
@@ -24,7 +24,11 @@ demo: $(RUNTIME) ## see it work: one small job of each pipeline against the buil
 test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres
 	@scripts/setup browser
-	$(PYTEST) -m "not chaos" $(ARGS)
+	$(PYTEST) -m "not chaos and not servers" $(ARGS)
+
+test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven
+	@scripts/setup kafka
+	$(BIN)/python -m pytest -m servers tests/servers $(ARGS)
 
 quick: $(DEV) ## format, lint and unit tests, under a minute
 	$(BIN)/ruff format --check .

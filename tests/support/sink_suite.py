@@ -127,8 +127,16 @@ MEMBERS = (
 )
 
 
+def _open_apart(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return kafka.open_kafka(ledger, folder, faults, together=False)
+
+
+CONTROLS = (Member("kafka-apart", _open_apart, kafka.wanted, _published, killable=False),)
+"""Negative controls, which must fail."""
+
+
 def member(name: str) -> Member:
-    return next(each for each in MEMBERS if each.name == name)
+    return next(each for each in (*MEMBERS, *CONTROLS) if each.name == name)
 
 
 # ── the log that they are given ──

@@ -86,6 +86,7 @@ class Cluster:
             begin = {
                 number: OFFSET_BEGINNING if newest is None else max(0, end - newest) for number, end in ends.items()
             }
+            reader.list_topics(topic, timeout=self.timeout)  # connects now; without it the first fetch waits for 0.5 s
             reader.assign([TopicPartition(topic, number, begin[number]) for number in ends])
             yield from self._to_the_ends(reader, topic, ends)
         finally:

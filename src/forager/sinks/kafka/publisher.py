@@ -5,6 +5,7 @@ back what the failed one left and fences it for good; then it reads the cursor b
 Everything here blocks: the sink calls it in a thread.
 """
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -73,6 +74,8 @@ class Publisher:
             raise self._translated(error) from error
         except BufferError as error:
             raise Transient("The queue of the Kafka client is full.") from error
+        except SystemError as error:  # the client runs our callbacks while a fatal error is being raised
+            raise Transient(f"Kafka ({self._cluster.brokers}) did not commit: another publisher took over.") from error
         self.cursor = cursor
         if self._published is not None:
             for change, _ in messages:
@@ -116,5 +119,6 @@ class Publisher:
 
     def close(self) -> None:
         """Give up. An open transaction is rolled back, here or by the next publisher of this name."""
-        self._producer.purge()
-        self._producer.flush(0)
+        with contextlib.suppress(KafkaException, SystemError):  # one that was fenced says so once more
+            self._producer.purge()
+            self._producer.flush(0)
