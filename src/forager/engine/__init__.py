@@ -1,1 +1,2 @@
-"""The loops: work (lease → step → settle), schedule, sweep, deliver. Knows lanes and retries; no pipeline by name."""
+"""The loops: work (lease → step → settle), schedule, sweep, watch, deliver, prune. The engine handles lanes and retries
+for every pipeline, and names none."""

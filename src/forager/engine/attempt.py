@@ -1,4 +1,5 @@
-"""One attempt: run the step of a leased task and say how it ended. Every end is a `Settlement`; nothing escapes."""
+"""One attempt: runs the step of a leased task. Every way in which it can end becomes a `Settlement`; no exception
+escapes."""
 
 import traceback
 from collections.abc import Callable
@@ -30,21 +31,22 @@ from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry, wait_without_attempt
 
 AFTER_429 = Retry(first=1.0, cap=60.0)
-"""The waits after a 429 that does not say when to come back; they burn nothing."""
+"""Delays after a 429 without a `Retry-After`. They burn no attempt."""
 SPREAD = 0.1
-"""What was put back together does not come back together."""
+"""Jitter, so that tasks that were put back at the same moment do not all return at the same moment."""
 SHORT_WAIT = 10.0
-"""We are short of a proxy, or the store is away: what needs it comes again after so many seconds …"""
+"""Seconds until a task is tried again that lacked a proxy or the store …"""
 POOL_WAIT = 1.0
-"""… and sooner for a browser, which must not stand idle while somebody waits."""
+"""… and one that lacked a browser: sooner, because no browser should be idle while tasks wait for one."""
 AFTER_OTHERS = 1.0
-"""Units that tasks in flight have reserved may become free again: look after so many seconds."""
+"""Seconds until a task is tried again whose cap is used up by reservations of in-flight tasks, which may be
+released."""
 PATIENCE = 7 * 24 * 3_600.0
-"""Seconds that a task may wait in vain before it is given up, where nobody says otherwise."""
+"""Default patience: seconds that a task may wait in vain before it fails."""
 
 
 class _Told(TypedDict):
-    """What a settlement says of an error."""
+    """The parts of a settlement that come from an error."""
 
     error: str
     reason: str | None
@@ -60,7 +62,8 @@ async def attempt(
     random: Callable[[], float],
     patience: float = PATIENCE,
 ) -> Settlement:
-    """Run the step within its time-out, by the clock that is given."""
+    """Run the step of a leased task within its time-out, measured by `clock`. Returns how it ended; raises only when
+    cancelled."""
     if step is not None and step.patience is not None:
         patience = step.patience
     try:
@@ -83,7 +86,7 @@ async def attempt(
         wait = POOL_WAIT if isinstance(short, PoolExhausted) else SHORT_WAIT
         wait *= 1 + SPREAD * random()
         return _put_back(lease, fetch, short.message, wait, patience, short.reason, short.error_type)
-    except StoreError as error:  # asked for a lane or a robots.txt while the store was away
+    except StoreError as error:  # the step needed a lane or a robots.txt while the store was unavailable
         wait = SHORT_WAIT * (1 + SPREAD * random())
         return _put_back(lease, fetch, error.message, wait, None, error.reason, error.error_type)
     except RateLimited as error:
@@ -110,7 +113,7 @@ async def attempt(
     except Unconfigured as error:
         return Settlement(lease, TaskState.READY, burned=False, halt=error.message, **_told_of(error))
     except Permanent as error:
-        told_nothing = not error.cost and not error.facts  # an answer that our own caps refused, say
+        told_nothing = not error.cost and not error.facts  # for example, a response that our own size limit refused
         guessed = _guess(lease, fetch.sent and told_nothing)
         return Settlement(
             lease,
@@ -122,7 +125,7 @@ async def attempt(
             tried=traced(error),
             **_told_of(error),
         )
-    except Exception as error:  # noqa: BLE001 - a bug in one step must not stop the others; it is kept for a look
+    except Exception as error:  # noqa: BLE001 - a defect in one step must not stop the others; it becomes a dead letter
         guessed = _guess(lease, fetch.sent)
         return Settlement(
             lease,
@@ -138,7 +141,7 @@ async def attempt(
 
 
 def capped(lease: Lease, step: Step | None, lane: LaneRun) -> Settlement:
-    """The end of a task that its lane's caps leave no units for: skipped or put back, as its step says."""
+    """Return the end of a task for which its lane's caps leave no units: skipped or put back, as its step declares."""
     why = f"{lane.name} has spent what it may."
     if step is not None and step.when_capped == "skip":
         return Settlement(lease, TaskState.SKIPPED, error=why, reason=Reason.LIMIT)
@@ -147,7 +150,8 @@ def capped(lease: Lease, step: Step | None, lane: LaneRun) -> Settlement:
 
 
 def given_up(lease: Lease, cost: int = 0, why: str = "Given back at a stop.") -> Settlement:
-    """Back to the queue, unburned. What was sent may have been charged for."""
+    """Return the settlement of an attempt that is stopped: back to the queue without burning an attempt. A request that
+    was sent is assumed to be charged."""
     return Settlement(lease, TaskState.READY, cost=cost, guessed=cost, burned=False, error=why)
 
 
@@ -201,7 +205,7 @@ def _failed_for_now(lease: Lease, error: Transient, retry: Retry, random: Callab
 
 
 def _failed(lease: Lease, error: Transient, wait: float | None) -> Settlement:
-    """Tried again after `wait` seconds; None: never."""
+    """Return a failed attempt, retried after `wait` seconds; None means no more retries."""
     cost = _guess(lease, error.maybe_done)
     state = TaskState.FAILED if wait is None else TaskState.WAITING
     told, tried = _told_of(error), traced(error)
@@ -223,7 +227,7 @@ def _put_back(
     reason: str | None = None,
     error_type: str | None = None,
 ) -> Settlement:
-    """Through no fault of the task. What it sent before may have been charged for."""
+    """Return the task to the queue without burning an attempt. A request that was sent is assumed to be charged."""
     cost = _guess(lease, fetch.sent)
     return Settlement(
         lease,
@@ -244,5 +248,5 @@ def _told_of(error: ForagerError) -> _Told:
 
 
 def _guess(lease: Lease, maybe_done: bool) -> int:
-    """A call that may have been carried out may have been charged for."""
+    """Return the assumed cost: the price, if the upstream may have executed the call although no answer came."""
     return lease.price if maybe_done else 0

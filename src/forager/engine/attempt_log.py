@@ -1,6 +1,6 @@
-"""What the log of attempts keeps of one: when it began, how long it took, where in the code it failed.
+"""What the log of attempts stores: when an attempt began, how long it took, where in the code it failed.
 
-An attempt that ends well costs nothing here, unless its step keeps every attempt.
+A successful attempt is not stored, unless its step keeps every attempt.
 """
 
 import traceback
@@ -16,8 +16,8 @@ MOST_FRAMES = 20
 
 
 def traced(error: Exception) -> Tried:
-    """Where an error was raised. Of our own errors only the lines of code are kept: what caused them may quote an
-    address or an answer that their message leaves out on purpose."""
+    """Return where an error was raised. For our own errors only the code locations are kept, because their causes may
+    quote a URL or a response that the message leaves out on purpose."""
     if isinstance(error, ForagerError):
         frames = traceback.format_tb(error.__traceback__, -MOST_FRAMES)
         text = "".join([*frames, f"{type(error).__name__}: {error.message}"])
@@ -27,7 +27,7 @@ def traced(error: Exception) -> Tried:
 
 
 def time_attempt(settlement: Settlement, step: Step | None, clock: Clock, began: float) -> float:
-    """Note when the attempt began and how long it took, if it may be kept; returns how long it took.
+    """Record start and duration of the attempt in its settlement, if it may be kept. Returns the duration.
 
     `began` is the clock's `monotonic` at the start.
     """

@@ -1,7 +1,10 @@
-"""The breaker of a lane: after too many failures among the last calls nothing is sent for a while, then one probe.
+"""A lane's circuit breaker: after too many failures among the last calls, nothing is sent for a while; then one probe
+decides.
 
-Pure: times go in. Each admitted call has a number of its period; what belongs to an earlier period (a slow call that
-was sent before the breaker opened) decides nothing any more, so that exactly one probe does, whatever the concurrency.
+Pure: times are arguments. Every state change begins a new period, and each admitted call carries the number of its
+period. The result of a call from an earlier period (a slow call sent before the breaker opened) is ignored. Without
+this, late results of old calls could close or reopen the breaker; with it, exactly one probe decides, whatever the
+concurrency.
 """
 
 from collections import deque
@@ -13,7 +16,7 @@ from forager.core.pipeline import Breaker
 State = Literal["closed", "open", "half_open"]
 
 SLOW_START = 60.0
-"""After it has closed, the lane comes back to its full rate over so many seconds …"""
+"""After the breaker has closed, the lane returns to its full rate over so many seconds …"""
 FIRST_SHARE = 0.1
 """… beginning with this share of it."""
 
@@ -33,14 +36,15 @@ class BreakerRun:
         return "open" if now < self._open_until else "half_open"
 
     def admits(self, now: float) -> int:
-        """How many calls could begin now: many, one probe, or none."""
+        """Return how many calls may begin now: many, one probe, or none."""
         state = self.state(now)
         if state == "closed":
             return 1_000_000
         return 1 if state == "half_open" and not self._probing else 0
 
     def enter(self, now: float) -> int | None:
-        """Begin a call; None: it must not be made. Whoever got a number says `ended` or `abandoned` with it."""
+        """Begin a call. Returns its period number, or None if it must not be made. The caller then passes the number to
+        `ended` or `abandoned`."""
         if self.admits(now) == 0:
             return None
         if self._open_until is not None:
@@ -48,7 +52,7 @@ class BreakerRun:
         return self._period
 
     def ended(self, call: int, *, well: bool, now: float) -> bool:
-        """How a call ended. Returns whether that opened or closed the breaker."""
+        """Record how a call ended. Returns whether that opened or closed the breaker."""
         if call != self._period:
             return False
         if self._open_until is not None:
@@ -57,18 +61,18 @@ class BreakerRun:
         return self._calls.count(False) >= self.rule.failures and self._open(now)
 
     def abandoned(self, call: int) -> None:
-        """It says nothing about the site: not sent, or asked to slow down."""
+        """Record a call that tells nothing about the site's health: not sent, or answered with a 429."""
         if call == self._period:
             self._probing = False
 
     def wait(self, now: float) -> float:
-        """Seconds until a call may be tried; while a probe is under way, a guess."""
+        """Return the seconds until a call may be tried; an estimate while a probe is under way."""
         if self._open_until is None:
             return 0.0
         return max(self._open_until - now, 1.0)
 
     def share(self, now: float) -> float:
-        """How much of the lane's rate may be used: all of it, but for a minute after an outage."""
+        """Return the share of the lane's rate that may be used: 1, or less during the minute after an outage."""
         if self._closed_at is None:
             return 1.0
         share = FIRST_SHARE + (1 - FIRST_SHARE) * (now - self._closed_at) / SLOW_START
@@ -77,7 +81,7 @@ class BreakerRun:
         return min(1.0, share)
 
     def dump(self, now: float) -> Mapping[str, Any]:
-        """What the next owner must know; seconds are counted from now."""
+        """Return the state for the next owner. Seconds are relative to now."""
         known: dict[str, Any] = {"state": self.state(now), "calls": "".join("x."[well] for well in self._calls)}
         if self._open_until is not None:
             known["open_for"] = max(0.0, round(self._open_until - now, 3))
@@ -86,7 +90,7 @@ class BreakerRun:
         return known
 
     def load(self, known: Mapping[str, Any], now: float, ago: float) -> None:
-        """Go on where another owner was, `ago` seconds ago."""
+        """Continue from the state that another owner stored `ago` seconds ago."""
         self._calls.extend(mark == "." for mark in str(known.get("calls", "")))
         if isinstance(left := known.get("open_for"), int | float):
             self._open_until = now + min(left, self.rule.cooldown) - ago

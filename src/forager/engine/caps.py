@@ -1,4 +1,4 @@
-"""What a lane may spend per UTC hour, day and month, over all jobs. Pure but for the clock."""
+"""Spending caps of a lane per UTC hour, day and month, over all jobs. Pure, except for the clock."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ NO_CAP = 1_000_000
 
 
 class Caps:
-    """`lane` may be replaced when other rules hold: what was spent still counts."""
+    """Tracks what a lane has spent. `lane` may be replaced when its rules change; what was spent still counts."""
 
     def __init__(self, lane: Lane, clock: Clock, owned: OwnedLane) -> None:
         self.lane = lane
@@ -19,7 +19,7 @@ class Caps:
         self.recount(owned)
 
     def recount(self, owned: OwnedLane) -> None:
-        """What was spent in this hour, day and month, as the ledger has it."""
+        """Set what was spent in this hour, day and month, as the ledger reports it."""
         self._hour = self._this_hour()
         self._spent = [owned.spent_hour, owned.spent_day, owned.spent_month]
 
@@ -28,13 +28,14 @@ class Caps:
         return self.lane.cap_hour is not None or self.lane.cap_day is not None or self.lane.cap_month is not None
 
     def affordable(self) -> int:
-        """How many units are still allowed; many where there is no cap."""
+        """Return how many units may still be spent; a very large number without a cap."""
         if not self.any:
             return NO_CAP
         return max(0, min(left for left, _ in self._left()) - self.reserved)
 
     def wait(self, units: int = 1) -> float:
-        """Seconds until so many units may be spent; 0 if they may be now, or when what is in flight has ended."""
+        """Return the seconds until so many units may be spent; 0 if they may be now, or once in-flight tasks have
+        ended."""
         if not self.any:
             return 0.0
         ends = [ends for left, ends in self._left() if left < units]
@@ -47,7 +48,7 @@ class Caps:
             self._spent = [spent + cost for spent in self._spent]
 
     def _left(self) -> list[tuple[int, datetime]]:
-        """For each cap: what is left of it, and when its period ends."""
+        """Yield for each cap what is left of it, and when its period ends."""
         self._begin_period()
         hour, day = self._hour, self._hour.replace(hour=0)
         next_month = (day.replace(day=1) + timedelta(days=32)).replace(day=1)

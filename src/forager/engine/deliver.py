@@ -1,8 +1,8 @@
-"""Changes to sinks: each sink reads the log from its own cursor, in its own loop, at its own pace.
+"""Delivers changes to sinks: each sink has its own loop and its own cursor into the log.
 
 One session at a time delivers a sink: the one that holds the lane `sink:NAME`. A session that dies loses its lanes when
-its lease ends, and the next process to look takes over from the cursor. The cursor moves after the sink has taken a
-batch, never before, so what was under way at a crash is delivered again; a sink takes effect once by the change's id.
+its lease ends, and another process then takes over from the cursor. The cursor moves after the sink has taken a batch,
+never before, so what was under way at a crash is delivered again; a sink takes effect once by the change's id.
 
 There are two kinds of failure. A sink that cannot be reached is left alone for a while, and the same batch is
 handed over again. A sink that is reachable but refuses a batch has been given a change that it will never take: halving
@@ -27,45 +27,45 @@ from forager.core.sink import Batching, Cursors, Sink, SinkPosition
 log = structlog.get_logger("forager.engine")
 
 REFUSALS = (Permanent, ValueError, TypeError, LookupError, ArithmeticError)
-"""What a reachable sink raises about a change that it cannot take. Our own defects look the same, and so they should: a
-change that breaks the sink's code must not stop the sink for ever."""
+"""Errors with which a reachable sink refuses a change. A defect in the sink's code raises the same types on purpose: a
+change that triggers it must not stop the sink for ever."""
 RATE_OVER = 60.0
 RETRIED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a sink is served. All times are seconds."""
+    """Timing of deliveries. All times are in seconds."""
 
     batch: int | None = None
-    """Changes in one batch, at most. None: as the sink says."""
+    """Maximum changes in one batch. None: the sink's own batch size."""
     look_every: float = 0.5
     """The log is looked at so often while it is at rest. While it moves, it is looked at as often as the sink's
     `Batching.age` says (20 ms), then half as often with each look that finds nothing new."""
     keep_within: float = 5.0
-    """A cursor that has only passed changes of no concern to the sink is stored within this time: a commit for each
-    batch would compete with those who write the log."""
+    """A cursor that has passed only changes that do not concern the sink is stored within this time: a commit per batch
+    would compete with the writers of the log."""
     first_pause: float = 1.0
     longest_pause: float = 300.0
     """A sink that cannot be reached is tried again after the first pause, which doubles up to the longest."""
     between_tries: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
     """Pauses between the tries of a change that is refused: with four pauses it is tried five times."""
     most_refused: int = 20
-    """A sink that refuses so many changes in a row, and takes none between them, is broken: nothing more is set aside,
-    and it is treated as one that cannot be reached."""
+    """A sink that refuses so many changes in a row is considered broken: no more changes are set aside, and it is
+    treated like a sink that cannot be reached."""
     write_timeout: float = 300.0
 
     def pause(self, failures: int) -> float:
-        """How long a sink is left alone after so many failures in a row."""
+        """Return the pause after so many failures in a row."""
         return min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, 30))
 
 
 class _Moved(Exception):
-    """The sink is not ours, or not where we thought: stop here and look again."""
+    """The sink's lane or cursor is not what we expected: stop here and read its position again."""
 
 
 class Delivery:
-    """Delivers one sink while this process holds its lane. `run` it as a task; `stop` lets the batch in hand end."""
+    """Delivers one sink while this process holds its lane. `run` it as a task; `stop` lets the current batch finish."""
 
     def __init__(
         self,
@@ -85,11 +85,12 @@ class Delivery:
         self._pace = pace or Pace()
         self._batching: Batching = getattr(sink, "batching", Batching())
         self._log_end = 0
-        """The last change that a look has seen, of whatever kind."""
+        """The last change seen in the log, of any kind."""
         self._looking = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._cursor = self._kept = 0
-        """How far the sink has come, and how far that is stored. We are ahead by what was of no concern to it."""
+        """The sink's position, and the position that is stored. They differ by changes that did not concern the
+        sink."""
         self._not_kept_since: float | None = None
         self._failures = 0
         self._retry_at = -math.inf
@@ -99,7 +100,7 @@ class Delivery:
     # ── the loop ──
 
     async def run(self) -> None:
-        """Deliver until `stop`. Never raises for what the sink or the store does."""
+        """Deliver until `stop`. Errors of the sink or the store are handled here and never raised."""
         nap = self._pace.look_every
         while not self._stopping.is_set():
             before = self._log_end
@@ -110,7 +111,7 @@ class Delivery:
             await self._nap(max(rest, nap))
 
     def stop(self) -> None:
-        """`run` returns after the batch in hand."""
+        """Let `run` return after the current batch."""
         self._stopping.set()
 
     async def deliver_new(self) -> bool:
@@ -123,7 +124,7 @@ class Delivery:
                 return False
             try:
                 done = await self._catch_up()
-            except Exception as error:  # noqa: BLE001 - whatever a sink raises, it is this sink's trouble alone
+            except Exception as error:  # noqa: BLE001 - an error of one sink must not affect the others
                 await self._note_failure(error)
                 return False
             return done
@@ -158,7 +159,7 @@ class Delivery:
     # ── whose sink it is ──
 
     async def _position_if_ours(self) -> SinkPosition | None:
-        """Where the sink stands, if this process may deliver it now; its lane is taken if no session has it."""
+        """Return the sink's position if this process may deliver it now; takes its lane if no session owns it."""
         session = self._session()
         if session is None:
             return None
@@ -175,7 +176,7 @@ class Delivery:
         elif at.owner != session.id:
             return None
         if at.cursor != self._kept or at.last < self._cursor:
-            # Moved by another process, by an operator who wants a replay, or by a restored database: follow.
+            # Moved by another process, by an operator's replay or by a restored database: continue from there.
             self._cursor = self._kept = at.cursor
             self._not_kept_since = None
         return at
@@ -183,7 +184,8 @@ class Delivery:
     # ── a batch ──
 
     async def _hand_over(self, batch: Sequence[Change], upto: int) -> None:
-        """Deliver a batch, after which the sink has passed `upto`. Halves that are refused are halved again."""
+        """Deliver a batch and move the cursor to `upto`. A refused batch is split in halves until the refused change is
+        found."""
         try:
             taken = await self._write(batch)
         except REFUSALS as error:
@@ -199,7 +201,8 @@ class Delivery:
         await self._passed(upto, delivered=0 if taken is False else len(batch))
 
     async def _insist(self, change: Change, error: Exception) -> bool:
-        """Try a refused change a few times more, and return True if it is taken; otherwise set it aside."""
+        """Retry a refused change a few times. Returns True if it is accepted; otherwise sets it aside and returns
+        False."""
         for pause in self._pace.between_tries:
             await self._nap(pause)
             try:
@@ -227,7 +230,7 @@ class Delivery:
         return taken
 
     async def _passed(self, upto: int, delivered: int = 0, *, keep: bool = False) -> None:
-        """Everything up to this change is done with. A cursor for which nothing was done is stored a little later."""
+        """Move the position to this change. It is stored a little later if the batch did not concern the sink."""
         self._cursor = upto
         now = self._clock.monotonic()
         self._rate = self._rate * math.exp((self._rate_at - now) / RATE_OVER) + delivered / RATE_OVER
@@ -238,7 +241,7 @@ class Delivery:
             await self._keep(delivered)
 
     async def _keep(self, delivered: int = 0) -> None:
-        """Store how far the sink has come, unless that is known."""
+        """Store the sink's position, unless it is stored already."""
         session = self._session()
         if session is None or (self._not_kept_since is None and not self._failures):
             return
@@ -252,13 +255,13 @@ class Delivery:
         )
         self._not_kept_since = None
         if not moved:
-            self._kept = -1  # whatever is stored, it is not what we know
+            self._kept = -1  # the stored position is unknown now
             raise _Moved
         self._kept = self._cursor
         self._failures = 0
 
     async def _retry_set_aside(self) -> None:
-        """Deliver again what an operator has asked for, one change at a time."""
+        """Deliver the changes that an operator asked to retry, one at a time."""
         name = self.sink.name
         for number in await self._cursors.to_retry(name, RETRIED_AT_ONCE):
             change = await self._ledger.changes(number - 1, 1, until=number)
@@ -274,7 +277,7 @@ class Delivery:
 
     async def _note_failure(self, error: Exception) -> None:
         name, message = self.sink.name, _message(error)
-        if isinstance(error, StoreUnavailable | StoreFull):  # our own store, which is not the sink's fault
+        if isinstance(error, StoreUnavailable | StoreFull):  # our own store failed, not the sink
             self._retry_at = self._clock.monotonic() + self._pace.first_pause
             log.warning("the log cannot be read for a sink", sink=name, error=message)
             return
@@ -291,7 +294,7 @@ class Delivery:
             await self._cursors.failed(name, message, failures=self._failures, retry_in=pause)
 
     async def _nap(self, seconds: float) -> None:
-        """Sleep, unless told to stop."""
+        """Sleep; return early on `stop`."""
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:

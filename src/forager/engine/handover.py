@@ -1,8 +1,9 @@
-"""What a lane's owner tells the next one about its pace, so that the lane goes on at its exact rate without a pause.
+"""Passes a lane's pace from one owner to the next, so that the lane continues at its exact rate without a pause.
 
-It is written only when a lane is given back with nothing in flight, together with the number of that ownership: after a
-crash, or when another session had the lane in between, it is out of date, and the next owner waits for one window.
-Moments are written in the store's time, later by as much as our idea of that time may be behind.
+The pace is stored only when a lane is given back with nothing in flight, together with the number of that ownership
+(its epoch). After a crash, or if another session owned the lane in between, the epochs do not match, and the next owner
+waits for one whole window instead: it cannot know what was sent in it. Moments are stored in the store's time, shifted
+later by the possible error of our estimate of that time, so that an error never lets a request through too early.
 """
 
 import math
@@ -14,29 +15,29 @@ from forager.core.clock import Clock
 from forager.engine.store_clock import slack_of
 
 FARTHEST = 365 * 86_400.0
-"""A start that is planned for later than this, of a lane with next to no rate, is written as if it were this."""
+"""Limit for planned starts: a later one, of a lane with a very low rate, is stored as this."""
 MOST_SENT = 1_000
-"""A longer log than this is not handed over: waiting for one window costs less than to keep it."""
+"""Maximum length of the log. A longer one is not passed on: waiting for one window costs less than storing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far a limiter has come, in moments of a monotonic clock."""
+    """The state of a limiter, in moments of a monotonic clock."""
 
     window: float
-    """Seconds for which a request counts …"""
+    """Seconds for which a request counts."""
     sent: tuple[float, ...]
-    """… when those left that still count …"""
+    """When each request was sent that still counts."""
     planned: float
-    """… when the next is planned, by the pace alone …"""
+    """When the next request is planned, by the rate alone."""
     gap_ends: float
-    """… when the gap after the last of them ends …"""
+    """When the gap after the last request ends."""
     last: float
-    """… and when that one left."""
+    """When the last request was sent."""
 
 
 def write_pace(pace: Pace, epoch: int, clock: Clock) -> Mapping[str, Any]:
-    """The pace as JSON for the next owner; nothing if it would be too long."""
+    """Return the pace as JSON for the next owner; empty if it would be too long."""
     if len(pace.sent) > MOST_SENT:
         return {}
     ahead = clock.now().timestamp() - clock.monotonic() + slack_of(clock)
@@ -57,7 +58,8 @@ def write_pace(pace: Pace, epoch: int, clock: Clock) -> Mapping[str, Any]:
 
 
 def read_pace(state: Mapping[str, Any], epoch: int, clock: Clock) -> Pace | None:
-    """What the owner before number `epoch` wrote; None if it wrote nothing that still holds."""
+    """Return the pace that the previous owner stored; None unless it was stored by the ownership directly before
+    `epoch`."""
     known = state.get("pace")
     if not isinstance(known, Mapping) or known.get("epoch") != epoch - 1:
         return None

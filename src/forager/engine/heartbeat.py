@@ -1,7 +1,7 @@
-"""A worker's session: begun, kept alive by a beat every third of its lease, and over when its own clock says so.
+"""A worker's session: kept alive by a heartbeat every third of its lease, and over when its own clock says so.
 
-The deadline is counted from before each call to the store, so that we are never more optimistic than it: a worker that
-is late stops sending by its own monotonic clock before another worker may have its tasks.
+The deadline is counted from before each call to the store, so that ours is never later than the store's. A worker that
+is late therefore stops sending, by its own monotonic clock, before another worker can lease its tasks.
 """
 
 import math
@@ -13,7 +13,7 @@ from forager.engine.store_clock import StoreClock
 
 BEATS_PER_LEASE = 3
 TELL_AGAIN = 1.0
-"""A session that comes to want lanes, or to want none, tells so between two beats, but not more often than this."""
+"""A session that begins or ceases to want lanes reports that between two heartbeats, but not more often than this."""
 
 
 class Heartbeat:
@@ -23,18 +23,19 @@ class Heartbeat:
         self._name = name
         self._deadline = 0.0
         self._told_wants, self._told_at = 0, -math.inf
-        """How many more lanes the session could use, as the store knows it, and when that became some, or none."""
+        """The number of lanes wanted, as last reported to the store, and when that last changed between none and
+        some."""
         self.session: Session | None = None
         self.next_at = 0.0
         """Monotonic time of the next beat."""
 
     @property
     def alive(self) -> bool:
-        """Whether the session holds, as far as we can know."""
+        """Whether the session is alive, by our own clock."""
         return self._clock.monotonic() < self._deadline
 
     async def begin(self) -> Session:
-        """A new session. From now on the clock tells the store's time."""
+        """Begin a new session, and synchronise the clock with the store's time."""
         before = self._clock.monotonic()
         self._clock.follow(await self._ledger.now(), before)
         before = self._clock.monotonic()
@@ -44,13 +45,13 @@ class Heartbeat:
         return self.session
 
     def is_due(self, wants: int) -> bool:
-        """Whether it must beat now: its time has come, or the session begins or ceases to want lanes."""
+        """Return whether a heartbeat is due: its time has come, or the session begins or ceases to want lanes."""
         now = self._clock.monotonic()
         return now >= self.next_at or (bool(wants) != bool(self._told_wants) and now - self._told_at >= TELL_AGAIN)
 
     async def beat(self, session: Session, states: Mapping[int, Mapping[str, Any]], wants: int) -> bool:
-        """Keep it alive, write down the state of its lanes, and tell how many more it could use. False: it is lost, and
-        so is what it held."""
+        """Extend the session, store the state of its lanes, and report how many more it could use. Returns False if the
+        session is lost, and with it everything it held."""
         before = self._clock.monotonic()
         store_now = await self._ledger.beat(session, states, wants)
         if store_now is None:

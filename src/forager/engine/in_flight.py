@@ -1,7 +1,7 @@
-"""The attempts that a worker has in flight, and those that have ended and are not settled yet.
+"""A worker's attempts: those in flight, and those that have ended and are not settled yet.
 
-Each attempt is a task of the loop. Whatever happens to it, its lease ends up in `finished` once: it never stays in the
-air, and it is never settled twice.
+Each attempt is an asyncio task. However it ends, its lease appears in `finished` exactly once: it is never forgotten,
+and never settled twice.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class InFlight:
         return len(self.running)
 
     def start(self, leases: Sequence[Lease]) -> None:
-        """Begin an attempt for each of these, but for what its lane does not let begin."""
+        """Begin an attempt for each lease. One that its lane cannot start now is given back."""
         shared: set[int] = set()
         for lease in leases:
             lane = self._lanes[lease.lane]
@@ -61,7 +61,7 @@ class InFlight:
                 self._begin(lease, lane)
 
     def give_back(self, leases: Sequence[Lease], why: str) -> None:
-        """Do not even begin these."""
+        """Return these leases to the queue without starting them."""
         self.finished.extend(given_up(lease, why=why) for lease in leases)
 
     def take_finished(self) -> list[Settlement]:
@@ -69,17 +69,17 @@ class InFlight:
         return finished
 
     def known(self) -> set[tuple[int, int]]:
-        """(task, claim) of everything that is in flight or not settled yet."""
+        """Return (task, claim) of everything that is in flight or not settled yet."""
         known = {(lease.task_id, lease.claim) for lease in self.running.values()}
         return known | {(settlement.lease.task_id, settlement.lease.claim) for settlement in self.finished}
 
     def cancel(self) -> None:
-        """What has not ended goes back to the queue, unburned."""
+        """Cancel what is in flight. It returns to the queue without burning an attempt."""
         for task in list(self.running):
             task.cancel()
 
     async def abandon(self) -> None:
-        """Nothing of this counts any more."""
+        """Cancel and forget everything: the session is lost, so none of it may be settled."""
         running, self.running = list(self.running), {}
         for task in running:
             task.cancel()
@@ -95,7 +95,7 @@ class InFlight:
         task.add_done_callback(self._never_began)
 
     def _never_began(self, task: asyncio.Task[None]) -> None:
-        """A task that is cancelled before its first step runs none of its code: its lease is given back here."""
+        """Give back the lease of a task that was cancelled before it ran: none of its own code runs in that case."""
         lease = self.running.pop(task, None)
         if lease is not None:
             self._lanes[lease.lane].end(lease.price, 0)

@@ -1,6 +1,6 @@
-"""One lane as its owner sees it: what may start now, what is in flight, whether it was asked to slow down.
+"""A lane in the hands of its owner: what may start now, what is in flight, whether the upstream asked to slow down.
 
-Politeness belongs here and nowhere else. What must survive a restart or a change of owner is in `state()`.
+All politeness is enforced here and nowhere else. `state()` contains what must survive a restart or a change of owner.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ from forager.engine.lane_users import LaneUsers
 from forager.engine.limiter import Limiter
 
 HORIZON = 0.1
-"""Tasks are leased so many seconds before they may start, so that the lane never waits for the store."""
+"""Tasks are leased so many seconds before they may start, so that the lane never has to wait for the store."""
 LONGEST_HOLD = 3_600.0
-"""A `Retry-After` or a crawl-delay beyond an hour is obeyed for an hour, then asked again."""
+"""A `Retry-After` or a crawl-delay of more than an hour is obeyed for an hour; then the site is tried again."""
 MOST_ORIGINS = 100
 LONGEST_CAP_REST = 600.0
-"""A lane that is given back because of its cap is looked at again after so long: the cap may have been raised."""
+"""A lane that was given back because of its cap is checked again after so long: the cap may have been raised."""
 FARTHEST_TOLD = 365 * 86_400.0
 WORTH_TELLING = 1.0
-"""Seconds until the next request may be sent: a shorter wait is not written down."""
+"""A shorter wait for the next request is not stored."""
 
 
 class LaneRun:
@@ -41,26 +41,26 @@ class LaneRun:
         users: LaneUsers | None = None,
         random: Callable[[], float] | None = None,
     ) -> None:
-        """`skippers`: pipelines with steps whose tasks are skipped, and do not wait, when a cap is reached."""
+        """`skippers`: pipelines with steps whose tasks are skipped, instead of waiting, when a cap is reached."""
         self.id = owned.id
         self.name = owned.name
         self.policy = policy
         self.ours = True
-        """Not after it was given back: whoever still knows it may send nothing in it."""
+        """False once the lane was given back: a task that still refers to it must send nothing through it."""
         self.in_flight = 0
         self.hungry = True
-        """Whether a lease may find something: not after one came back short, until something happens."""
+        """Whether a lease may find tasks. False after a lease returned fewer than wanted, until something changes."""
         self.due: float | None = None
         """Monotonic time at which a waiting task is due."""
         self.turn = 0
-        """The lowest turn of what waits in it, when it was last asked for …"""
+        """The lowest turn of its queued tasks, as last reported by the store."""
         self.served = (0.0, 0)
-        """… and when something of it was last leased, and how much."""
+        """When tasks of it were last leased, and how many."""
         self.taken_at = clock.monotonic()
         self.leaving = False
-        """Whether it goes back as soon as nothing of it is in flight: others wait for its place."""
+        """Whether it is given back as soon as nothing of it is in flight, because others wait for its place."""
         self.turned = False
-        """Whether the breaker opened or closed since the state was last written down."""
+        """Whether the breaker opened or closed since the state was last stored."""
         self._epoch = owned.epoch
         self._clock = clock
         self._fail_fast = fail_fast
@@ -68,7 +68,7 @@ class LaneRun:
         self.users = users or LaneUsers()
         self._random = random or Random().random  # noqa: S311 - a delay, not a secret
         self.seen_open = clock.monotonic()
-        """When the store last said that it is not paused."""
+        """When the store last reported that it is not paused."""
         self._crawl_delays: dict[str, float] = {}
         self._proxy_used: dict[int, float] = {}
         self._slow_until = 0.0
@@ -82,7 +82,7 @@ class LaneRun:
     # ── what may start ──
 
     def most(self, free: int) -> int:
-        """How many tasks may be leased now, with `free` places in the process."""
+        """Return how many tasks may be leased now, with `free` places in the process."""
         now = self._clock.monotonic()
         self._pace(now)
         room = self.room(free)
@@ -92,37 +92,38 @@ class LaneRun:
             return room  # nothing is sent for them
         if self.breaker is not None and (state := self.breaker.state(now)) != "closed":
             if state == "open":
-                return room if self._fail_fast else 0  # some tasks want to fail at once rather than wait
+                return room if self._fail_fast else 0  # some tasks are to fail at once instead of waiting
             return max(0, min(room, self.breaker.admits(now) - self.in_flight))
         return self._limiter.available(now, HORIZON, room)
 
     def room(self, free: int) -> int:
-        """How many more may be in flight, whatever the rate says."""
+        """Return how many more tasks may be in flight, regardless of the rate."""
         at_once = max(1, int(self.policy.concurrency * self._share))
         units = free if self._skips() else self._caps.affordable()
         return max(0, min(free, at_once - self.in_flight, units))
 
     def affords(self, price: int) -> bool:
-        """Whether its caps leave enough units for a task of this price."""
+        """Return whether the caps leave enough units for a task of this price."""
         return not self._caps.any or self._caps.affordable() >= max(1, price)
 
     def capped_for(self, price: int = 1) -> float:
-        """Seconds until the caps allow so many units; 0 if they do now, or when what is in flight has ended."""
+        """Return the seconds until the caps allow so many units; 0 if they do now, or once in-flight tasks have
+        ended."""
         return self._caps.wait(max(1, price))
 
     def _skips(self) -> bool:
-        """Whether a cap is reached and there may be tasks in the lane that it ends."""
+        """Return whether a cap is reached and the lane may have tasks that are then skipped."""
         return self._caps.wait() > 0 and not self._skippers.isdisjoint(self.users.names)
 
     def closed_for(self) -> float:
-        """Seconds until the lane's hours begin; 0 inside them."""
+        """Return the seconds until the lane's allowed hours begin; 0 within them."""
         if self.policy.hours is None:
             return 0.0
         now = self._clock.now()
         return (self.policy.hours.opens_after(now) - now).total_seconds()
 
     def rests(self, now: float) -> float:
-        """Seconds for which nothing of it may be sent, whatever waits in it."""
+        """Return the seconds for which the lane sends nothing, whatever tasks it has."""
         rest = max(self.closed_for(), self._limiter.next_start(now) - now, self._hold_until - now)
         if not self._skips():
             rest = max(rest, min(self._caps.wait(), LONGEST_CAP_REST))
@@ -131,7 +132,7 @@ class LaneRun:
         return max(0.0, rest)
 
     def wake_time(self, now: float) -> float | None:
-        """When it is worth looking at the lane again, if nothing else happens before."""
+        """Return when the lane must be checked again if nothing else happens before."""
         if self.leaving:
             return None
         if not self.hungry:
@@ -149,11 +150,11 @@ class LaneRun:
     # ── a task, and its requests ──
 
     def start(self, price: int) -> float:
-        """A task goes into flight; returns when its request is planned."""
+        """Start a task. Returns when its first request is planned."""
         self.in_flight += 1
         self._caps.reserved += price
         if self.breaker is not None and self.breaker.state(self._clock.monotonic()) == "open":
-            return 0.0  # it will not send: no place in the row is used up
+            return 0.0  # it will not send, so it takes no place in the pace
         return self.plan_request()
 
     def end(self, price: int, cost: int) -> None:
@@ -162,15 +163,15 @@ class LaneRun:
         self.hungry = True
 
     def plan_request(self) -> float:
-        """When the next request of a task in flight may be sent, as planned now."""
+        """Plan the next request of an in-flight task. Returns when it may be sent."""
         return self._limiter.plan(self._clock.monotonic())
 
     def give_place_back(self, at: float) -> None:
-        """A planned request will not be sent at that moment."""
+        """Cancel a planned request, so that another one can have its place."""
         self._limiter.unplan(at)
 
     async def wait_to_send(self, at: float, longest: float) -> float:
-        """Until the planned moment, and then until the window really has room: returns 0.
+        """Wait for the planned moment, and then until the window has room. Returns 0.
 
         A wait of more than `longest` seconds is not begun; its length is returned instead.
         """
@@ -186,26 +187,26 @@ class LaneRun:
             await self._clock.sleep(at - now)
 
     def left(self) -> None:
-        """A request that was allowed to be sent has left us."""
+        """Record that an admitted request has been sent."""
         self._limiter.left(self._clock.monotonic())
 
     def gave_up(self) -> None:
-        """It never left: no connection came about."""
+        """Record that an admitted request was never sent, because no connection was made."""
         self._limiter.gave_up()
 
     # ── the breaker ──
 
     def circuit_wait(self) -> float:
-        """Seconds for which the breaker lets nothing through; 0: a call may be tried."""
+        """Return the seconds for which the breaker lets nothing through; 0 if a call may be tried."""
         now = self._clock.monotonic()
         return self.breaker.wait(now) if self.breaker is not None and not self.breaker.admits(now) else 0.0
 
     def enter_circuit(self) -> int | None:
-        """The number of a call, for `call_ended`; None without a breaker. Ask `circuit_wait` first."""
+        """Begin a call. Returns its number for `call_ended`; None without a breaker. Check `circuit_wait` first."""
         return None if self.breaker is None else self.breaker.enter(self._clock.monotonic())
 
     def call_ended(self, call: int | None, *, well: bool | None) -> None:
-        """`well` is None when the call says nothing about the site."""
+        """Record how a call ended. `well` is None if it tells nothing about the site."""
         if self.breaker is None or call is None:
             return
         if well is None:
@@ -216,7 +217,7 @@ class LaneRun:
     # ── being asked to slow down ──
 
     def slow_down(self, retry_after: float | None) -> None:
-        """The upstream asked for fewer calls. Asking again restarts the period and does not slow down further."""
+        """Reduce the rate after a 429. Another 429 restarts the period and does not reduce the rate further."""
         now = self._clock.monotonic()
         self._slow_until = now + self.policy.slow_for
         if retry_after:
@@ -225,8 +226,8 @@ class LaneRun:
         self._pace(now)
 
     def obey_crawl_delay(self, origin: str, seconds: float | None) -> None:
-        """What robots.txt asks for is a floor, unless an operator said otherwise. Of several origins in one lane the
-        slowest counts."""
+        """Apply the crawl-delay of a robots.txt. It is a minimum, unless an operator has overridden it. With several
+        origins in one lane, the longest applies."""
         wanted = min(seconds or 0.0, LONGEST_HOLD)
         if wanted != self._crawl_delays.get(origin, 0.0):
             before = self._crawl_delay()
@@ -244,7 +245,7 @@ class LaneRun:
     # ── proxies ──
 
     def proxy_rests(self, proxy: int) -> float:
-        """How long a proxy must still rest before it may be used for this lane again."""
+        """Return the seconds until a proxy may be used for this lane again."""
         used = self._proxy_used.get(proxy)
         return 0.0 if used is None else max(0.0, used + self.policy.proxy_rest - self._clock.monotonic())
 
@@ -254,7 +255,7 @@ class LaneRun:
     # ── other rules, another owner ──
 
     def adopt(self, policy: Lane) -> None:
-        """Other rules from now on. What was sent, asked and seen under the old ones still counts."""
+        """Apply new rules. Requests, 429s and failures from before still count."""
         if policy == self.policy:
             return
         was, self.policy = self.policy, policy
@@ -265,7 +266,7 @@ class LaneRun:
         self.hungry = True
 
     def state(self) -> Mapping[str, Any]:
-        """What the next owner must know and what reports show (`next_at`), as points in the store's time."""
+        """Return the state for the next owner and for reports (`next_at`), with moments in the store's time."""
         now = self._clock.monotonic()
         ends = {"slow_until": self._slow_until, "hold_until": self._hold_until}
         state: dict[str, Any] = {name: self._store_ms(end) for name, end in ends.items() if end > now}
@@ -286,14 +287,14 @@ class LaneRun:
         return {**state, "proxies": resting} if resting else state
 
     def last_state(self) -> Mapping[str, Any]:
-        """The same when the lane is given back: the next owner goes on at our pace."""
+        """Return the state when the lane is given back: includes the pace, with which the next owner continues."""
         pace = (
             {} if self.in_flight else write_pace(self._limiter.pace(self._clock.monotonic()), self._epoch, self._clock)
         )
         return {**self.state(), **pace}
 
     def is_next_owner(self, owned: OwnedLane) -> bool:
-        """Whether we had the lane before and nobody since: then what it knows still holds."""
+        """Return whether we owned the lane before and no other session has since: our state is then still valid."""
         if owned.epoch != self._epoch + 1:
             return False
         self._epoch = owned.epoch
@@ -319,7 +320,7 @@ class LaneRun:
             self._go_on(owned, now)
 
     def _go_on(self, owned: OwnedLane, now: float) -> None:
-        """At the pace of the last owner; if what that sent in its last window is not known, when it has passed."""
+        """Continue at the last owner's pace. If its requests are not known, wait until its last window has passed."""
         pace = read_pace(owned.state, owned.epoch, self._clock)
         limited = self.policy.rate is not None
         if pace is None or (limited and pace.window < self._limiter.window):
@@ -332,7 +333,7 @@ class LaneRun:
     # ── inside ──
 
     def _pace(self, now: float) -> None:
-        """The share of the rate that may be used: less after a 429, and for a while after an outage."""
+        """Return the share of the rate that may be used: reduced after a 429 and for a while after an outage."""
         if self._slow_until and now >= self._slow_until:
             self._slow_until = 0.0
         share = self.breaker.share(now) if self.breaker is not None else 1.0
@@ -344,7 +345,7 @@ class LaneRun:
         self._pace(self._clock.monotonic())
 
     def _gap(self) -> Callable[[], float] | None:
-        """From one start to the next: a random delay, but never less than what was asked for."""
+        """Return the gap between two starts: a random delay, but at least the crawl-delay and the minimum interval."""
         floor = self._floor()
         low, high = self.policy.delay or (0.0, 0.0)
         if floor <= 0 and high <= 0:

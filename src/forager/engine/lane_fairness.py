@@ -1,7 +1,7 @@
-"""Who gets the places of a process when its lanes want more of them than are free. Pure: no store, no clock.
+"""Shares the places of a process between its lanes when they want more than are free. Pure: no store, no clock.
 
-The lowest turn first, then the lane that was served longest ago. Lanes that share a turn so have theirs one after the
-other, and a higher turn is one no more when its job has aged: nobody waits for ever.
+Lanes with the lowest turn come first, then those served longest ago. Lanes of equal turn are so served in rotation, and
+a job of a higher turn moves to turn 0 when it has aged, so that no lane starves.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -10,11 +10,12 @@ from forager.core.ledger import Want
 from forager.engine.lane import LaneRun
 
 LANE_TO_FREE = 3
-"""A lane may hold so many times the places that are still free: one that never answers leaves room for the others."""
+"""A lane may hold at most so many times the places that are still free, so that a site that never answers leaves room
+for other lanes."""
 
 
 def share_out(lanes: Iterable[LaneRun], free: int) -> tuple[list[Want], bool]:
-    """What to lease for each, in this order; and whether somebody might have taken more."""
+    """Return what to lease for each lane, in this order, and whether a lane could have used more."""
     wants: list[Want] = []
     short = False
     for lane in lanes:
@@ -28,13 +29,14 @@ def share_out(lanes: Iterable[LaneRun], free: int) -> tuple[list[Want], bool]:
 
 
 def by_turn(lanes: Iterable[LaneRun]) -> list[LaneRun]:
-    """Of those that were served together, who got less is before who got more. Who makes room gets nothing more."""
+    """Return the lanes in the order of service. Among lanes served at the same time, the one that got less comes first.
+    A lane that is leaving gets nothing."""
     return sorted((lane for lane in lanes if not lane.leaving), key=lambda lane: (lane.turn, lane.served))
 
 
 def longest_held(lanes: Iterable[LaneRun], most: int, held_before: float) -> list[LaneRun]:
-    """Which lanes go to sessions that have less than their share: those that were taken first, so that each lane moves
-    at most once in a quantum. Lanes that leave already count; who was taken after `held_before` stays for now."""
+    """Return the lanes to give to sessions with less than their share: those taken first, so that each lane moves at
+    most once per quantum. Lanes that are leaving already count. A lane taken after `held_before` stays for now."""
     known = list(lanes)
     staying = sorted((lane for lane in known if not lane.leaving), key=lambda lane: lane.taken_at)
     old = [lane for lane in staying if lane.taken_at <= held_before]
@@ -42,10 +44,12 @@ def longest_held(lanes: Iterable[LaneRun], most: int, held_before: float) -> lis
 
 
 def who_leaves(lanes: Collection[LaneRun], waiting: Sequence[int], held_before: float) -> list[LaneRun]:
-    """Which lanes make room for those that nobody has: the highest turns, of these the ones that were taken first.
+    """Return the lanes that make room for lanes without an owner: those of the highest turns, and among these the ones
+    taken first.
 
-    `waiting`: their turns, lowest first; for the first of them others may make room already. `held_before`: who was
-    taken later has not had its time yet. Nobody goes for a higher turn than its own.
+    `waiting` has the turns of the lanes without an owner, lowest first; lanes that are leaving already make room for
+    the first of them. A lane taken after `held_before` has not had its quantum and stays. No lane leaves for a higher
+    turn than its own.
     """
     going = sum(lane.leaving for lane in lanes)
     held = sorted(

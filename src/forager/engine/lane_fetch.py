@@ -1,7 +1,7 @@
-"""`Fetch` as a step sees it: every request passes the lane it belongs to before it leaves.
+"""The `Fetch` that a step gets: every request passes through its lane before it is sent.
 
 The order is always the same: robots.txt, the lane's hours, its breaker, its rate, a proxy. A short wait happens here;
-a long one gives the task back to the queue, where it holds nothing and burns nothing. Nothing here retries.
+for a long one the task returns to the queue, where it occupies no place and burns no attempt. Nothing here retries.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,17 +32,17 @@ from forager.engine.lane import LaneRun
 from forager.engine.resume_cache import Progress
 
 LONGEST_WAIT_INSIDE = 5.0
-"""A request that would wait longer than this for its lane snoozes its task: waiting is no part of an attempt."""
+"""A request that would wait longer than this for its lane snoozes its task."""
 LONGEST_TAIL = 60.0
-"""What cannot be taken up again later, such as a redirect half followed, waits so long."""
+"""Maximum wait of a request that cannot be resumed later, such as a redirect with its own headers."""
 ELSEWHERE = 5.0
-"""Another worker has the lane that a request needs: it is tried again after so many seconds."""
+"""Seconds until a task is tried again whose request needs a lane that another worker owns."""
 BUSY = 1.0
 AT_ONCE = 0.05
 
 
 class MustSnooze(Exception):
-    """`in_vain`: something is wrong that may never be mended, unlike hours, a rate, a pause."""
+    """The task must wait. `in_vain`: for something that may never recover, unlike hours, a rate or a pause."""
 
     def __init__(
         self,
@@ -61,30 +61,30 @@ class MustSnooze(Exception):
 
 
 class TooLate(Exception):
-    """The session's lease has passed: another worker may have this task."""
+    """The session's lease has expired, so another worker may have this task: nothing may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a worker lends to all of its tasks."""
+    """What a worker provides to all of its tasks."""
 
     fetch: Fetch
     may_send: Callable[[], bool]
     lane_of: Callable[[str, LaneRun], Awaitable[LaneRun | Away]]
-    """The lane of a URL's host, if we have it or can have it; the task's own lane is given beside it."""
+    """Returns the lane of a URL, if this worker owns it or can take it. The second argument is the task's own lane."""
     robots: Robots | None = None
     proxies: Proxies | None = None
     job_secrets: JobSecrets | None = None
     wake: Callable[[], object] = lambda: None
-    """Call it when a lane has room again although no task of its own has ended."""
+    """Called when a lane has room again although none of its own tasks has ended."""
     uses: Callable[[LaneRun, str], object] = lambda lane, pipeline: None
-    """Call it before a task of this pipeline sends anything through the lane."""
+    """Called before a task of this pipeline sends a request through the lane."""
     blobs: Blobs | None = None
     offload: Offload = field(default_factory=InThread)
 
 
 class LaneFetch:
-    """One task's way out."""
+    """The `Fetch` of one task."""
 
     def __init__(
         self,
@@ -104,16 +104,16 @@ class LaneFetch:
         self._start_at: float | None = start_at
         self._when_open = when_open
         self._before = progress or Progress()
-        """How far an earlier attempt came, that had to wait in the middle …"""
+        """Progress of an earlier attempt that had to wait in the middle."""
         self.progress = Progress()
-        """… and how far this one has come."""
+        """Progress of this attempt."""
         self.sent = False
         self.proxy: int | None = None
-        """What the last request went through."""
+        """The proxy of the last request."""
         self.slowed = False
-        """Whether the lane that asked for fewer calls has been slowed already."""
+        """Whether the lane has already been slowed down for the current 429."""
         self.limit: TimeLimit | None = None
-        """The step's time-out: waiting for a lane does not count."""
+        """The step's time-out. Waiting for a lane does not count."""
 
     async def __call__(self, request: Request) -> Response:
         if request.url.startswith(SCHEME):
@@ -129,7 +129,7 @@ class LaneFetch:
         return self.around.offload
 
     async def _read(self, blob: str) -> Response:
-        """A stored page: no lane has to be waited for, and the place in it that was planned is free again."""
+        """Read a stored page. It needs no lane, so the planned place in the lane is released."""
         at, self._start_at = self._start_at, None
         if at:
             self.lane.give_place_back(at)
@@ -156,7 +156,7 @@ class LaneFetch:
         return response
 
     async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
-        """Through the lane of the URL, unless the task's own lane is an API's."""
+        """Send a request through the lane of its URL, or through the task's own lane if that is an API's."""
         request, hops = self._resumed(asked)
         if request.auth is not None and request.auth.of_job and self.around.job_secrets is not None:
             request = replace(request, job_secret=await self.around.job_secrets.of(self._job, request.auth.name))
@@ -167,7 +167,7 @@ class LaneFetch:
         try:
             proxy = await way.enter(lane, LONGEST_WAIT_INSIDE)
             response = await self.around.fetch(self._prepared(request, lane, way, proxy))
-            way.left()  # whoever has answered has got it
+            way.left()  # the upstream has answered, so it received the request
             way.answered(response, first_look=first_look)
             return response
         except BaseException as error:
@@ -177,7 +177,7 @@ class LaneFetch:
             way.close()
 
     def _resumed(self, request: Request) -> tuple[Request, int]:
-        """A redirect that was half followed goes on where it was."""
+        """Continue a redirect chain where an earlier attempt stopped."""
         hop = self._before.hop_of(request) if self._before.hops else None
         if hop is None:
             return request, 0
@@ -188,7 +188,7 @@ class LaneFetch:
 
     @staticmethod
     def _prepared(request: Request, lane: LaneRun, way: "_Way", proxy: int | None) -> Request:
-        """With what the lane says about it."""
+        """Return the request with the settings of its lane."""
         policy = lane.policy
         if not policy.site:
             return request.telling(way.left)
@@ -208,7 +208,9 @@ class LaneFetch:
         verdict = await self.around.robots.ask(url, lambda request: self._send(request, robots=False))
         if verdict.ask_again_in is not None:
             unread = f"The robots.txt of {_host(url)} cannot be read now."
-            if self._when_open == "fail":  # the page is wanted now: it fails like any other, after a few tries
+            if (
+                self._when_open == "fail"
+            ):  # the step does not wait: it fails like any other attempt, and is retried a few times
                 raise Transient(unread, reason=Reason.ROBOTS_UNREADABLE)
             raise MustSnooze(
                 verdict.ask_again_in,
@@ -234,7 +236,7 @@ class LaneFetch:
         return lane
 
     async def wait(self, lane: LaneRun, longest: float) -> None:
-        """Until the lane lets a request go; what is waited does not count as the step's time."""
+        """Wait until the lane admits a request. The wait does not count towards the step's time-out."""
         own, self._start_at = (self._start_at if lane is self.lane else None), None
         at = lane.plan_request() if own is None else own
         limit = self.limit if lane.policy.site else None
@@ -249,7 +251,7 @@ class LaneFetch:
             raise MustSnooze(too_long)
 
     def refuse_if_closed(self, lane: LaneRun) -> None:
-        """Outside its hours, or with an open breaker, a lane lets nothing through."""
+        """Raise if the lane is outside its hours or its breaker is open."""
         if closed := lane.closed_for():
             raise MustSnooze(closed, f"{lane.name} may not be asked now: it is outside its hours, or switched off.")
         if wait := lane.circuit_wait():
@@ -260,7 +262,7 @@ class LaneFetch:
 
 
 class _Way:
-    """One request and the hops of its redirects: each is charged to its own lane, and each lane learns how it went."""
+    """One request and its redirects. Each hop counts in its own lane, and each lane is informed of the result."""
 
     def __init__(self, fetch: LaneFetch, lane: LaneRun, asked: Request, hops: int, *, robots: bool) -> None:
         self._fetch = fetch
@@ -275,7 +277,7 @@ class _Way:
         self._proxy: int | None = None
 
     async def enter(self, lane: LaneRun, longest: float) -> int | None:
-        """Wait for the lane; returns the proxy to use."""
+        """Wait for the lane. Returns the proxy to use, or None."""
         fetch, self._lane = self._fetch, lane
         if lane is not fetch.lane:
             if not lane.ours:  # given back while we read its robots.txt
@@ -291,13 +293,13 @@ class _Way:
             raise TooLate
         fetch.refuse_if_closed(lane)  # it may have opened while we waited
         self._call = lane.enter_circuit()
-        if not self._entered:  # the hops of a redirect go the way that it began
+        if not self._entered:  # a redirect uses the same proxy as its first request
             self._entered = True
             self._proxy = fetch.proxy = self._choose_proxy(lane)
         return self._proxy
 
     async def hop(self, url: str) -> None:
-        """A redirect: its target is another request, maybe of another lane."""
+        """Follow a redirect: its target is another request, possibly in another lane."""
         self.left()
         self._over(well=True)
         self._hops += 1
@@ -314,7 +316,8 @@ class _Way:
             raise
 
     def _can_resume(self) -> bool:
-        """What carries anything of its own might carry it to another origin: such a redirect begins anew."""
+        """Return whether a redirect may be resumed later. A request with its own headers or body may not: they could
+        reach another origin."""
         asked = self._asked
         return asked.method in ("GET", "HEAD") and not (asked.headers or asked.auth or asked.body or asked.login)
 
@@ -327,7 +330,8 @@ class _Way:
                 self._lane.proxy_left(self._proxy)
 
     def failed(self, error: BaseException) -> None:
-        """A time-out, no connection, an answer that broke off: the site's failure, unless the proxy's or ours."""
+        """Record a failure: a time-out, no connection or a truncated response counts against the site, unless the proxy
+        or this process caused it."""
         proxies = self._fetch.around.proxies
         if isinstance(error, ProxyFailed) and proxies is not None and self._proxy is not None:
             proxies.failed(self._proxy)
@@ -336,7 +340,7 @@ class _Way:
         self._call = None
 
     def answered(self, response: Response, *, first_look: bool = False) -> None:
-        """`first_look`: a challenge is as good as a page, because a browser comes next."""
+        """Record an answer. With `first_look`, a bot challenge counts as success, because a browser comes next."""
         lane, status = self._lane, response.status
         proxies = self._fetch.around.proxies
         if self._proxy is not None and proxies is not None:
@@ -353,7 +357,7 @@ class _Way:
             raise RateLimited(f"{lane.name} asked for fewer calls ({status}).", retry_after=told)
 
     def close(self) -> None:
-        """However it ended, nothing is left open."""
+        """Release everything, however the request ended."""
         self._over(well=None)
 
     def _over(self, *, well: bool | None) -> None:

@@ -1,6 +1,18 @@
 """The lanes that a worker owns: taken when they have work or a request needs one, given back when they are idle.
 
-Never asks a lane what may start; that is the lane's own business, and the worker's loop decides what to lease.
+A lane has one owner at a time. That is why rates and breakers are exact without a limiter that all processes share: the
+owner keeps them in memory (`lane.py`), and passes them on through the store when the lane moves (`handover.py`). It
+also means that a site that hangs delays only its own lane.
+
+Ownership belongs to the session, so a dead owner is replaced when its lease expires. Three rules keep it correct. (1) A
+lane is removed from memory before the store is told that it is free; otherwise a request could still be sent through a
+lane that another session has just taken. (2) An answer of the store that names a lane as ours counts only if no lane
+was given back since the question (`_gone`); otherwise a lane could be used here after another session got it. (3) A
+lane that we take back with no owner in between continues with its old state; any other starts from the stored state.
+
+Ownership is also shared fairly. A session with more than its share, while others want lanes, gives up those it has held
+longest, but none before a quantum has passed: without the quantum, lanes would move back and forth and spend their time
+waiting. What a lane may start is decided in `lane.py`; what to lease, in `work.py`.
 """
 
 import asyncio
@@ -18,27 +30,27 @@ from forager.engine.step_table import StepTable
 
 IDLE_BEFORE_GIVING_BACK = 2.0
 CLOSED_FOR_LONG = 60.0
-"""A lane that may send nothing for so many seconds is given back until then …"""
+"""A lane that cannot send for so many seconds is given back until then …"""
 RESTS_FOR_LONG = 3.0
-"""… and one that rests for so long already when others wait for its place."""
+"""… and when other lanes wait for a place, already one that cannot send for so long."""
 LONGEST_REST = 24 * 3600.0
-"""It is looked at again after so long, however slow its rules are."""
+"""Such a lane is taken again after this time at the latest, however slow its rules are."""
 CROWDED_LOOK = 1.0
-"""A worker that has as many lanes as it may looks so often whether others wait for a place."""
+"""A worker with its maximum number of lanes checks this often whether other lanes wait for a place."""
 QUANTUM = 10.0
 """A lane that has work is kept for so many seconds before it makes room, for another lane or for another session."""
 SHARE_HOLDS = 1.0
-"""What the store said about our fair share of the lanes is asked again after so many seconds."""
+"""The store is asked for our fair share of lanes at most once in so many seconds."""
 MOST_REMEMBERED = 10_000
 LOOK_AGAIN = 1.0
 TURNS_HOLD = 0.1
-"""What the store said about the turns of our lanes is asked again after so many seconds …"""
+"""The store is asked for the turns of our lanes at most once in so many seconds …"""
 WAITING_HOLDS = 0.1
-"""… and who waits for a place, where thousands may, after this part of the quantum."""
+"""… and for the lanes that wait for a place, which may be thousands, once in this part of the quantum."""
 
 
 class OwnedLanes:
-    """By number, in the order in which they were taken."""
+    """A worker's lanes by number, in the order in which they were taken."""
 
     def __init__(
         self,
@@ -51,9 +63,9 @@ class OwnedLanes:
         random: Callable[[], float],
     ) -> None:
         self.news = 1
-        """How often there may have come to be lanes to take …"""
+        """Counts the events after which there may be lanes to take …"""
         self._looked_at = 0
-        """… and up to where that was looked at."""
+        """… and the value of that counter at the last look."""
         self._ledger = ledger
         self._rules = rules
         self._clock = clock
@@ -63,15 +75,15 @@ class OwnedLanes:
         self._lanes: dict[int, LaneRun] = {}
         self._by_name: dict[str, LaneRun] = {}
         self._given_back: dict[int, LaneRun] = {}
-        """Lanes we had: taken again with nobody in between, they go on where they were."""
+        """Lanes that we gave back. If we take one again with no owner in between, it continues with this state."""
         self._idle_since: dict[int, float] = {}
         self._giving = asyncio.Lock()
         self._gone = 0
-        """How often lanes have left us. An answer of the store that is older may name one of them as ours."""
+        """Counts how often lanes were given back. An older answer of the store may still name such a lane as ours."""
         self._rules_changed = False
         self._turns_asked = self._waiting_asked = self._share_asked = float("-inf")
         self._share_at = math.inf
-        """When lanes that are above our share will have been held for a quantum."""
+        """When the lanes above our share will have been held for a quantum."""
 
     def __getitem__(self, lane: int) -> LaneRun:
         return self._lanes[lane]
@@ -80,19 +92,19 @@ class OwnedLanes:
         return iter(self._lanes.values())
 
     def clear(self) -> None:
-        """None of them is ours any more."""
+        """Forget all lanes: the session is lost."""
         for held in (self._lanes, self._by_name, self._given_back, self._idle_since):
             held.clear()
         self._gone += 1
         self.news += 1
 
     def state_of(self, name: str) -> Mapping[str, Any] | None:
-        """The state of one lane as it is now; None if it is not ours."""
+        """Return the current state of a lane; None if it is not ours."""
         lane = self._by_name.get(name)
         return None if lane is None else lane.state()
 
     def states(self) -> Mapping[int, Mapping[str, Any]]:
-        """What is written down with every heartbeat."""
+        """Return the states of all lanes, which every heartbeat stores."""
         now = self._clock.monotonic()
         for lane in self:
             if lane.users.forget(now):
@@ -100,35 +112,35 @@ class OwnedLanes:
         return {lane.id: lane.state() for lane in self}
 
     def use(self, lane: LaneRun, pipeline: str) -> bool:
-        """A task of this pipeline is about to use the lane: from now on its rules hold there too. Returns whether it is
-        a new user."""
+        """Note that a task of this pipeline is about to use the lane, so that the pipeline's rules apply to it, too.
+        Returns whether the pipeline is a new user."""
         new = lane.users.use(pipeline, self._clock.monotonic())
         if new:
             self._adopt(lane)
         return new
 
     def expect_work(self) -> None:
-        """Some may have come, anywhere."""
+        """Note that new work may have arrived in any lane."""
         self.news += 1
         self.make_hungry()
 
     def make_hungry(self, some: Iterable[int] | None = None) -> None:
-        """Every lane is worth a look again, or some of them are."""
+        """Mark all lanes, or some, as worth another lease."""
         for lane in self if some is None else (self._lanes[number] for number in some if number in self._lanes):
             lane.hungry = True
 
     def next_look(self, now: float) -> float:
-        """When `give_back_idle` or `ask_turns` may have something to do, if nothing else happens before."""
+        """Return when `give_back_idle` or `ask_turns` may have something to do, if nothing else happens before."""
         crowded = now + CROWDED_LOOK if len(self._lanes) >= self._most else math.inf
         idle = (since + IDLE_BEFORE_GIVING_BACK for since in self._idle_since.values())
         return min([crowded, self._share_at, *idle])
 
     def could_take(self, free: int) -> int:
-        """How many more lanes there is room for, with so many free places in the process."""
+        """Return how many more lanes there is room for, with so many free places in the process."""
         return max(0, min(self._most - len(self._lanes), free))
 
     def adopt_rules(self) -> None:
-        """The rules have changed: every lane follows the new ones."""
+        """Apply changed rules to every lane."""
         for lane in self:
             self._adopt(lane)
         self._rules_changed = True
@@ -136,21 +148,23 @@ class OwnedLanes:
 
     @property
     def look(self) -> bool:
-        """Whether there may be lanes to take, or, where there is no room for more, to make room for."""
+        """Whether there may be lanes to take or, if there is no room for more, lanes to make room for."""
         now = self._clock.monotonic()
         if self._looked_at != self.news or now >= self._share_at:
             return True
         return len(self._lanes) >= self._most and now - self._turns_asked >= CROWDED_LOOK
 
     def heard(self, news: int, *, more: bool) -> None:
-        """Whether there may be lanes to take, as the store said when `news` was as given."""
+        """Note the store's answer whether there are lanes to take; `news` is the counter's value at the time of the
+        question."""
         if not more and not self._rules_changed:
             self._looked_at = news
 
     async def take(self, session: Session) -> bool:
-        """Lanes that have work and no owner; whether there were any. What arrives meanwhile is worth another look."""
+        """Take lanes that have work and no owner. Returns whether there were any. What arrives meanwhile causes another
+        look."""
         news = self.news
-        if self._rules_changed:  # a lane may sleep until hours that hold no longer
+        if self._rules_changed:  # a lane may be asleep until hours that no longer apply
             await self._ledger.wake_lanes()
             self._rules_changed = False
         await self._make_room(session)
@@ -165,8 +179,8 @@ class OwnedLanes:
         return bool(taken)
 
     async def _make_room(self, session: Session) -> None:
-        """Let go of what is above our fair share, while other sessions want lanes: the longest-held first, and none
-        that we have had for less than a quantum. The others are looked at when their quantum is over."""
+        """Give up lanes above our fair share while other sessions want lanes: the longest-held first, and none held for
+        less than a quantum. The others are considered when their quantum is over."""
         now = self._clock.monotonic()
         if now - self._share_asked < SHARE_HOLDS and now < self._share_at:
             return
@@ -180,7 +194,8 @@ class OwnedLanes:
                 self._share_at = max(min(staying) + QUANTUM, now + SHARE_HOLDS)
 
     async def ask_turns(self) -> None:
-        """Not enough for all: learn how urgent each lane is, and whether others wait for a place."""
+        """Ask the store for the turns of our lanes, and whether other lanes wait for a place. Called when there is not
+        enough room for all."""
         now = self._clock.monotonic()
         if now - self._turns_asked < TURNS_HOLD:
             return
@@ -195,9 +210,9 @@ class OwnedLanes:
             lane.leaving = True
 
     async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | Away:
-        """The lane that a URL belongs to; taken for the purpose if nobody has it.
+        """Return the lane that a URL belongs to; take it if no session owns it.
 
-        A lane that is not the task's own is looked at once a second: it may have been paused.
+        A lane that is not the task's own is checked once a second, because it may have been paused.
         """
         name = self._rules.lane_name(url)
         lane = self._by_name.get(name)
@@ -210,9 +225,9 @@ class OwnedLanes:
         return found
 
     async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> bool:
-        """A lane without work, or closed for long, goes back, so that its next work is anybody's; one that makes room
-        for others does when it has nothing in flight and nothing `unsettled`. Whether there is room now that was not
-        there before."""
+        """Give back lanes that are idle or closed for long, so that any session can take them when they have work, and
+        lanes that make room for others once they have nothing in flight and nothing `unsettled`. Returns whether a
+        place became free for another lane."""
         async with self._giving:
             going, crowded = self._going(unsettled), len(self._lanes) >= self._most
             if not going:
@@ -225,13 +240,13 @@ class OwnedLanes:
         return crowded
 
     async def give_all(self, session: Session) -> None:
-        """At the end of a session: the next owners go on with what is known of their lanes."""
+        """Give back all lanes at the end of a session, so that their next owners continue with their state."""
         async with self._giving:
             if self._lanes:
                 await self._give(session, list(self._lanes.values()))
 
     def _going(self, unsettled: Collection[int]) -> list[LaneRun]:
-        """Those that go back now."""
+        """Return the lanes to give back now."""
         now = self._clock.monotonic()
         crowded = len(self._lanes) >= self._most
         for lane in self:
@@ -244,9 +259,10 @@ class OwnedLanes:
         return [self._lanes[number] for number in idle]
 
     async def _take_one(self, session: Session, name: str) -> LaneRun | Away:
-        """By its name. The store's answer counts only if no lane went back meanwhile: it may have been this one."""
+        """Take a lane by name. The store's answer counts only if no lane was given back meanwhile: it may have been
+        this one."""
         while True:
-            async with self._giving:  # what is on its way back is not ours any more
+            async with self._giving:  # wait until lanes that are being given back are gone
                 gone = self._gone
             owned = await self._ledger.take_lane(session, name)
             if isinstance(owned, Away):
@@ -258,7 +274,7 @@ class OwnedLanes:
 
     async def _give(self, session: Session, going: Sequence[LaneRun]) -> None:
         now = self._clock.monotonic()
-        for lane in going:  # out of sight before they go: no request may still find them
+        for lane in going:  # removed first, so that no request can still find them
             lane.ours = False
             del self._lanes[lane.id], self._by_name[lane.name]
             self._idle_since.pop(lane.id, None)
@@ -267,7 +283,7 @@ class OwnedLanes:
         try:
             await self._ledger.give_lanes(session, {lane.id: self._given(lane, now) for lane in going})
         except BaseException:
-            for lane in going:  # still ours, as far as we know
+            for lane in going:  # the store did not confirm: they are still ours
                 lane.ours = True
                 self._lanes[lane.id] = self._by_name[lane.name] = lane
             raise
@@ -282,8 +298,8 @@ class OwnedLanes:
         return lane
 
     def _new(self, owned: OwnedLane) -> LaneRun:
-        """With the rules of those who use it. Where that is not known, although others had it before us, we first wait
-        as if all did: one of them may have sent something by the slowest rules."""
+        """Create a lane with the rules of the pipelines that use it. If these are not known although the lane had
+        owners before, assume all pipelines: one of them may have sent requests under the slowest rules."""
         users = LaneUsers.read(owned.state.get("used_by"), self._clock)
         used_by = users.names if users.names or owned.epoch == 1 else None
         return LaneRun(

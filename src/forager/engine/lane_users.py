@@ -1,6 +1,7 @@
-"""Which pipelines use a lane: a pipeline's own defaults hold for its own requests, and for others that share the lane.
+"""Tracks which pipelines use a lane. A pipeline's defaults apply to its own requests and to those of others in the same
+lane.
 
-Times go in. A pipeline that has sent nothing for an hour does not slow the others down any more.
+Pure: times are arguments. A pipeline that has sent nothing for an hour no longer slows the others down.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,25 +21,25 @@ class LaneUsers:
         return frozenset(self._last)
 
     def use(self, pipeline: str, now: float) -> bool:
-        """A task of this pipeline uses the lane. Returns whether it is a new user."""
+        """Note that a task of this pipeline uses the lane. Returns whether the pipeline is a new user."""
         new = pipeline not in self._last
         self._last[pipeline] = now
         return new
 
     def forget(self, now: float) -> bool:
-        """Drop those that have not used the lane for long. Returns whether there were any."""
+        """Remove pipelines that have not used the lane for an hour. Returns whether there were any."""
         gone = [name for name, last in self._last.items() if now - last > USED_FOR]
         for name in gone:
             del self._last[name]
         return bool(gone)
 
     def dump(self, moment: Callable[[float], int]) -> Mapping[str, int]:
-        """What the next owner must know; `moment` turns our time into the store's."""
+        """Return the state for the next owner; `moment` converts our time to the store's."""
         return {name: moment(last) for name, last in self._last.items()}
 
     @classmethod
     def read(cls, known: Any, clock: Clock) -> "LaneUsers":
-        """Go on with what another owner wrote down; whatever cannot be read is left out."""
+        """Read the state that another owner stored; entries that cannot be read are left out."""
         users, now, store_now = cls(), clock.monotonic(), clock.now().timestamp()
         for name, at in known.items() if isinstance(known, Mapping) else ():
             if isinstance(at, int):

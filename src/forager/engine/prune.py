@@ -1,7 +1,7 @@
-"""Retention in the background: what is old enough is removed page by page, with long pauses between the pages.
+"""Retention in the background: removes old data page by page, with long pauses between the pages.
 
-One process at a time does it, the one that holds the lane `loop:prune`. A page takes a few milliseconds, and nothing
-is removed for twenty times as long, so that the engine is slowed by a twentieth at most.
+One process at a time does this: the one that holds the lane `loop:prune`. A page takes a few milliseconds, followed by
+a pause of twenty times that, so that retention takes at most a twentieth of the store's time.
 """
 
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ LANE = f"{LOOP_LANES}prune"
 FIRST = 60.0
 EVERY = 3_600.0
 REST = 20.0
-"""After a page, rest for so many times its duration …"""
+"""After a page, pause for so many times its duration …"""
 LEAST_REST = 0.02
 """… and at least for so many seconds."""
 
@@ -35,18 +35,18 @@ async def prune_forever(
         try:
             pruned = await prune_once(ledger, keep, sinks, clock, session)
         except StoreError as error:
-            log.warning("what is old could not be removed", error=error.message)
+            log.warning("old data could not be removed", error=error.message)
         else:
             if pruned.total:
                 gone = {each.name: count for each in fields(pruned) if (count := getattr(pruned, each.name))}
-                log.info("removed what is old", **gone)
+                log.info("removed old data", **gone)
         await clock.sleep(EVERY)
 
 
 async def prune_once(
     ledger: Ledger, keep: Keep, sinks: Collection[str], clock: Clock, session: Callable[[], Session | None]
 ) -> Pruned:
-    """Remove everything that is old now, unless another process is at it. Returns what was removed."""
+    """Remove everything that is old now, unless another process is doing it. Returns what was removed."""
     sum_, mine = Pruned(), session()
     lane = None if mine is None else await ledger.take_lane(mine, LANE)
     if mine is None or lane is None or isinstance(lane, Away):

@@ -1,6 +1,7 @@
-"""What tasks that had to be put back in the middle already have: when such a task runs again, it does not ask again.
+"""Remembers the answers that a task received before it had to be put back in the middle, so that it does not request
+them again.
 
-Only for the same worker process, and bounded: what is forgotten is simply fetched once more.
+The cache belongs to one worker process and is bounded: what is dropped is simply fetched again.
 """
 
 from collections import OrderedDict
@@ -15,11 +16,11 @@ PER_ENTRY = 1_024
 
 @dataclass(slots=True)
 class Progress:
-    """How far a task has come."""
+    """The progress of a task."""
 
     answers: list[tuple[Request, Response]] = field(default_factory=list)
     hops: list[tuple[Request, str, int]] = field(default_factory=list)
-    """Requests whose redirects were followed so far: where to, and over how many hops."""
+    """Partly followed redirects, by request: the URL reached, and the number of hops."""
     size: int = 0
 
     def answered(self, request: Request, response: Response) -> None:
@@ -29,7 +30,7 @@ class Progress:
             self.answers.append((request, response))
 
     def take_answer(self, request: Request) -> Response | None:
-        """Once only: a step that asks the same again wants to know it anew."""
+        """Return a remembered answer once: a step that repeats a request wants a fresh answer."""
         for number, (asked, response) in enumerate(self.answers):
             if asked == request:
                 del self.answers[number]
@@ -52,7 +53,7 @@ class Memo:
         self._kept: OrderedDict[int, Progress] = OrderedDict()
 
     def keep(self, task: int, progress: Progress) -> None:
-        """Until the task comes again, or newer ones need the room."""
+        """Keep the progress until the task runs again, or until newer ones need the space."""
         self.take(task)
         if not progress.size:
             return

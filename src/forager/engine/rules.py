@@ -1,4 +1,4 @@
-"""Which rules hold for a lane: a port, because files and operators say it too, and may say otherwise tomorrow."""
+"""The port for a lane's rules. They come from pipelines, the policy file and operators, and can change at any time."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -10,16 +10,16 @@ from forager.core.pipeline import Lane, Pipeline, family
 
 class LaneRules(Protocol):
     def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
-        """The rules that hold now for the pipelines that use the lane; None: it is not known which do."""
+        """Return the rules in force for a lane that these pipelines use; None if the pipelines are not known."""
         ...
 
     def lane_name(self, url: str) -> str:
-        """The lane that a URL belongs to."""
+        """Return the name of the lane that a URL belongs to."""
         ...
 
 
 class DeclaredLanes:
-    """Only what the pipelines themselves declare; a lane that none declares has modest limits."""
+    """Uses only the lanes that pipelines declare. A lane that none declares has modest limits."""
 
     def __init__(self, pipelines: Sequence[Pipeline]) -> None:
         self._declared = {lane.name: lane for pipeline in pipelines for lane in pipeline.lanes}

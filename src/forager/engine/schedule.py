@@ -1,7 +1,7 @@
-"""Schedules: jobs that are created again and again, by cron or by interval, in UTC. Time is injected.
+"""Fires schedules: creates jobs repeatedly, by cron expression or interval, in UTC. Time is injected.
 
-A firing that was missed while nothing ran is made up for once, not once for each. The job of a firing has an
-idempotency key of its own, so that two schedulers, or a crash between creating and recording, still make one job.
+Firings that were missed while nothing ran are made up by a single one. The job of each firing has its own idempotency
+key, so that two schedulers, or a crash between creating and recording, still create one job.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,8 @@ CreateJob = Callable[[Schedule, str], Awaitable[UUID]]
 
 
 def next_firing(schedule: Schedule, after: int) -> int:
-    """The first moment after `after` (both Unix milliseconds) at which the schedule fires."""
+    """Return the first moment after `after` (both Unix milliseconds) at which the schedule fires. Raises `Rejected` if
+    it never does."""
     if schedule.cron is not None:
         try:
             moment = next(CronSim(schedule.cron, datetime.fromtimestamp(after / 1000, UTC)))
@@ -49,7 +50,7 @@ class Scheduler:
         *,
         longest_nap: float = LONGEST_NAP,
     ) -> None:
-        """`now`: the store's time, by which schedules fire; `clock`: what naps are taken by."""
+        """`now` returns the store's time, by which schedules fire; `clock` measures the naps."""
         self._schedules = schedules
         self._create = create
         self._now = now
@@ -69,8 +70,8 @@ class Scheduler:
             await self._clock.sleep(nap)
 
     async def fire_due(self) -> float:
-        """Fire what is due by the store's clock. Returns the seconds until the next firing, at most `longest_nap`: a
-        schedule may be added meanwhile."""
+        """Fire everything that is due by the store's clock. Returns the seconds until the next firing, at most
+        `longest_nap`, because a schedule may be added meanwhile."""
         now = _milliseconds(await self._now())
         naps = [self._longest_nap]
         for schedule in await self._schedules.all():
@@ -82,20 +83,20 @@ class Scheduler:
         return max(0.05, min(naps))
 
     async def fire_now(self, schedule: Schedule) -> UUID:
-        """By hand, beside its own times: these stay as they are."""
+        """Fire a schedule on request, in addition to its own times, which do not change."""
         now, due = _milliseconds(await self._now()), schedule.next_at
         job = await self._create(schedule, f"schedule/{schedule.name}/by-hand/{now}")
-        # If its own time came meanwhile, that firing is the last one, and this is not noted.
+        # If it fired by itself meanwhile, that firing is the newer one, and this one is not recorded.
         try:
             await self._schedules.fired(schedule.name, at=now, next_at=due, job=job, error=None, expected=due)
-        except StoreError as error:  # the job is there: whoever asked must not ask again
-            log.warning("a firing by hand could not be noted", schedule=schedule.name, error=error.message)
+        except StoreError as error:  # the job was created, so the caller must not repeat the request
+            log.warning("a firing on request could not be recorded", schedule=schedule.name, error=error.message)
         return job
 
     async def _fire(self, schedule: Schedule, now: int) -> int | None:
-        """Create the job and note it; returns when to look at the schedule again. Whatever is wrong with one is
-        written on it and stops no other. What may pass (a full queue, a transaction that others were in the way of)
-        does not cost the firing: it is tried again soon."""
+        """Create the job and record it. Returns when to look at the schedule again. An error is stored with the
+        schedule and stops no other one. After an error that may pass (a full queue, a conflicting transaction), the
+        firing is tried again soon."""
         job: UUID | None = None
         following: int | None = None
         error: str | None = None

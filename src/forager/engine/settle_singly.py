@@ -1,6 +1,7 @@
-"""Outcomes that the store refuses. One of them must not hold up the others for ever: it becomes a dead letter.
+"""Settles outcomes one by one after the store has refused a group. An outcome that is refused alone becomes a dead
+letter, so that it does not block the others for ever.
 
-Never used for a store that is away or full: then every outcome waits, whole, until it is back.
+Never used while the store is unavailable or full: then every outcome waits until it is back.
 """
 
 import traceback
@@ -12,7 +13,7 @@ from forager.core.states import TaskState
 
 
 async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement]) -> list[int]:
-    """Settle one by one, taking from `left` what is settled; returns the tasks whose claim was lost."""
+    """Settle one by one, and remove from `left` what is settled. Returns the tasks whose claim was lost."""
     fenced: list[int] = []
     while left:
         try:
@@ -21,7 +22,7 @@ async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement])
             raise
         except Exception as error:
             if left[0].state is TaskState.FAILED and left[0].evidence is None:
-                raise  # even a plain failure is refused: this is not about what the task ended with
+                raise  # even a plain failure is refused: the outcome is not the cause
             left[0] = _without_findings(left[0], error)
             continue
         fenced.extend(batch.fenced)
@@ -30,7 +31,7 @@ async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement])
 
 
 def _without_findings(refused: Settlement, error: Exception) -> Settlement:
-    """A failure that says why, with the trace to look at unless evidence was the trouble."""
+    """Return a failed settlement with the reason, and with the trace as evidence unless evidence was the cause."""
     trace = None
     if refused.state is not TaskState.FAILED:
         trace = Evidence("".join(traceback.format_exception(error)).encode())

@@ -17,9 +17,9 @@ class StepTable:
                 for kind in (step.task.kind, *step.task.aliases):
                     self._steps[kind], self._pipelines[kind] = step, pipeline.name
         self.fail_fast = any(step.when_open == "fail" for step in self._steps.values())
-        """Whether some tasks want to fail at once, rather than wait, when the breaker of their lane is open."""
+        """Whether some tasks fail at once, instead of waiting, when the breaker of their lane is open."""
         self.skippers = frozenset(self._pipelines[kind] for kind, s in self._steps.items() if s.when_capped == "skip")
-        """Pipelines with tasks that want to be skipped, rather than wait, when a cap of their lane is reached."""
+        """Pipelines with tasks that are skipped, instead of waiting, when a cap of their lane is reached."""
 
     def get(self, kind: str) -> Step | None:
         return self._steps.get(kind)

@@ -1,7 +1,7 @@
-"""Time as the store tells it: its wall clock, our monotonic one.
+"""The store's time: its wall clock, advanced by our monotonic clock.
 
-What a lane writes down, and when a waiting task is due, are points in time of the store; a worker whose own wall clock
-is wrong must not act on it. Only differences are taken from our side, by the monotonic clock.
+States of lanes and due times of tasks are in the store's time, so that a worker whose own wall clock is wrong does not
+act on it. Only differences come from our side, measured by the monotonic clock.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from forager.core.clock import Clock, Timer
 
 DRIFT = 0.0001
-"""Two clocks may drift apart by so many seconds in each second."""
+"""Maximum drift between two clocks, in seconds per second."""
 
 
 class StoreClock:
@@ -19,12 +19,12 @@ class StoreClock:
         self._ahead = timedelta()
         self._followed_at: float | None = None
         self.slack = 0.0
-        """Our time may be so many seconds behind the store's: as long as its answer took."""
+        """Our time may be so many seconds behind the store's: the duration of the call that returned it."""
 
     def follow(self, store_now: datetime, asked_at: float) -> None:
-        """From now on, tell the time as the store did when it was asked at `asked_at`, by our monotonic clock.
+        """Synchronise with the store, which was asked at `asked_at` by our monotonic clock.
 
-        An answer that took longer than earlier ones is worth less than they are, until they are old.
+        An answer that took longer than an earlier one is less precise, so it is used only once the earlier one is old.
         """
         now = self._clock.monotonic()
         slack = now - asked_at
@@ -45,5 +45,5 @@ class StoreClock:
 
 
 def slack_of(clock: Clock) -> float:
-    """By how many seconds a clock may be behind the store's; 0 if it is that clock itself."""
+    """Return by how many seconds a clock may be behind the store's; 0 if it is the store's clock itself."""
     return clock.slack if isinstance(clock, StoreClock) else 0.0

@@ -1,4 +1,4 @@
-"""Stored pages as operators see them: how many there are, and the collection of those that nothing refers to."""
+"""Stored pages for operators: how many there are, and the removal of those that nothing refers to."""
 
 import structlog
 
@@ -13,7 +13,7 @@ EVERY = 6 * 3_600.0
 
 
 class StoredPages:
-    """The place where pages are stored, together with what refers to them."""
+    """The blob store together with the references to its pages."""
 
     def __init__(self, blobs: Blobs, references: References, clock: Clock) -> None:
         self.blobs = blobs
@@ -28,7 +28,7 @@ class StoredPages:
         return await self.blobs.collect(self._references, dry_run=dry_run)
 
     async def run(self) -> None:
-        """Collect now and then, until it is cancelled. A store that is away is asked again at the next time."""
+        """Collect periodically until cancelled. If the store is unavailable, the next run tries again."""
         while True:
             await self._clock.sleep(EVERY)
             try:

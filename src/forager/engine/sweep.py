@@ -1,4 +1,4 @@
-"""The built-in rescuer: not itself a task, so that nothing it mends can stop it."""
+"""The sweep: rescues what dead sessions held. It is a loop and not a task, so that nothing it repairs can stop it."""
 
 import structlog
 
@@ -10,7 +10,7 @@ log = structlog.get_logger("forager.engine")
 
 
 def sweep_interval(lease: float) -> float:
-    """Often enough that everything is rescued within one lease plus five seconds."""
+    """Return the interval at which everything is rescued within one lease plus five seconds."""
     return min(4.0, max(0.25, lease / 6))
 
 

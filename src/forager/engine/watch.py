@@ -1,4 +1,4 @@
-"""Watches at work: records whose time has come become tasks. Time is injected.
+"""Dispatches watches: creates tasks from records that are due. Time is injected.
 
 A look costs a few short queries per watch. The next look is at the earliest due time that is known, as soon as a task
 of this process has written an earlier one, and otherwise after `look_every` seconds, because another process may have

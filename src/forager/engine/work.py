@@ -1,7 +1,8 @@
-"""The heart: keep every lane at its limit until told to stop.
+"""The worker: keeps every lane at its limit until it is stopped.
 
-Lease what fits, run it, settle what is done — in groups, never in lockstep. The heartbeat comes from this very loop, so
-that a loop that is stuck loses its session; a late session sends nothing any more, by its own monotonic clock.
+It leases what fits, runs it, and settles what is done, in groups but never in lockstep. The heartbeat comes from this
+same loop, so that a worker whose loop is stuck loses its session. A session that is late sends nothing more, by its own
+monotonic clock.
 """
 
 import asyncio
@@ -42,10 +43,10 @@ from forager.engine.suspects import SuspectLook
 log = structlog.get_logger("forager.engine")
 
 LINGER = 0.005
-"""After something ended, wait so long for others to end too: a group costs one commit."""
+"""After an attempt has ended, wait so long for others, because a group costs one commit."""
 ENOUGH = 64
 POLL = 1.0
-"""So often a worker looks for work by itself, where the store cannot tell of all that arrives."""
+"""Interval at which a worker looks for work by itself, because the store may not announce all of it."""
 MOST_LANES = 1_000
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 
@@ -86,11 +87,11 @@ class Worker:
         )
         self._told: list[Callable[[Sequence[Settlement]], None]] = []
         self._limited: set[int] = set()
-        """Lanes that had more to give than the limits of its jobs allowed: asked again when something was settled."""
+        """Lanes with more tasks than the limits of their jobs allowed: leased again after the next settlement."""
         self._stopping = False
         self._out_of_grace = False
         self._unsure = False
-        """Whether the store may have given us something that we did not hear of."""
+        """Whether the store may have leased us tasks in an answer that was lost."""
         self._suspects = SuspectLook()
 
     # ── life ──
@@ -107,12 +108,12 @@ class Worker:
             await self._abandon()
 
     def stop(self) -> None:
-        """Lease nothing more; `run` returns when what is in flight has ended, or when `drain` gives up on it."""
+        """Lease nothing more. `run` returns when in-flight tasks have ended, or when `drain` gives up on them."""
         self._stopping = True
         self._wake.set()
 
     async def drain(self, grace: float) -> None:
-        """Stop; what has not ended after `grace` seconds goes back to the queue, unburned."""
+        """Stop. Tasks that have not ended after `grace` seconds return to the queue without burning an attempt."""
         self.stop()
         with contextlib.suppress(TimeoutError):
             async with TimeLimit(self._clock, grace):
@@ -126,7 +127,7 @@ class Worker:
         self._steps.perform(duties)
 
     def when_settled(self, tell: Callable[[Sequence[Settlement]], None]) -> None:
-        """Call this with every group of attempts that has ended and is in the store, at once."""
+        """Register a callback that is called with every group of attempts right after it was settled."""
         self._told.append(tell)
 
     @property
@@ -135,23 +136,23 @@ class Worker:
 
     @property
     def session(self) -> Session | None:
-        """The session while it holds: the lanes of this process's sinks belong to it too."""
+        """The session while it is alive. The lanes of this process's sinks belong to it, too."""
         return self._heart.session if self.alive else None
 
     @property
     def alive(self) -> bool:
-        """Whether the session still holds: health turns red when it does not."""
+        """Whether the session is alive. Health reports an error if not."""
         return self._heart.alive
 
     def lane_state(self, name: str) -> Mapping[str, Any] | None:
-        """What a lane of ours would write down now; None if this worker does not own it."""
+        """Return a lane's current state; None if this worker does not own it."""
         return self._lanes.state_of(name)
 
     async def _work(self, session: Session, listener: asyncio.Task[None], *, until_idle: bool) -> None:
         failures = 0
         while not (self._stopping and not self._flight.running and not self._flight.finished):
             if listener.done():
-                listener.result()  # deaf to new work: better to break than to idle for ever
+                listener.result()  # cannot hear of new work: better to fail than to be idle for ever
             try:
                 session = await self._keep_alive(session)
                 if self._unsure:
@@ -164,7 +165,7 @@ class Worker:
                 self._report_trouble(error)
                 self._unsure = True
                 if self._out_of_grace:
-                    return  # what is not settled goes back to the queue when our lease ends
+                    return  # what is not settled returns to the queue when our lease expires
                 await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
                 failures += 1
                 continue
@@ -222,7 +223,7 @@ class Worker:
         if free <= 0:
             return []
         wants, short = share_out(hungry, free)
-        if short and len(hungry) > 1:  # not enough for all: only now does their order matter
+        if short and len(hungry) > 1:  # there is not enough room for all: only now does their order matter
             await self._lanes.ask_turns()
             wants, _ = share_out(by_turn(hungry), self._capacity - len(self._flight))
         return wants
@@ -263,8 +264,8 @@ class Worker:
             self._flight.start(leases)
 
     async def _until_something_changes(self, longest: float) -> None:
-        """An attempt ended, work arrived, a lane may send again or go back, a waiting task is due, or the heart must
-        beat. Waits on the clock that the worker was given, so that a simulated one decides when that is."""
+        """Wait until an attempt ends, work arrives, a lane may send again or go back, a waiting task is due, or a
+        heartbeat is due. Uses the injected clock, so that a simulated one can control it."""
         if not self._flight.finished and (self._flight.running or not self._stopping):
             now = self._clock.monotonic()
             times = [self._heart.next_at, now + longest]
@@ -288,12 +289,12 @@ class Worker:
         return await self._lanes.of_url(self._heart.session, url, own)
 
     def adopt_rules(self) -> None:
-        """The rules have changed: every lane that we have follows the new ones."""
+        """Apply changed rules to every lane that we own."""
         self._lanes.adopt_rules()
         self._wake.set()
 
     async def _listen(self, rarely: float) -> None:
-        """New work, or some time gone by: every lane is worth a look again."""
+        """Wait for new work, or for some time to pass; then every lane is worth another lease."""
         poll = rarely if self._ledger.tells_all else POLL
         while True:
             try:
@@ -329,7 +330,7 @@ class Worker:
         return await self._heart.begin()
 
     async def _abandon(self) -> None:
-        """Nothing that we hold counts any more."""
+        """Drop everything that we hold: the session is lost."""
         await self._flight.abandon()
         self._lanes.clear()
 
@@ -346,13 +347,13 @@ class Worker:
         self._unsure = False
 
     def _report_trouble(self, error: StoreError) -> None:
-        """Leasing stops until the store answers again."""
+        """Log the trouble. Leasing stops until the store answers again."""
         if self.stats.trouble is None:
             log.error("the store does not take work; leasing stops until it does", error=error.message)
         self.stats.trouble = error.message
 
     async def _nothing_left(self) -> bool:
-        """Whether every job has ended or is paused: what `run --watch` and the demo wait for."""
+        """Return whether every job has ended or is paused."""
         if self._flight.running or self._flight.finished:
             return False
         return not await self._ledger.has_work()
