@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +11,7 @@ from forager.app import App
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 
 
 class BlobReport(BaseModel):
@@ -36,8 +36,8 @@ class CollectedReport(BaseModel):
     dry_run: bool
 
 
-def blobs_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/blobs", tags=["stored pages"], route_class=JsonRoute)
+def blobs_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/blobs", tags=["stored pages"], route_class=JsonRoute)
 
     @router.get(
         "",

@@ -21,7 +21,7 @@ from forager.api.jobs import jobs_router
 from forager.api.lanes import lanes_router
 from forager.api.limits import SizeLimit
 from forager.api.metrics import Metrics, metrics_router
-from forager.api.openapi import describe
+from forager.api.openapi import describe, operation_id
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
@@ -44,7 +44,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=operation_id,
         middleware=[
             Middleware(RequestIds, count=metrics.count),
             Middleware(KeyGate, key=service_key),
@@ -57,23 +57,27 @@ def create_api(app: App, *, key: str) -> FastAPI:
     answer_errors(api)
     waiter = TaskWaiter(app.ledger, app.worker.when_settled, feeds.closing)
     with_routes = [each for each in app.features.values() if each.routes is not None]
-    for router in (
-        *(each.routes.load()(app, waiter) for each in with_routes if each.routes is not None),
-        jobs_router(app),
-        events_router(feeds, service_key, app.reports.kinds),
-        dead_router(app),
-        schedules_router(app),
-        watches_router(app),
-        lanes_router(app),
-        proxies_router(app),
-        sinks_router(app),
-        retention_router(app),
-        blobs_router(app),
-        records_router(app),
-        health_router(app, vital, feeds, service_key),
-        metrics_router(metrics),
-        docs_router(),
-    ):
-        api.include_router(router)
-    describe(api, app.pipelines.values(), with_routes)
+
+    def add_routes(to: FastAPI) -> None:
+        for router in (
+            *(each.routes.load()(app, waiter) for each in with_routes if each.routes is not None),
+            jobs_router(app),
+            events_router(feeds, service_key, app.reports.kinds),
+            dead_router(app),
+            schedules_router(app),
+            watches_router(app),
+            lanes_router(app),
+            proxies_router(app),
+            sinks_router(app),
+            retention_router(app),
+            blobs_router(app),
+            records_router(app),
+            health_router(app, vital, feeds, service_key),
+            metrics_router(metrics),
+            docs_router(),
+        ):
+            to.include_router(router)
+
+    add_routes(api)
+    describe(api, add_routes, app.pipelines.values(), with_routes)
     return api

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from forager.core.reasons import ErrorType
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import WhyQuery
+from forager.kit.http.routes import Router
 from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, Why
 
 
@@ -53,8 +54,8 @@ HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "def
 """The evidence may be hostile: never let a browser guess another type."""
 
 
-def dead_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/dead", tags=["dead letters"])
+def dead_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/dead", tags=["dead letters"])
 
     @router.get(
         "",

@@ -5,12 +5,12 @@ import asyncio
 import base64
 import hashlib
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.docs_html import page_of
 from forager.api.docs_style import STYLE
+from forager.kit.http.routes import Router
 
 _ONLY_OURS = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 HEADERS = {
@@ -20,8 +20,8 @@ HEADERS = {
 }
 
 
-def docs_router() -> APIRouter:
-    router = APIRouter()
+def docs_router() -> Router:
+    router = Router()
     made: list[bytes] = []
 
     @router.get("/docs", include_in_schema=False)

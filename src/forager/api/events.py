@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -30,6 +30,7 @@ from forager.kit.http.event_stream import (
     is_foreign,
 )
 from forager.kit.http.openapi import failures
+from forager.kit.http.routes import Router
 
 MOST_STREAMS = 2_000
 
@@ -45,9 +46,9 @@ LastEventId = Annotated[
 ]
 
 
-def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> APIRouter:
+def events_router(feeds: Feeds, key: ServiceKey, records: Collection[str]) -> Router:
     """Return the router. `records` lists the record kinds that exist."""
-    router = APIRouter(tags=["jobs"])
+    router = Router(tags=["jobs"])
     kinds = (JOB, TASK, *sorted(records))
 
     @router.get(

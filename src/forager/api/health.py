@@ -4,7 +4,6 @@ key."""
 from collections import Counter
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from forager.app import App
 from forager.fetch.browser.pool import PoolStats
 from forager.kit.http.envelope import Envelope, answer, encoded, request_id
 from forager.kit.http.openapi import example
+from forager.kit.http.routes import Router
 
 TROUBLE = "the store does not take work; the log says why"
 
@@ -70,8 +70,8 @@ class UnhealthyEnvelope(BaseModel):
     meta: dict[str, Any]
 
 
-def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) -> APIRouter:
-    router = APIRouter(tags=["operation"])
+def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) -> Router:
+    router = Router(tags=["operation"])
     red: dict[int | str, dict[str, Any]] = {
         503: {"model": UnhealthyEnvelope, "description": "Forager does not work now."}
     }

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, get_type_hints
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +24,7 @@ from forager.kit.http.params import (
     WhyQuery,
     checked_key,
 )
+from forager.kit.http.routes import Router
 from forager.kit.reports import RejectedReport
 from forager.ledger.reports import AttemptReport, ChangeReport, JobReport, TaskDetail, TaskReport, Why
 
@@ -72,14 +73,14 @@ class TasksQuery(WhyQuery):
     state: TaskStateName | None = Field(default=None, description="Only tasks in this state.")
 
 
-def jobs_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["jobs"], route_class=JsonRoute)
+def jobs_router(app: App) -> Router:
+    router = Router(prefix="/api/v1", tags=["jobs"], route_class=JsonRoute)
     _add_reading(router, app)
     _add_doing(router, app)
     return router
 
 
-def _add_reading(router: APIRouter, app: App) -> None:
+def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/jobs",
         summary="List jobs",
@@ -167,7 +168,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         return page(request, found.items, found.next_cursor)
 
 
-def _add_doing(router: APIRouter, app: App) -> None:
+def _add_doing(router: Router, app: App) -> None:
     examples = job_examples(app)
 
     @router.post(

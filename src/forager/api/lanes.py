@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import Body, Path, Query
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.kit.http.routes import Router
 from forager.lane_switch import belongs_to, switch_lane
 from forager.ledger.reports import LaneReport
 from forager.ledger.side_tables.domains import checked_name
@@ -37,15 +38,15 @@ class Cleared(BaseModel):
     cleared: str
 
 
-def lanes_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["lanes"], route_class=JsonRoute)
+def lanes_router(app: App) -> Router:
+    router = Router(prefix="/api/v1", tags=["lanes"], route_class=JsonRoute)
     _add_reading(router, app)
     _add_pausing(router, app)
     _add_rules(router, app)
     return router
 
 
-def _add_reading(router: APIRouter, app: App) -> None:
+def _add_reading(router: Router, app: App) -> None:
     @router.get(
         "/lanes",
         summary="List lanes",
@@ -79,7 +80,7 @@ def _add_reading(router: APIRouter, app: App) -> None:
         return answer(request, await lane_detail(app, await belongs_to(app, lane)))
 
 
-def _add_pausing(router: APIRouter, app: App) -> None:
+def _add_pausing(router: Router, app: App) -> None:
     @router.post("/lanes/{lane}/pause", summary="Pause a lane", **_ONE)
     async def pause_lane(request: Request, lane: LaneName) -> Response:
         """Sends no new requests until the lane is resumed. In-flight requests finish; its tasks stay queued."""
@@ -92,7 +93,7 @@ def _add_pausing(router: APIRouter, app: App) -> None:
         return answer(request, await lane_detail(app, name))
 
 
-def _add_rules(router: APIRouter, app: App) -> None:
+def _add_rules(router: Router, app: App) -> None:
     @router.put("/lanes/{lane}/rules", summary="Replace a lane's overrides", **_ONE)
     async def put_rules(request: Request, lane: LaneName, body: RulesBody) -> Response:
         """Operator rules override the policy file and the pipelines. A rule that is left out falls back to those."""

@@ -4,7 +4,6 @@ address."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,6 +13,7 @@ from forager.api.health_snapshot import Vital, VitalSigns
 from forager.app import App
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
+from forager.kit.http.routes import Router
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -56,8 +56,8 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-def metrics_router(metrics: Metrics) -> APIRouter:
-    router = APIRouter(tags=["operation"])
+def metrics_router(metrics: Metrics) -> Router:
+    router = Router(tags=["operation"])
 
     @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses={200: TEXT})
     async def show_metrics() -> Response:

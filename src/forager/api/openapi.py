@@ -1,15 +1,17 @@
 """Completes the OpenAPI document: the service key, errors in the envelope, tags."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from forager import __version__
 from forager.api.auth import OPEN_PATHS
 from forager.core.pipeline import Pipeline
 from forager.kit.feature import Feature
+from forager.kit.http.routes import documenting
 
 TITLE = "Forager"
 ABOUT = """Collects web data reliably: crash-safe, rate-limited, priced up front.
@@ -42,15 +44,27 @@ STREAM: dict[str, Any] = {
 }
 
 
-def describe(api: FastAPI, pipelines: Iterable[Pipeline], features: Iterable[Feature]) -> None:
+def operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def describe(
+    api: FastAPI,
+    add_routes: Callable[[FastAPI], None],
+    pipelines: Iterable[Pipeline],
+    features: Iterable[Feature],
+) -> None:
     """Install the function that makes the document at its first request. `features` are those with routes; each gets a
-    tag."""
+    tag. `add_routes` makes the routes once more, with what only the document needs."""
     jobs = list(pipelines)
     tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 
     def document() -> dict[str, Any]:
         if api.openapi_schema is None:
-            api.openapi_schema = _document(api, jobs, tags)
+            with documenting():
+                described = FastAPI(generate_unique_id_function=operation_id)
+                add_routes(described)
+                api.openapi_schema = _document(described, jobs, tags)
         return api.openapi_schema
 
     api.openapi = document  # type: ignore[method-assign]  # the framework's own way to change the document

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from forager.core.proxies import Proxy
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 
 ProxyId = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.", examples=[7])]
 Region = Annotated[
@@ -84,14 +85,14 @@ class RemovedProxy(BaseModel):
     removed: int
 
 
-def proxies_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/proxies", tags=["proxies"], route_class=JsonRoute)
+def proxies_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/proxies", tags=["proxies"], route_class=JsonRoute)
     _add_looking(router, app)
     _add_changing(router, app)
     return router
 
 
-def _add_looking(router: APIRouter, app: App) -> None:
+def _add_looking(router: Router, app: App) -> None:
     @router.get(
         "",
         summary="List proxies",
@@ -119,7 +120,7 @@ def _add_looking(router: APIRouter, app: App) -> None:
         return answer(request, {"id": proxy, **told})
 
 
-def _add_changing(router: APIRouter, app: App) -> None:
+def _add_changing(router: Router, app: App) -> None:
     @router.post(
         "",
         status_code=201,

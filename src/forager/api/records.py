@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,6 +21,7 @@ from forager.kit.http.envelope import Envelope, Page, answer, encoded, page
 from forager.kit.http.examples import change_example, example_of, record_example
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.kit.http.routes import Router
 from forager.kit.tabular import CsvTable, Nested, json_lines
 from forager.ledger.reports import ChangeReport, RecordKind
 from forager.ledger.reports.record_filters import filter_names
@@ -49,8 +50,8 @@ class RecordsQuery(PageQuery):
     job: UUID | None = Field(default=None, description="Only records that this job found.")
 
 
-def records_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["records"])
+def records_router(app: App) -> Router:
+    router = Router(prefix="/api/v1", tags=["records"])
     records = [record for pipeline in app.pipelines.values() for record in pipeline.records]
     shown = next((record for record in records if example_of(record)), None)
     in_path = partial(Path, max_length=100, description=_kinds(records), examples=[shown.kind] if shown else None)
@@ -60,7 +61,7 @@ def records_router(app: App) -> APIRouter:
     return router
 
 
-def _add_kinds(router: APIRouter, app: App) -> None:
+def _add_kinds(router: Router, app: App) -> None:
     @router.get(
         "/records",
         summary="List the kinds of records",
@@ -72,7 +73,7 @@ def _add_kinds(router: APIRouter, app: App) -> None:
         return answer(request, app.reports.record_kinds())
 
 
-def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mapping[str, Any], filters: str) -> None:
+def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[str, Any], filters: str) -> None:
     @router.get(
         "/records/{kind}",
         summary="List records of a kind",
@@ -116,7 +117,7 @@ def _add_lists(router: APIRouter, app: App, in_path: KindParam, of_record: Mappi
         return StreamingResponse(file, 200, {"Content-Disposition": name}, MEDIA[form])
 
 
-def _add_one(router: APIRouter, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
+def _add_one(router: Router, app: App, in_path: KindParam, shown: type[Record] | None) -> None:
     """Add the history's route first: a key may contain slashes, so the route of a record would match the history's
     path, too."""
 

@@ -1,6 +1,5 @@
 """Retention on request: count or remove old data now, instead of waiting for the background loop."""
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +9,7 @@ from forager.core.retention import Pruned
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 
 SECONDS = 5.0
 """Time limit of one request. `more` in the response then asks for another."""
@@ -36,8 +36,8 @@ SHOWN: dict[str, int] = {"jobs": 12, "tasks": 10_940, "messages": 37, "rejected"
 SHOWN |= {"changes": 0, "records": 0}
 
 
-def retention_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["retention"], route_class=JsonRoute)
+def retention_router(app: App) -> Router:
+    router = Router(prefix="/api/v1", tags=["retention"], route_class=JsonRoute)
 
     @router.post(
         "/prune",

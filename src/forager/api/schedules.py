@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from forager.core.schedules import Schedule
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 
 TEN_YEARS = 10 * 366 * 86_400
 
@@ -79,15 +80,15 @@ class Fired(BaseModel):
     job_id: UUID
 
 
-def schedules_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=JsonRoute)
+def schedules_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/schedules", tags=["schedules"], route_class=JsonRoute)
     _add_keeping(router, app)
     _add_moving(router, app)
     _refuse_names(router)
     return router
 
 
-def _add_keeping(router: APIRouter, app: App) -> None:
+def _add_keeping(router: Router, app: App) -> None:
     @router.get(
         "",
         summary="List schedules",
@@ -126,7 +127,7 @@ def _add_keeping(router: APIRouter, app: App) -> None:
         return answer(request, {"removed": name})
 
 
-def _add_moving(router: APIRouter, app: App) -> None:
+def _add_moving(router: Router, app: App) -> None:
     @router.post("/{name}/pause", summary="Pause a schedule", **_ONE)
     async def pause_schedule(request: Request, name: ScheduleName) -> Response:
         await app.schedules.pause(name, paused=True)
@@ -150,7 +151,7 @@ def _add_moving(router: APIRouter, app: App) -> None:
         return answer(request, {"job_id": await app.scheduler.fire_now(await app.schedule(name))}, status=202)
 
 
-def _refuse_names(router: APIRouter) -> None:
+def _refuse_names(router: Router) -> None:
     @router.api_route("/{rest:path}", methods=["GET", "PUT", "DELETE", "POST"], include_in_schema=False)
     async def refuse_name(request: Request, rest: str) -> Response:
         """Refuse an empty name or one with a slash: neither is one segment of a path, so it could reach another

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.kit.http.routes import Router
 
 MOST_NUMBER = 2**63 - 1
 
@@ -79,15 +80,15 @@ class Forgotten(BaseModel):
     forgotten: str
 
 
-def sinks_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/sinks", tags=["sinks"], route_class=JsonRoute)
+def sinks_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/sinks", tags=["sinks"], route_class=JsonRoute)
     _add_looking(router, app)
     _add_moving(router, app)
     _add_refused(router, app)
     return router
 
 
-def _add_looking(router: APIRouter, app: App) -> None:
+def _add_looking(router: Router, app: App) -> None:
     @router.get(
         "",
         summary="List sinks",
@@ -119,7 +120,7 @@ def _add_looking(router: APIRouter, app: App) -> None:
         return answer(request, {"forgotten": sink})
 
 
-def _add_moving(router: APIRouter, app: App) -> None:
+def _add_moving(router: Router, app: App) -> None:
     @router.post("/{sink}/pause", summary="Pause a sink", **_ONE)
     async def pause_sink(request: Request, sink: SinkName) -> Response:
         """Delivers nothing after the current batch until the sink is resumed. Its position in the log is kept."""
@@ -147,7 +148,7 @@ def _add_moving(router: APIRouter, app: App) -> None:
         return answer(request, _report(app, await _status(app, sink)))
 
 
-def _add_refused(router: APIRouter, app: App) -> None:
+def _add_refused(router: Router, app: App) -> None:
     decided: dict[str, Any] = {
         "response_model": Envelope[Decided],
         "responses": {200: example({"changes": 1}), **failures(404)},

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from forager.core.watch import WatchStatus
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 
 WatchName = Annotated[str, Path(max_length=100, description="The watch's name.", examples=["product.next_at"])]
 
@@ -36,8 +37,8 @@ class WatchReport(BaseModel):
     job_id: UUID | None = Field(description="Its standing job, which has one task per record; null before the first.")
 
 
-def watches_router(app: App) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/watches", tags=["watches"], route_class=JsonRoute)
+def watches_router(app: App) -> Router:
+    router = Router(prefix="/api/v1/watches", tags=["watches"], route_class=JsonRoute)
 
     @router.get(
         "",

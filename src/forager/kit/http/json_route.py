@@ -1,16 +1,17 @@
 """Routes that parse their body as strict JSON, and refuse whatever the ledger could not store.
 
-A route class for `APIRouter(route_class=JsonRoute)`. It refuses a body with a 422 before the route is called.
+A route class for `Router(route_class=JsonRoute)`. It refuses a body with a 422 before the route is called.
 """
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import orjson
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+
+from forager.kit.http.routes import Route
 
 
 class JsonRequest(Request):
@@ -25,7 +26,7 @@ class JsonRequest(Request):
         return self._json
 
 
-class JsonRoute(APIRoute):
+class JsonRoute(Route):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         run = super().get_route_handler()
 

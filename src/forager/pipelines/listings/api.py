@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
 from fastapi import Path as InPath
+from fastapi import Query
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.listings import reports
@@ -33,15 +34,15 @@ class ListingsQuery(PageQuery, ListingFilter):
         return ListingFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
 
 
-def routes(service: Service, _: TaskWaiter) -> APIRouter:
-    router = APIRouter(tags=[NAME], route_class=JsonRoute)
+def routes(service: Service, _: TaskWaiter) -> Router:
+    router = Router(tags=[NAME], route_class=JsonRoute)
     add_markets(router, service, "/api/v1/admin/markets", documented=True)
     add_markets(router, service, "/api/admin/markets", documented=False)
     _add_listings(router, service)
     return router
 
 
-def _add_listings(router: APIRouter, service: Service) -> None:
+def _add_listings(router: Router, service: Service) -> None:
     @router.get(
         "/api/v1/listings",
         summary="Find listings",

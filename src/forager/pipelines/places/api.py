@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from forager.kit.http.examples import change_example, example_of, record_example
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import body_of, example, failures
 from forager.kit.http.params import REPEATED, IdempotencyKey, PageQuery, checked_key
+from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.reports import ChangeReport
 from forager.kit.service import Service
@@ -58,8 +59,8 @@ class PlacesQuery(PageQuery, PlaceFilter):
         return PlaceFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
 
 
-def routes(service: Service, _: TaskWaiter) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/places", tags=["places"], route_class=JsonRoute)
+def routes(service: Service, _: TaskWaiter) -> Router:
+    router = Router(prefix="/api/v1/places", tags=["places"], route_class=JsonRoute)
     job_body = body_of(service.pipelines[NAME])
 
     @router.post(

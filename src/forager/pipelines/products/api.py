@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
 from fastapi import Path as InPath
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
+from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.search import index_of
 from forager.kit.service import Service
@@ -52,8 +53,8 @@ class Reindexed(BaseModel):
     left: int = Field(description="Products that are not in the index yet: call again until it is 0.")
 
 
-def routes(service: Service, _: TaskWaiter) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
+def routes(service: Service, _: TaskWaiter) -> Router:
+    router = Router(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     add_admin(router, service)
     add_health(router, service)
     _add_search(router, service)
@@ -61,7 +62,7 @@ def routes(service: Service, _: TaskWaiter) -> APIRouter:
     return router
 
 
-def _add_search(router: APIRouter, service: Service) -> None:
+def _add_search(router: Router, service: Service) -> None:
     index = index_of(Product, service.database)
 
     @router.get(
@@ -91,7 +92,7 @@ def _add_search(router: APIRouter, service: Service) -> None:
         return answer(request, {"left": await index.catch_up(REBUILT_AT_ONCE)})
 
 
-def _add_catalogue(router: APIRouter, service: Service) -> None:
+def _add_catalogue(router: Router, service: Service) -> None:
     @router.get(
         "/products",
         summary="Find products",

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -20,6 +19,7 @@ from forager.core.secret import Secret
 from forager.kit.http.envelope import JSON, Envelope, answer, refusal
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
+from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.reports import JobReport
 from forager.kit.service import Service
@@ -70,15 +70,15 @@ class ReviewJobRetried(BaseModel):
     requeued: int
 
 
-def routes(service: Service, waiter: TaskWaiter) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
+def routes(service: Service, waiter: TaskWaiter) -> Router:
+    router = Router(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     _add_jobs(router, service)
     _add_nested(router, service)
     add_stream(router, service, waiter)
     return router
 
 
-def _add_jobs(router: APIRouter, service: Service) -> None:
+def _add_jobs(router: Router, service: Service) -> None:
     @router.post(
         "/review-fetch",
         status_code=202,
@@ -128,7 +128,7 @@ def _add_jobs(router: APIRouter, service: Service) -> None:
         return answer(request, {"job_id": job_id, "requeued": requeued})
 
 
-def _add_nested(router: APIRouter, service: Service) -> None:
+def _add_nested(router: Router, service: Service) -> None:
     @router.post(
         "/demo/nested",
         summary="Fetch everything a token can read, nested",

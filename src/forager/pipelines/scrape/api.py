@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from forager.kit.http.envelope import About, Envelope, answer, refusal
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import body_of, example, failures, refused
 from forager.kit.http.params import REPEATED, IdempotencyKey, checked_key
+from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.scrape.api_bodies import (
@@ -89,14 +89,14 @@ class TaskEnvelope(Envelope[TaskSeen]):
     meta: AboutResult
 
 
-def routes(service: Service, waiter: TaskWaiter) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
+def routes(service: Service, waiter: TaskWaiter) -> Router:
+    router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
     _add_jobs(router, service, waiter)
     _add_tasks(router, service, waiter)
     return router
 
 
-def _add_tasks(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
+def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "",
         status_code=202,
@@ -155,7 +155,7 @@ def _add_tasks(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
         return answer(request, seen, **page)
 
 
-def _add_jobs(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
+def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "/batch",
         status_code=202,
