@@ -10,6 +10,9 @@ ARGS    ?=
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves.
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
+# Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-servers quick check format bench chaos fuzz requirements settings wheel clean
 
