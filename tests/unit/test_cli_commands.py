@@ -183,6 +183,10 @@ def test_export_of_nothing_is_a_file_with_a_header(forager: Forager, tmp_path: P
     assert ran.data == {"kind": "place", "rows": 0, "output": "out.csv"}
     assert (tmp_path / "out.csv").read_text().startswith("place_uid,"), "the header is there without rows, too"
     assert forager("export", "sighting") == Ran(0, "", "")
+    assert forager("export", "sighting", "--as-of", "2026-03-14T12:00:00Z") == Ran(0, "", "")
+    ran = forager("export", "sighting", "--as-of", "yesterday")
+    assert ran.code == 2
+    assert "--as-of: must be a time such as" in ran.err
 
 
 def test_an_unknown_kind_of_record_is_refused_with_the_kinds_there_are(forager: Forager) -> None:

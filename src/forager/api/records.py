@@ -4,13 +4,14 @@ They serve every record kind that a pipeline declares. The filters of a kind com
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Path, Query
-from pydantic import ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -28,6 +29,10 @@ from forager.ledger.reports.record_filters import filter_names
 
 Format = Literal["jsonl", "csv"]
 OfJob = Annotated[UUID | None, Query(description="Only records that this job found.")]
+AS_OF = (
+    "Records as they were at this moment (RFC 3339, with a time zone), from the change log. Quiet fields,"
+    " `last_seen_at` and `times_seen` have no history and are null. 422 if retention has removed what is asked for."
+)
 Key = Annotated[str, Path(max_length=2_000, description="The record's key, or another name under which it was seen.")]
 KindParam = Callable[[], Any]
 """Makes the route parameter `kind`, whose description lists the existing kinds."""
@@ -48,6 +53,7 @@ class RecordsQuery(PageQuery):
     model_config = ConfigDict(extra="ignore")
 
     job: UUID | None = Field(default=None, description="Only records that this job found.")
+    as_of: AwareDatetime | None = Field(default=None, description=AS_OF)
 
 
 def records_router(app: App) -> Router:
@@ -88,6 +94,7 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
             kind,
             job=asked.job,
             filters=_given(request, RecordsQuery.model_fields),
+            as_of=await _past(app, asked.as_of),
             cursor=asked.cursor,
             limit=asked.limit,
         )
@@ -106,8 +113,10 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
         kind: str = in_path(),
         form: Annotated[Format, Query(alias="format", description="JSON lines, or CSV for spreadsheets.")] = "jsonl",
         job: OfJob = None,
+        as_of: Annotated[AwareDatetime | None, Query(description=AS_OF)] = None,
     ) -> Response:
-        read = partial(app.reports.export, kind, job=job, filters=_given(request, ("format", "job")))
+        filters = _given(request, ("format", "job", "as_of"))
+        read = partial(app.reports.export, kind, job=job, filters=filters, as_of=await _past(app, as_of))
         pages = aiter(read())
         # Start reading before the headers go out, so that an unknown kind still gives an error status. An empty tuple
         # as the default would be taken by Python 3.11 for the arguments of an exception, and end in a SystemError.
@@ -148,6 +157,14 @@ def _add_one(router: Router, app: App, in_path: KindParam, shown: type[Record] |
         job: Annotated[UUID | None, Query(description="The record's job, for kinds that are unique per job.")] = None,
     ) -> Response:
         return answer(request, await app.reports.record(kind, key, job=job))
+
+
+async def _past(app: App, moment: datetime | None) -> datetime | None:
+    """Refuse a moment that is still to come: the same request would return something else then."""
+    if moment is not None and moment > await app.ledger.now():
+        problem = FieldError("as_of", "is still to come; use a moment that has passed")
+        raise Rejected(f"as_of: {problem.message}.", fields=[problem])
+    return moment
 
 
 def _given(request: Request, known: Mapping[str, Any] | Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,10 @@ def export(
         list[str] | None,
         typer.Option("--where", metavar="NAME=VALUE", help="Only records with this value (repeatable)."),
     ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="Records as they were then, such as 2026-03-14T12:00:00Z."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", dir_okay=False, help="Output file (default: standard output).")
     ] = None,
@@ -38,8 +42,8 @@ def export(
     """
     from forager.kit.cli import render
 
-    filters = _filters(where or [])
-    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, job, filters, output))
+    query: dict[str, Any] = {**_filters(where or []), "as_of": as_of}
+    kind, rows = with_api(context, lambda at: _write_all(at, kind, form, job, query, output))
     if output is None:
         return
     if as_json:
@@ -49,13 +53,13 @@ def export(
 
 
 async def _write_all(
-    at: "Reached", kind: str, form: Format, job: str | None, filters: Mapping[str, str], output: Path | None
+    at: "Reached", kind: str, form: Format, job: str | None, query: Mapping[str, Any], output: Path | None
 ) -> tuple[str, int]:
     known = await _known(at, kind)
-    query: dict[str, Any] = {**filters, "job": await full_job(at.api, job) if job else None}
+    asked = {**query, "job": await full_job(at.api, job) if job else None}
     path = f"/records/{part(known['kind'])}"
     # By pages and not as one stream, so that a restart of the Forager that answers does not cut the file short.
-    rows = await write_pages(at.api.pages(path, **query), form, output, columns=known["fields"])
+    rows = await write_pages(at.api.pages(path, **asked), form, output, columns=known["fields"])
     return known["kind"], rows
 
 

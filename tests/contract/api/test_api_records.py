@@ -55,6 +55,29 @@ async def test_a_record_has_its_history(front: Front) -> None:
     assert (await front.client.get("/api/v1/records/place/nowhere/history")).status_code == 404
 
 
+async def test_a_list_and_a_file_are_as_of_a_moment(front: Front) -> None:
+    before = (await front.app.ledger.now()).isoformat()
+    await front.create()
+    await front.work()
+    after = (await front.app.ledger.now()).isoformat()
+    then = await front.data("/api/v1/records/place", as_of=after, limit=2)
+    now = await front.data("/api/v1/records/place", limit=2)
+    unknown: dict[str, Any] = {"last_seen_at": None, "times_seen": None}
+    assert then == [{**place, **unknown} for place in now]
+    for path in ("/api/v1/records/place", "/api/v1/export/place"):
+        nothing = await front.client.get(path, params={"as_of": before})
+        assert nothing.status_code == 200
+        assert "ChIJ" not in nothing.text
+        assert "place_uid" not in nothing.text
+    file = await front.client.get("/api/v1/export/place", params={"as_of": after})
+    assert file.text.splitlines()[0].startswith('{"place_uid"')
+    for wrong in ("yesterday", "2026-03-14T12:00:00", "2126-03-14T12:00:00Z"):
+        for path in ("/api/v1/records/place", "/api/v1/export/place"):
+            refused = await front.client.get(path, params={"as_of": wrong})
+            assert refused.status_code == 422, (path, wrong)
+            assert "as_of" in refused.text
+
+
 async def test_a_list_is_filtered_by_the_fields_of_declared_indexes(front: Front) -> None:
     job = await front.create(**TWO_ZIPS)
     await front.work()

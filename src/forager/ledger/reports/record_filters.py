@@ -51,6 +51,9 @@ class Filters:
         return f" where {sha256(text.encode()).hexdigest()[:16]}"
 
 
+NO_FILTERS = Filters({})
+
+
 def filter_names(record: type[Record]) -> tuple[str, ...]:
     """The fields that a list of this kind can be filtered by."""
     indexed = [name for index in _whole(record) for name in index.names if name in record.model_fields]
@@ -73,6 +76,14 @@ def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
     if wrong:
         raise Rejected(f"{wrong[0].field}: {wrong[0].message}", fields=wrong)
     return _driven(record, values)
+
+
+def stored_value(record: type[Record], name: str, told: Any) -> Any:
+    """A value of the change log as the record's table would store it; None for one that its class does not take."""
+    try:
+        return None if told is None else _encoded(record, name, str(told))
+    except ValueError:
+        return None
 
 
 def _driven(record: type[Record], values: Mapping[str, Any]) -> Filters:

@@ -1,6 +1,7 @@
 """Records of any kind: their history from the change log, and whole tables page by page for an export."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,18 +14,17 @@ from forager.kit.queries import (
     MOST,
     Database,
     Page,
-    Row,
     Walk,
-    at,
     job_number,
-    loads,
     stored_key,
     walk,
 )
 from forager.kit.reports import ChangeReport
 from forager.ledger.catalog import Catalog
+from forager.ledger.reports.as_of import page_as_of
 from forager.ledger.reports.models import RecordKind
-from forager.ledger.reports.record_filters import Filters, filter_names, read_filters
+from forager.ledger.reports.record_filters import filter_names, read_filters
+from forager.ledger.reports.record_walks import as_people_see, walk_through
 from forager.ledger.reports.rows import change_report
 from forager.ledger.schema.record_tables import RecordTable
 
@@ -66,7 +66,7 @@ async def one_record(db: Database, catalog: Catalog, kind: str, key: str, *, job
     rows = await db.fetch(f"SELECT w.*{scope} FROM (SELECT * FROM {table.name} WHERE {chosen}) w {joins}", values)
     if not rows:
         raise NotFound(f"There is no {kind} {key!r}.")
-    return _as_people_see(table, rows[0])
+    return as_people_see(table, rows[0])
 
 
 async def export_page(
@@ -76,28 +76,38 @@ async def export_page(
     *,
     job: UUID | None,
     filters: Mapping[str, str],
+    as_of: datetime | None,
     cursor: str | None,
     limit: int,
 ) -> Page[dict[str, Any]]:
     """Records of a kind, in the order of their finding: all of them, or those of one job.
 
     `filters`: field by field, as text. Rows that an index chooses may come in the order of their key instead.
+    `as_of`: what they said at that moment instead of today.
     """
     table = table_of(catalog, kind)
-    chosen = read_filters(table.record, filters)
     number = None if job is None else await job_number(db, job, past=True)
-    plan = _all_of(table, chosen) if number is None else _of_job(catalog, table, number, chosen)
+    if as_of is not None:
+        return await page_as_of(db, catalog, table, as_of, job=number, filters=filters, cursor=cursor, limit=limit)
+    plan = walk_through(catalog, table, number, read_filters(table.record, filters))
     rows, following = await walk(db, plan, cursor, limit)
-    return Page(items=[_as_people_see(table, row) for row in rows], next_cursor=following)
+    return Page(items=[as_people_see(table, row) for row in rows], next_cursor=following)
 
 
 async def export(
-    db: Database, catalog: Catalog, kind: str, *, job: UUID | None, filters: Mapping[str, str], limit: int = MOST
+    db: Database,
+    catalog: Catalog,
+    kind: str,
+    *,
+    job: UUID | None,
+    filters: Mapping[str, str],
+    as_of: datetime | None,
+    limit: int = MOST,
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """Page after page, so that memory stays small however much there is."""
     cursor: str | None = None
     while True:
-        page = await export_page(db, catalog, kind, job=job, filters=filters, cursor=cursor, limit=limit)
+        page = await export_page(db, catalog, kind, job=job, filters=filters, as_of=as_of, cursor=cursor, limit=limit)
         if page.items:
             yield page.items
         if page.next_cursor is None:
@@ -124,62 +134,3 @@ def table_of(catalog: Catalog, kind: str) -> RecordTable:
         problem = FieldError("kind", f"unknown kind {kind!r}; choose from {', '.join(sorted(catalog.records))}")
         raise Rejected(f"kind: {problem.message}", fields=[problem])
     return table
-
-
-def _all_of(table: RecordTable, filters: Filters) -> Walk:
-    scope, joins = (f", {JOB_NAME}", JOB_NAMES) if table.per_job else ("", "")
-    return Walk(
-        f"records {table.name}{filters.mark}",
-        f"SELECT * FROM {table.name}",
-        filters.order,
-        filters.conditions(filters.driving),
-        columns=f"w.*{scope}",
-        joins=joins,
-        only=filters.conditions(filters.rest, "w"),
-        values=filters.bound,
-    )
-
-
-def _of_job(catalog: Catalog, table: RecordTable, job: int, filters: Filters) -> Walk:
-    field = table.record.key_field
-    of = f"records {table.name} of job {job}{filters.mark}"
-    if table.per_job:
-        return Walk(
-            of,
-            f"SELECT * FROM {table.name}",
-            ("id",),
-            ("job_id = :job",),
-            columns=f"w.*, {JOB_NAME}",
-            joins=JOB_NAMES,
-            only=filters.conditions(tuple(filters.values), "w"),
-            values={**filters.bound, "job": job},
-        )
-    seen_by = next(
-        (
-            t
-            for t in catalog.records.values()
-            if t.per_job and t.record.identity == table.record.identity and t.record.identity is not None
-        ),
-        None,
-    )
-    if seen_by is None:
-        raise Rejected(f"Records of kind {table.record.kind!r} belong to no job: export them without one.")
-    # What a job found of the world is what its own records of the same identity point at.
-    return Walk(
-        of,
-        f"SELECT id, {seen_by.record.key_field} AS {field} FROM {seen_by.name}",
-        ("id",),
-        ("job_id = :job",),
-        columns="r.*",
-        joins=f"JOIN {table.name} r ON r.{field} = w.{field}",
-        only=filters.conditions(tuple(filters.values), "r"),
-        values={**filters.bound, "job": job},
-    )
-
-
-def _as_people_see(table: RecordTable, row: Row) -> dict[str, Any]:
-    own = table.decode({name: row[name] for name in table.fields})
-    kept = {name: at(row[name]) if name.endswith("_at") else row[name] for name in table.kept}
-    if "gone_evidence" in kept:
-        kept["gone_evidence"] = loads(kept["gone_evidence"])
-    return {**({"job": UUID(row["public_id"])} if table.per_job else {}), **own, **kept}

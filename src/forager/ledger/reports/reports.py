@@ -131,17 +131,29 @@ class Reports:
         *,
         job: UUID | None = None,
         filters: Mapping[str, str] | None = None,
+        as_of: datetime | None = None,
         cursor: str | None = None,
         limit: int = MOST,
     ) -> Page[dict[str, Any]]:
+        """A page of records, as they are or as they were `as_of` a moment.
+
+        Raises `Rejected` for a filter that the kind does not have, or if the versions of then were removed.
+        """
         return await records.export_page(
-            self._db, self._catalog, kind, job=job, filters=filters or {}, cursor=cursor, limit=limit
+            self._db, self._catalog, kind, job=job, filters=filters or {}, as_of=as_of, cursor=cursor, limit=limit
         )
 
     def export(
-        self, kind: str, *, job: UUID | None = None, filters: Mapping[str, str] | None = None, limit: int = MOST
+        self,
+        kind: str,
+        *,
+        job: UUID | None = None,
+        filters: Mapping[str, str] | None = None,
+        as_of: datetime | None = None,
+        limit: int = MOST,
     ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-        return records.export(self._db, self._catalog, kind, job=job, filters=filters or {}, limit=limit)
+        """All pages of `export_page`, one after the other."""
+        return records.export(self._db, self._catalog, kind, job=job, filters=filters or {}, as_of=as_of, limit=limit)
 
     # ── the ledger as a whole ──
 
