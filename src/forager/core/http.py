@@ -84,8 +84,9 @@ class Request:
     render: Render = "http"
     script: tuple[Action, ...] = ()
     """What a browser does after it has gone to the URL; nothing of it happens by plain HTTP."""
-    keep: bool = False
-    """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again."""
+    keep: bool | Literal["bytes"] = False
+    """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again.
+    `bytes`: store the body and its type without its address, so that the same file of two addresses is stored once."""
 
     # ── filled in by the lane, never by a step ──
     site: bool = False

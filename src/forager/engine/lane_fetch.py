@@ -40,6 +40,9 @@ ELSEWHERE = 5.0
 BUSY = 1.0
 AT_ONCE = 0.05
 
+NO_ADDRESS = "about:blank"
+"""The address of a file that is stored for its bytes alone."""
+
 
 class MustSnooze(Exception):
     """The task must wait. `in_vain`: for something that may never recover, unlike hours, a rate or a pause."""
@@ -120,7 +123,8 @@ class LaneFetch:
             return await self._read(request.url)
         response = await self._page(request)
         if request.keep and response.body:
-            return replace(response, blob=await self._blobs().keep(response))
+            kept = replace(response, url=NO_ADDRESS) if request.keep == "bytes" else response
+            return replace(response, blob=await self._blobs().keep(kept))
         return response
 
     @property

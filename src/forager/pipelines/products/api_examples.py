@@ -140,3 +140,13 @@ REPARSE = {
     ],
     "job_id": None,
 }
+AUDIT = {
+    "week": "2026-W11",
+    "started_at": "2026-03-09T00:00:05Z",
+    "finished_at": "2026-03-09T00:00:09Z",
+    "findings": {
+        "products": 1200,
+        "checks": {"products_without_page": 0, "stale_pages": 3},
+        "fill": {"product_name": 1.0, "price": 0.998},
+    },
+}

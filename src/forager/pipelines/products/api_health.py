@@ -11,9 +11,10 @@ from forager.core.hosts import one_spelling
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.openapi import example, failures
 from forager.kit.service import Service
-from forager.pipelines.products import reports_health
+from forager.pipelines.products import reports_audit, reports_health
 from forager.pipelines.products import reports_reparse as reparse
-from forager.pipelines.products.api_examples import HEALTH, QUARANTINE, REPARSE
+from forager.pipelines.products.api_examples import AUDIT, HEALTH, QUARANTINE, REPARSE
+from forager.pipelines.products.reports_audit import AuditReport
 from forager.pipelines.products.reports_health import HealthReport, QuarantineReport
 from forager.pipelines.products.reports_reparse import ReparseReport
 from forager.pipelines.products.settings import ProductsSettings
@@ -49,6 +50,7 @@ class ReparseBody(BaseModel):
 def add_health(router: APIRouter, service: Service) -> None:
     """Add the routes."""
     _add_quarantines(router, service)
+    _add_audits(router, service)
 
     @router.get(
         "/admin/parser-health",
@@ -74,6 +76,28 @@ def add_health(router: APIRouter, service: Service) -> None:
         known = parsers(service.settings.of(ProductsSettings).product_parsers)
         compared = await reparse.compare(service, known, body.domain, version=body.parser_version, sample=body.sample)
         return answer(request, compared)
+
+
+def _add_audits(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/admin/audits",
+        summary="List audits of the catalogue",
+        response_model=Envelope[list[AuditReport]],
+        responses={200: example([AUDIT]), **failures()},
+    )
+    async def list_audits(request: Request) -> Response:
+        """One per week, the newest first; at most 100."""
+        return answer(request, await reports_audit.audits(service))
+
+    @router.post(
+        "/admin/audits",
+        summary="Audit the catalogue now",
+        response_model=Envelope[AuditReport],
+        responses={200: example(AUDIT), **failures()},
+    )
+    async def run_audit(request: Request) -> Response:
+        """Checks references, required fields, fill rates and stale pages; the report replaces this week's."""
+        return answer(request, await reports_audit.audit(service))
 
 
 def _add_quarantines(router: APIRouter, service: Service) -> None:

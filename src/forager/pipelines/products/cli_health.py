@@ -41,6 +41,33 @@ def health(
     render.out().print(table)
 
 
+def audit(
+    context: typer.Context,
+    run: Annotated[bool, typer.Option("--run", help="Audit now instead of showing the newest audit.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the newest weekly audit: references, required fields, fill rates, stale pages."""
+
+    async def work(at: Reached) -> Any:
+        if run:
+            return await at.api.post("/admin/audits")
+        done = await at.api.get("/admin/audits")
+        return done[0] if done else None
+
+    found = with_api(context, work)
+    if as_json:
+        render.show_json(found)
+    elif found is None:
+        render.notes().print("The catalogue has not been audited yet. Run one with --run.", markup=False)
+    else:
+        findings = found["findings"]
+        rows = [(name.replace("_", " "), render.count(number)) for name, number in findings.get("checks", {}).items()]
+        shares = [(f"with {name}", f"{share:.1%}") for name, share in findings.get("fill", {}).items()]
+        render.out().print(
+            render.facts([("week", found["week"]), ("products", findings.get("products")), *rows, *shares])
+        )
+
+
 @quarantine.command("list")
 def list_quarantines(
     context: typer.Context,

@@ -13,7 +13,8 @@ def request(params: Mapping[str, Any]) -> str:
     if params.get("reparse"):
         return f"stored pages of {params['reparse']}"
     if not urls and not params.get("sitemap"):
-        return "pages whose time has come" if params.get("recrawl") else "alerts about parsers"
+        standing = {"recrawl": "pages whose time has come", "pictures": "pictures of products"}
+        return next((what for name, what in standing.items() if params.get(name)), "alerts about parsers")
     if params.get("sitemap"):
         return f"sitemap {params['sitemap']}"
     if len(urls) == 1:

@@ -4,6 +4,7 @@ import structlog
 
 from forager.core.errors import StoreError
 from forager.kit.service import Service
+from forager.pipelines.products.reports_audit import audit_if_due
 from forager.pipelines.products.reports_health import check_health, mark_new
 
 log = structlog.get_logger("forager.products")
@@ -19,6 +20,7 @@ async def upkeep(service: Service) -> None:
         try:
             await check_health(service)
             await mark_new(service.database, marked)
+            await audit_if_due(service)
         except StoreError as error:
             log.warning("the products were not looked after; the next attempt comes later", error=error.message)
         await service.clock.sleep(EVERY)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
-from forager.core.watch import watch
+from forager.core.watch import Watch, watch
 from forager.pipelines.products.answers import REASONS
+from forager.pipelines.products.audit import Audit
 from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
 from forager.pipelines.products.job import CrawlJob, is_site
 from forager.pipelines.products.parser import Parsers
+from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
 from forager.pipelines.products.recrawl_task import crawl_again, crawl_ended
 from forager.pipelines.products.steps import Crawler
@@ -23,6 +25,8 @@ RETRY = Retry(3, first=5.0)
 EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
 """A shop that nobody has said anything about: one page a second."""
 UPKEEP = Lane(CATALOGUE, rate=None)
+PICTURES = "pictures"
+"""The watch that downloads the pictures of products whose list has changed."""
 RECRAWL = "recrawl"
 """The watch that crawls pages again when their time has come."""
 USUAL = 5
@@ -55,9 +59,17 @@ def priority_of(turn: int, asked: int) -> int:
     return turn + USUAL if turn < 0 or asked < USUAL else asked
 
 
-def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane: Lane = EVERY_SHOP) -> Pipeline:
+def build(
+    parsers: Parsers,
+    *,
+    timeout: float = 30.0,
+    retry: Retry = RETRY,
+    lane: Lane = EVERY_SHOP,
+    downloads: Downloads | None = None,
+) -> Pipeline:
     """The pipeline with these parsers, and this lane for shops without rules of their own."""
     crawler = Crawler(parsers, timeout)
+    downloads = downloads or Downloads()
     return Pipeline(
         name=NAME,
         params=CrawlJob,
@@ -67,13 +79,21 @@ def build(parsers: Parsers, *, timeout: float = 30.0, retry: Retry = RETRY, lane
                 Crawl, crawler.crawl, price=PAGE, timeout=timeout + 30.0, retry=retry, one_open=True, on_end=crawl_ended
             ),
             step(Parse, crawler.parse, timeout=timeout + 30.0, retry=retry),
+            step(Pictures, downloads.plan),
+            step(FetchPicture, downloads.fetch, timeout=timeout + 30.0, retry=retry),
             step(Alert, crawler.alert),
             step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
         ),
-        records=(Page, Product, ParserAlert),
-        tables=(ParserHealth, Quarantine),
+        records=(Page, Product, Picture, ParserAlert),
+        tables=(ParserHealth, Quarantine, Audit),
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,
-        watches=(watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True}),),
+        watches=tuple(_watches(downloads)),
     )
+
+
+def _watches(downloads: Downloads) -> Iterator[Watch]:
+    yield watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True})
+    if downloads.most:
+        yield watch(Product, due="pictures_due_at", task=pictures_of, name=PICTURES, params={"pictures": True})

@@ -50,10 +50,11 @@ class Product(Record):
         Index(("brand", "id")),
         Index(("category", "id")),
         Index(("price", "id")),
+        Index(("pictures_due_at", "id"), where="pictures_due_at IS NOT NULL"),
     )
     search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}
     quiet: ClassVar[frozenset[str]] = frozenset(
-        ("page_hash", "evidence", "shown", "unseen", "fetched_at", "parser", "parser_version", "quarantined", "held")
+        "page_hash evidence shown unseen fetched_at parser parser_version quarantined held pictures_due_at".split()
     )
 
     url_hash: str
@@ -90,11 +91,16 @@ class Product(Record):
     """By field: the parser versions whose values are held back. The health check sets it for a whole domain."""
     held: dict[str, Any] | None = None
     """Derived. By field: the value that was found and held back, and when."""
+    pictures_due_at: datetime | Clear | None = None
+    """Derived: since when its pictures wait to be downloaded, because the list has changed."""
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:
         kept = kept_values(self, before)
         whole = self.model_copy(update=kept) if kept else self
-        return {**kept, "content_hash": content_hash(whole), "unseen": unseen(whole, before) or None}
+        derived = {**kept, "content_hash": content_hash(whole), "unseen": unseen(whole, before) or None}
+        if self.fetched_at is not None and picture_urls(self) != (picture_urls(before) if before is not None else []):
+            derived["pictures_due_at"] = self.fetched_at
+        return derived
 
 
 def unseen(product: Product, before: Product | None) -> dict[str, str]:
@@ -109,11 +115,16 @@ def unseen(product: Product, before: Product | None) -> dict[str, str]:
 def content_hash(product: Product) -> str:
     """SHA-256 over what a customer sees: all attributes, the image URLs and the offers, but no time."""
     shown = {name: getattr(product, name) for name in FIELDS}
-    images = [image.get("url") for image in product.images or ()]
+    images = picture_urls(product)
     whole = orjson.dumps(
         {**shown, "images": images, "metadata": product.metadata}, default=str, option=orjson.OPT_SORT_KEYS
     )
     return hashlib.sha256(whole).hexdigest()
+
+
+def picture_urls(product: Product) -> list[str]:
+    """The addresses of its pictures, in their order."""
+    return [image["url"] for image in product.images or () if image.get("url")]
 
 
 class Page(Record):

@@ -102,7 +102,19 @@ async def one_product(db: Database, number: int) -> ProductReport:
     rows = await db.fetch("SELECT * FROM items WHERE id = :id", {"id": number})
     if not rows:
         raise NotFound(f"There is no product {number}.")
-    return (await product_reports(db, rows))[0]
+    product = (await product_reports(db, rows))[0]
+    return product.model_copy(update={"images": await _with_files(db, product)})
+
+
+async def _with_files(db: Database, product: ProductReport) -> list[dict[str, Any]]:
+    """Its pictures as the page lists them, each with what is known of the downloaded file."""
+    rows = await db.fetch(
+        "SELECT image_url, image_path, position, width, height, file_size FROM pictures"
+        " WHERE picture_key >= :first AND picture_key < :last AND gone_at IS NULL",
+        {"first": f"{product.url_hash}/", "last": f"{product.url_hash}0"},  # "0" follows "/": all keys of the product
+    )
+    files = {row.pop("image_url"): row for row in map(dict, rows)}
+    return [{**image, **files.get(image["url"], {})} for image in product.images]
 
 
 async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:

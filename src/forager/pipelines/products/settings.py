@@ -13,6 +13,12 @@ class ProductsSettings(FeatureSettings):
     product_parsers: Texts = _products(
         (), "Parsers by domain, as `shop.example=amazon`, separated by commas; others are chosen by the page's domain."
     )
+    product_images_max: int = _products(
+        20, "Pictures to download of one product while Forager runs; 0 downloads none.", ge=0, le=20
+    )
+    product_image_max_bytes: int = _products(
+        10 * 1024 * 1024, "Largest picture that is downloaded, in bytes.", ge=1_024, le=100 * 1024 * 1024
+    )
     product_retry_delay_seconds: float = _products(
         5.0, "Wait before the first retry of a page; it doubles with every further one.", gt=0, le=3_600
     )

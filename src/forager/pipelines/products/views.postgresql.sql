@@ -64,6 +64,24 @@ FROM items i
 LEFT JOIN domains d ON d.domain_name = i.domain
 LEFT JOIN pages p ON p.url_hash = i.page_hash;
 
+-- Pictures that were downloaded and are still in their product's list.
+CREATE VIEW images AS
+SELECT
+  f.id,
+  i.id AS product_id,
+  f.image_url,
+  f.image_path,
+  f.alt_text,
+  f.image_type,
+  f.position,
+  f.width,
+  f.height,
+  f.file_size,
+  to_timestamp(f.first_seen_at / 1000.0) AS created_at
+FROM pictures f
+JOIN items i ON i.url_hash = f.product_hash
+WHERE f.gone_at IS NULL;
+
 -- Every attempt that failed. The newest task of a page is its crawl task.
 CREATE VIEW error_logs AS
 SELECT

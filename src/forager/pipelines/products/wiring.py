@@ -10,13 +10,16 @@ from forager.kit.settings import SettingsTree
 from forager.pipelines.products import pipeline
 from forager.pipelines.products.parser import ENTRY_POINTS, Parsers
 from forager.pipelines.products.parsers import shipped_parsers
+from forager.pipelines.products.pictures import Downloads
 from forager.pipelines.products.settings import ProductsSettings
 
 
 def build(settings: SettingsTree) -> Pipeline:
     own = settings.of(ProductsSettings)
     retry = replace(pipeline.RETRY, first=own.product_retry_delay_seconds)
-    return pipeline.build(parsers(own.product_parsers), timeout=own.product_timeout_seconds, retry=retry)
+    timeout = own.product_timeout_seconds
+    downloads = Downloads(own.product_images_max, own.product_image_max_bytes, timeout)
+    return pipeline.build(parsers(own.product_parsers), timeout=timeout, retry=retry, downloads=downloads)
 
 
 def parsers(chosen: tuple[str, ...] = ()) -> Parsers:

@@ -77,12 +77,16 @@ def upgrade() -> None:
         sa.Column("parser_version", sa.BigInteger()),
         sa.Column("quarantined", sa.JSON()),
         sa.Column("held", sa.JSON()),
+        sa.Column("pictures_due_at", sa.BigInteger()),
         *_kept(),
         sa.PrimaryKeyConstraint("id", name="pk_items"),
         sa.UniqueConstraint("url_hash", name="uq_items_key"),
     )
     for column in ("domain", "brand", "category", "price"):
         op.create_index(f"ix_items_{column}_id", "items", [column, "id"])
+    wait = sa.text("pictures_due_at IS NOT NULL")
+    columns = ["pictures_due_at", "id"]
+    op.create_index("ix_items_pictures_due_at_id", "items", columns, sqlite_where=wait, postgresql_where=wait)
 
 
 def downgrade() -> None:
