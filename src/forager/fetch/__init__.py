@@ -1,4 +1,4 @@
-"""Everything that leaves for the network: the egress guard and the fetchers behind it."""
+"""All access to the network: the egress guard and the fetchers behind it."""
 
 from forager.fetch.addresses import is_public
 from forager.fetch.guard import EgressGuard

@@ -1,7 +1,7 @@
-"""Which addresses belong to the public internet: our own table, after the IANA special-purpose registries.
+"""Decides which addresses belong to the public internet, by our own table after the IANA special-purpose registries.
 
-`ipaddress.is_global` must never decide here: it accepts NAT64, 6to4, IPv4-compatible and multicast addresses, and
-its answer changes with the Python version. What this table does not know to be public is not public.
+`ipaddress.is_global` must never decide here: it accepts NAT64, 6to4, IPv4-compatible and multicast addresses, and its
+answer changes with the Python version. An address that this table does not classify as public is not public.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -33,8 +33,8 @@ SPECIAL_V4 = tuple(
     )
 )
 
-# IPv6 turns it round: only global unicast can be public, and these parts of it are not. What lies outside (loopback,
-# mapped and compatible IPv4, discard-only, SRv6, unique local, link local, site local, multicast) fails by itself.
+# For IPv6 it is the reverse: only global unicast can be public, except these parts. Everything outside (loopback,
+# mapped and compatible IPv4, discard-only, SRv6, unique local, link local, site local, multicast) is refused already.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 SPECIAL_V6 = tuple(
     IPv6Network(block)
@@ -46,8 +46,8 @@ SPECIAL_V6 = tuple(
     )
 )
 
-# Addresses that carry an IPv4 address: they are as public as what they carry. The local-use NAT64 prefix
-# (64:ff9b:1::/48) is not among them: where in it the IPv4 address sits is its operator's choice, so it stays refused.
+# Addresses that embed an IPv4 address: they are public only if that address is. The local-use NAT64 prefix
+# (64:ff9b:1::/48) is not among them: its operator chooses where in it the IPv4 address is, so it stays refused.
 MAPPED = IPv6Network("::ffff:0:0/96")
 NAT64 = IPv6Network("64:ff9b::/96")
 SIX_TO_FOUR = IPv6Network("2002::/16")
@@ -58,7 +58,7 @@ _LOW_32 = 0xFFFFFFFF
 
 
 def is_public(address: str | IPv4Address | IPv6Address) -> bool:
-    """Whether a connection to this address leaves for the public internet. What cannot be read is not public."""
+    """Return whether an address belongs to the public internet. An address that cannot be parsed does not."""
     if isinstance(address, str):
         try:
             address = ip_address(address)
@@ -72,7 +72,7 @@ def is_public(address: str | IPv4Address | IPv6Address) -> bool:
 
 
 def carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses inside an IPv6 address: a packet for the outer one may end at any of them."""
+    """Return the IPv4 addresses embedded in an IPv6 address: a packet for the outer one may end at any of them."""
     bits = int(address)
     if address in MAPPED or address in NAT64:
         return (IPv4Address(bits & _LOW_32),)

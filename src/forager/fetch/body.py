@@ -1,7 +1,7 @@
-"""What has arrived of a body, in blocks.
+"""A response body that is being received, stored in blocks.
 
-One long buffer would have to be copied where it cannot grow in its place, and need twice the memory for that moment:
-more than a bomb may cost us. Tiny pieces are gathered, since each on its own would cost far more than its bytes.
+One long buffer would have to be copied when it cannot grow in place, and would need twice the memory for that moment,
+which a decompression bomb could exploit. Tiny pieces are merged, because each object costs far more than its bytes.
 """
 
 BLOCK = 256 * 1024

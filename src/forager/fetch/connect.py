@@ -1,7 +1,7 @@
-"""The connector of the HTTP client: names are resolved by the guard, and every socket is checked before it is opened.
+"""The connector of the HTTP client: the guard resolves names, and every socket is checked before it is opened.
 
-aiohttp skips its resolver when a host is already an address, so the resolver alone is no guard: the socket factory
-sees the address that is about to be dialled, whatever led to it. Nothing here caches a lookup.
+aiohttp skips its resolver if a host is already an address, so the resolver alone is not enough: the socket factory sees
+the address that is about to be dialled, however it was obtained. Lookups are not cached here.
 """
 
 import socket
@@ -19,15 +19,15 @@ from forager.fetch.guard import EgressGuard
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 Dialer = Callable[[AddrInfo], socket.socket]
 
-# What arrives in one piece is parsed in one piece, and a hostile server can make every six bytes of it a chunk: this
-# bounds how long one turn of the loop can take. A page still arrives at 64 KiB a round trip.
+# Data that arrives in one piece is parsed in one piece, and a hostile server can make every six bytes of it a chunk:
+# this bounds how long one iteration of the event loop can take. A page still arrives at 64 KiB per round trip.
 RECEIVE_BUFFER = 64 * 1024
 
-# How long one family of addresses has before the other is tried beside it.
+# Head start of one address family before the other is tried in parallel.
 HAPPY_EYEBALLS = 0.25
 
-# What the guard resolved for the request that runs in this task: an operator may have allowed a name whose
-# addresses are private, and only a request for that name may dial them.
+# The addresses that the guard resolved for the request of this task: an operator may have allowed a name with private
+# addresses, and only a request for that name may dial them.
 _resolved: ContextVar[frozenset[tuple[str, int]]] = ContextVar("forager_resolved", default=frozenset())
 
 
@@ -38,7 +38,7 @@ class NotCleared(OSError):
 def guarded_connector(
     guard: EgressGuard, *, limit: int, dialer: Dialer, tls: ssl.SSLContext | None = None
 ) -> TCPConnector:
-    """A connector that can reach nothing but what the guard permits."""
+    """Return a connector that can reach only what the guard permits."""
 
     def checked(info: AddrInfo) -> socket.socket:
         clear(guard, str(info[4][0]), int(info[4][1]))
@@ -55,13 +55,13 @@ def guarded_connector(
 
 
 def clear(guard: EgressGuard, address: str, port: int) -> None:
-    """The last check before an address is dialled, or named to a proxy: raises `NotCleared`."""
+    """Check an address for the last time before it is dialled or passed to a proxy. Raises `NotCleared`."""
     if (address, port) not in _resolved.get() and not guard.permits(address, port):
         raise NotCleared(f"{address} port {port} is not a public web address")
 
 
 async def dial(addresses: Sequence[str], port: int, dialer: Dialer) -> socket.socket:
-    """A connected socket to the first of these addresses that answers; `EgressGuard.resolve` gave them, cleared."""
+    """Return a socket connected to the first of these addresses that answers. They come from `EgressGuard.resolve`."""
     infos = [
         (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
         if ":" in address
@@ -72,14 +72,14 @@ async def dial(addresses: Sequence[str], port: int, dialer: Dialer) -> socket.so
 
 
 def open_socket(info: AddrInfo) -> socket.socket:
-    """The dialer of real life; tests inject one that records what was let through."""
+    """The default dialer; tests inject one that records what was admitted."""
     opened = socket.socket(info[0], info[1], info[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     return opened
 
 
 class GuardedResolver(AbstractResolver):
-    """aiohttp's resolver port, answered by the guard: addresses come back checked, or not at all."""
+    """Implements aiohttp's resolver with the guard: returns only addresses that were checked."""
 
     def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard

@@ -1,7 +1,7 @@
-"""Log-ins for sites, asked of the backend that keeps them, remembered for minutes and only in memory.
+"""Logins for sites, fetched from the credential backend and cached for minutes, only in memory.
 
-They must never be written anywhere: not into a log, an error, a task, nor kept as evidence of an odd answer. An error
-names the provider and the workspace, and what the backend's status was, nothing of what it said.
+They must never be written anywhere: not to a log, an error or a task, nor kept as evidence of an unexpected answer. An
+error names the provider, the workspace and the backend's status, but nothing of its answer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ TIMEOUT = 10.0
 MOST_BYTES = 256 * 1024
 MOST_REMEMBERED = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,127}", re.ASCII)
-"""What can be a part of a path as it is, and never means another folder."""
+"""Text that can be a segment of a path unchanged, and never refers to another folder."""
 
 Key = tuple[str, str]
 """(workspace, provider)"""
@@ -41,7 +41,7 @@ class _Known:
 
 
 class CredentialClient:
-    """`fetch` sends to the backend, guarded as everything is; the service key is filled in by it."""
+    """`fetch` sends requests to the backend, through the egress guard, and fills in the service key."""
 
     def __init__(
         self, fetch: Fetch, clock: Clock, base_url: str | None, *, ttl: float = TTL, retries: int = RETRIES
@@ -55,9 +55,9 @@ class CredentialClient:
         self._asking: dict[Key, asyncio.Task[Credentials]] = {}
 
     async def get(self, workspace: str, provider: str) -> Credentials:
-        """What is known and not too old; else the backend is asked, once however many want the same.
+        """Return credentials from the cache, or fetch them from the backend; concurrent callers share one request.
 
-        Raises `CredentialsMissing`, `Unconfigured`, or, when the backend does not answer, `Transient`.
+        Raises `CredentialsMissing`, `Unconfigured` or, if the backend does not answer, `Transient`.
         """
         key = (workspace, provider)
         known = self._known.get(key)
@@ -70,7 +70,7 @@ class CredentialClient:
         return await asyncio.shield(asking)
 
     def forget(self, workspace: str, provider: str) -> None:
-        """They were refused: the next who wants them gets those of that moment."""
+        """Remove refused credentials from the cache, so that the next caller fetches them again."""
         self._known.pop((workspace, provider), None)
         self._asking.pop((workspace, provider), None)
 
@@ -78,7 +78,7 @@ class CredentialClient:
         if self._asking.get(key) is done:
             del self._asking[key]
         if not done.cancelled():
-            done.exception()  # whoever waits has it; nobody else need complain that it was not looked at
+            done.exception()  # waiting callers get it; mark the exception as retrieved for everyone else
 
     async def _ask(self, key: Key) -> Credentials:
         request = self._request(*key)
@@ -91,7 +91,7 @@ class CredentialClient:
                     raise
                 await self._clock.sleep(2.0**tried)
             else:
-                if self._asking.get(key) is me:  # forgotten meanwhile: what came is not to be trusted
+                if self._asking.get(key) is me:  # forgotten meanwhile: the answer may be the refused one
                     self._remember(key, found)
                 return found
         raise AssertionError("unreachable")
@@ -136,7 +136,7 @@ def _read(key: Key, response: Response) -> Credentials:
         raise Permanent(f"The backend answered {status} when asked for {about}.")
     try:
         said = orjson.loads(response.body)
-    except ValueError:  # without its cause, which may quote what it read
+    except ValueError:  # without its cause, which may quote the answer
         raise Permanent(f"The backend's answer about {about} is no JSON.") from None
     if isinstance(said, dict) and isinstance(said.get("data"), dict):
         said = said["data"]  # in an envelope like our own
@@ -150,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 def _safe(base_url: str) -> str:
-    """Secrets go over https, or to this very machine."""
+    """Raise unless the URL is https or points to this machine: secrets must not be sent in clear text."""
     parts = urlsplit(base_url)
     if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
         return base_url.rstrip("/")

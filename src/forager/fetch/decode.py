@@ -1,6 +1,6 @@
-"""Content codings undone piece by piece, so that a small answer that unpacks to a huge one is stopped on its way.
+"""Decodes content codings piece by piece, so that a decompression bomb is stopped on its way.
 
-Nothing here may hold more than one piece beyond what the caller has taken, and no stage may put out more than its cap.
+Nothing here holds more than one piece beyond what the caller has taken, and no stage produces more than its cap.
 """
 
 import zlib
@@ -16,30 +16,30 @@ from forager.core.reasons import ErrorType
 PIECE = 256 * 1024
 MAX_CHAIN = 2
 MAX_MEMBERS = 1024  # a member of a block-wise gzip file holds 64 KiB: enough for 64 MiB, too few to waste a second
-ZSTD_WINDOW = 8 * 1024 * 1024  # the most that a server may ask for with this coding on the web
+ZSTD_WINDOW = 8 * 1024 * 1024  # the maximum window size for this coding on the web
 ZSTD_STEP = 128  # four bytes can stand for a block of 128 KiB, and the library cannot be told to stop: feed drops
 
-PLAIN = frozenset(("", "identity", "none", "utf-8"))  # the last two are seen in the wild and mean nothing
+PLAIN = frozenset(("", "identity", "none", "utf-8"))  # the last two occur in practice and mean nothing
 
 
 class Coding(Protocol):
-    """One compressed member, undone step by step."""
+    """Decoder of one compressed member."""
 
     @property
     def ended(self) -> bool: ...
 
     @property
     def rest(self) -> bytes:
-        """What follows the member, once it has ended."""
+        """The bytes after the member, once it has ended."""
         ...
 
     def unpack(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes unpack to, in pieces; stops by itself when the member ends."""
+        """Yield the decoded bytes in pieces; ends with the member."""
         ...
 
 
 class Stage:
-    """One coding of a chain: its members one after the other, and the cap on what they put out."""
+    """One coding of a chain: decodes its members one after the other, with a cap on the output."""
 
     def __init__(self, name: str, make: Callable[[], Coding], cap: int) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class Stage:
             raise Permanent(said, error_type=ErrorType.PARSE) from None
 
     def _next_member(self, data: bytes) -> bool:
-        """Start on a further member. What is no member is padding, and ignored, as gzip itself does."""
+        """Start the next member. Anything else is padding and ignored, as gzip does."""
         if self.name not in ("gzip", "zstd") or data[:1] not in (b"\x1f", b"\x28", b"\x50"):
             return False
         self._members += 1
@@ -112,7 +112,7 @@ class Zlib:
             if piece := stream.decompress(data, PIECE):
                 yield piece
             data = stream.unconsumed_tail
-            # A full piece may have left output behind even when all input is taken: ask again with nothing.
+            # After a full piece there may be more output although all input is consumed: call again without input.
             if stream.eof or (not data and len(piece) < PIECE):
                 return
 
@@ -170,7 +170,7 @@ CODINGS: dict[str, tuple[str, Callable[[], Coding]]] = {
 
 
 def stages(content_encoding: str, cap: int) -> list[Stage]:
-    """The codings of an answer in the order in which they are undone: the last one applied comes first."""
+    """Return the codings of an answer in decoding order: the last one applied comes first."""
     names = [name for part in content_encoding.lower().split(",") if (name := part.strip()) not in PLAIN]
     if len(names) > MAX_CHAIN:
         raise Permanent(
@@ -185,9 +185,9 @@ def stages(content_encoding: str, cap: int) -> list[Stage]:
 
 
 def through(chain: list[Stage], data: bytes) -> Iterator[bytes]:
-    """Feed bytes of the wire to a chain of stages; pieces of the decoded body come out as they are made.
+    """Feed received bytes to a chain of stages. Yields pieces of the decoded body as they are produced.
 
-    Empty pieces come too: work that has put out nothing yet, so that the caller can let others have their turn.
+    Also yields empty pieces for work without output, so that the caller can let other tasks run.
     """
     first, *others = chain
     for piece in first.feed(data):

@@ -1,8 +1,9 @@
-"""The operating system's answers to names, asked beside the loop.
+"""Name lookups by the operating system, off the event loop.
 
-Each lookup has a thread of its own: libuv, and so uvloop's `getaddrinfo`, does two at a time, and two dead name servers
-would hold up every lane. A name is asked once at a time, however many want it, so that a dead one takes one place. The
-threads are daemons: a process that stops does not wait for a name server. Judges nothing; that is the guard's work.
+Each lookup has its own thread: libuv, and so uvloop's `getaddrinfo`, runs only two at a time, and two dead name servers
+would block every lane. Concurrent callers for one name share a lookup, so that a dead name occupies one thread. The
+threads are daemons, so that a stopping process does not wait for a name server. The results are not judged here; the
+guard does that.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ class SystemNames:
         if asked is None:
             asked = self._asked[host, port] = asyncio.create_task(self._look_up(host, port))
             asked.add_done_callback(lambda done: self._answered((host, port), done))
-        return await asyncio.shield(asked)  # who gives up takes nothing from the others
+        return await asyncio.shield(asked)  # a caller that is cancelled does not affect the others
 
     def _answered(self, name: tuple[str, int], done: Lookup) -> None:
         del self._asked[name]
         if not done.cancelled():
-            done.exception()  # everybody who wanted it may have left
+            done.exception()  # all callers may have been cancelled
 
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
         async with self._room:
@@ -49,7 +50,7 @@ class SystemNames:
             def ask() -> None:
                 try:
                     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-                except Exception as error:  # noqa: BLE001 - told to whoever asked
+                except Exception as error:  # noqa: BLE001 - passed on to the callers
                     tell(answer.set_exception, error)
                 else:
                     tell(answer.set_result, found)

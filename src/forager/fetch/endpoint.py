@@ -1,4 +1,4 @@
-"""A proxy's address as people write it, read into a `ProxyEndpoint`. Pure; an error never repeats user or password."""
+"""Parses a proxy's URL into a `ProxyEndpoint`. Pure; an error never repeats user or password."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-)
 
 
 def parse_endpoint(text: str, *, field: str = "address") -> ProxyEndpoint:
-    """Raises `Rejected`, naming what part of the address is wrong. `?region=de` may end it."""
+    """Parse a proxy's URL, which may end with `?region=de`. Raises `Rejected`, naming the part that is wrong."""
     text = text.strip()
     if len(text) > LONGEST or re.search(r"[\x00-\x20\x7f]", text) or text.count("://") != 1:
         raise _wrong(field, f"it should look like {FORM}")
@@ -45,7 +45,8 @@ def parse_endpoint(text: str, *, field: str = "address") -> ProxyEndpoint:
 
 
 def parse_region(text: str, *, field: str = "region") -> str:
-    """Two letters of a country, in upper case; empty stays empty."""
+    """Return a two-letter country code in upper case; an empty text stays empty. Raises `Rejected` for anything
+    else."""
     region = text.strip().upper()
     if not re.fullmatch(r"(?:[A-Z]{2})?", region):
         raise Rejected("The region is not valid.", fields=[FieldError(field, "two letters of a country, such as US")])
@@ -53,7 +54,8 @@ def parse_region(text: str, *, field: str = "region") -> str:
 
 
 def parse_file(lines: Iterable[str], name: str) -> Sequence[ProxyEndpoint]:
-    """One address per line; empty lines and what begins with # are left out. All errors at once, by their lines."""
+    """Parse a file with one URL per line; empty lines and comments (#) are skipped. Reports all errors at once, by
+    line."""
     found: list[ProxyEndpoint] = []
     wrong: list[FieldError] = []
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,5 @@
-"""Foreign exceptions become ours here, and nowhere else. An error must never show a query, a user name or a secret.
+"""Translates exceptions of libraries to ours; no other module does. An error must never show a query, a user name or a
+secret.
 
 time-out while waiting for the answer                     → TimedOut   (what it cost is unknown)
 no connection                                             → Unreachable
@@ -24,7 +25,7 @@ FOREIGN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError
 
 
 class map_errors:  # noqa: N801  (reads as a word in a with statement, as contextlib's own do)
-    """`with map_errors(request.url):` everything that comes out is a `ForagerError` that names where it happened."""
+    """`with map_errors(request.url):` translates every exception to a `ForagerError` that names where it happened."""
 
     __slots__ = ("url",)
 
@@ -40,12 +41,12 @@ class map_errors:  # noqa: N801  (reads as a word in a with statement, as contex
         if isinstance(error, ForagerError):
             error.at(shown(self.url))
         elif isinstance(error, FOREIGN):
-            # The cause is cut off on purpose: texts of the client library hold whole URLs and header values.
+            # The cause is removed on purpose: messages of the client library contain whole URLs and header values.
             raise translated(error).at(shown(self.url)) from None
 
 
 def translated(error: Exception) -> ForagerError:
-    """Which of our errors a foreign one means. Once connected, the call may have been carried out, and charged."""
+    """Return our error for a library's exception. Once connected, the call may have been executed, and charged."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return Transient("no connection in time; nothing was sent.")
@@ -72,7 +73,7 @@ def translated(error: Exception) -> ForagerError:
 
 
 def shown(url: str | URL) -> str:
-    """A URL as it may appear in an error: without user, query and fragment, since these can hold keys."""
+    """Return a URL as it may appear in an error: without user, query and fragment, which can contain keys."""
     try:
         parsed = URL(url)
         text = str(parsed.with_user(None).with_query(None).with_fragment(None)) if parsed.host else parsed.scheme
@@ -82,9 +83,9 @@ def shown(url: str | URL) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The operating system's words for a failure, or the kind of it: never a library's own text."""
+    """Return the operating system's message for a failure, or its type: never a library's own text."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)  # asyncio writes the address where these words belong
+        return os.strerror(error.errno or 0)  # asyncio puts the address where this message belongs
     return getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
 
 

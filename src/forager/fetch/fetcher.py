@@ -1,4 +1,4 @@
-"""One fetcher for both ways: plain HTTP, or a browser. Which one is the request's word; `auto` is the engine's."""
+"""Combines the HTTP fetcher and the browser fetcher; `render` in the request selects one. The engine handles `auto`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -9,9 +9,10 @@ Logins = Callable[[LoginRef], Awaitable[tuple[Cookie, ...]]]
 
 
 class Fetcher:
-    """Implements `core.http.Fetch` over the two. `auto` must never arrive here: each of its requests is paid for.
+    """Implements `core.http.Fetch` over both. `auto` must never arrive here, because each of its two requests counts
+    separately.
 
-    `logins` looks a log-in up; without it every page is asked as nobody.
+    `logins` looks up a login; without it, every page is requested anonymously.
     """
 
     def __init__(self, http: Fetch, browser: Fetch, logins: Logins | None = None) -> None:
@@ -29,5 +30,5 @@ class Fetcher:
                 return await self._browser(request)
             case "auto":
                 raise ValueError(
-                    "`auto` is two requests, http and then browser: whoever sends them decides on the second."
+                    "`auto` is two requests, http and then browser: the caller must send each of them itself."
                 )

@@ -1,9 +1,9 @@
-"""What a browser says about itself: user agent, client hints, screen, language, place. Consistent, recent, never twice
-the same in a row.
+"""Browser fingerprints: user agent, client hints, screen, language, location. They are consistent and recent, and two
+in a row always differ.
 
-Only browsers of the Chromium family are claimed, in versions near the engine's own: a page could tell any other claim
-from what the engine can do. Every entry is a build that was released, with the day of its release; a test fails when
-one is more than a year older than the list. Nothing here hides that a browser is driven by a program.
+Only browsers of the Chromium family are claimed, in versions near the engine's own: a page could detect any other claim
+by the engine's features. Every entry is a released build with its release date; a test fails if one is more than a year
+older than the list. Nothing here hides that a browser is automated.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from typing import Any, Literal
 from forager.fetch.regions import NEUTRAL, REGIONS, Region
 
 LISTED = date(2026, 11, 16)
-"""When the list was last gone through. Renew it at least once a year."""
+"""When the list was last updated. Update it at least once a year."""
 
 Vendor = Literal["Google Chrome", "Microsoft Edge"]
 System = Literal["Windows", "macOS", "Linux"]
 
 WIDTHS, HEIGHTS = (1280, 1920), (720, 1080)
 DELAY = (0.5, 2.0)
-"""Seconds between two actions of a visit, unless the lane's policy says otherwise."""
+"""Seconds between two actions of a visit, unless the lane's policy sets another range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     version: str
-    """The whole number, as the client hint tells it; the user agent shows only the first part."""
+    """The full version, as in the client hint; the user agent shows only its first part."""
     chromium: str
     released: date
 
@@ -75,7 +75,8 @@ class Agent:
         }
 
     def _brands(self, *, full: bool) -> list[dict[str, str]]:
-        """The vendor, the engine, and a name without meaning that keeps servers from relying on the list."""
+        """Return the brands: the vendor, the engine, and a meaningless name that keeps servers from relying on the
+        list."""
         greased = "99.0.0.0" if full else "99"
         return [
             {"brand": "Not/A)Brand", "version": greased},
@@ -91,7 +92,7 @@ class _Platform:
     version: str
     architecture: str
     screens: tuple[tuple[int, int], ...]
-    """What the window of such a machine shows: the screen less the browser's own bars."""
+    """Size of the page area: the screen without the browser's own bars."""
 
 
 _SYSTEMS: Mapping[System, _Platform] = {
@@ -143,7 +144,7 @@ class Fingerprint:
     viewport: tuple[int, int]
     timezone: str
     language: str
-    """The first that the browser prefers, such as de-DE."""
+    """The browser's preferred language, such as de-DE."""
     geolocation: tuple[float, float] | None
     """Latitude and longitude; without a region no position is claimed."""
 
@@ -153,17 +154,17 @@ class Fingerprint:
 
     @property
     def shown(self) -> tuple[object, ...]:
-        """What tells one from another at a glance: a position moved by a kilometre does not."""
+        """Return the visible parts, for comparison; a position that differs by a kilometre does not count."""
         return self.user_agent, self.viewport, self.timezone, self.language
 
     @property
     def accept_language(self) -> str:
-        """The languages in order of preference: this one, its base, English. The browser adds the weights itself."""
+        """The languages in order of preference: this one, its base language, English. The browser adds the weights."""
         return ",".join(dict.fromkeys((self.language, self.language.partition("-")[0], "en-US", "en")))
 
 
 class Fingerprints:
-    """Makes one after the other. Randomness is injected, so that a run can be repeated."""
+    """Generates fingerprints. Randomness is injected, so that a run can be repeated."""
 
     def __init__(self, random: Random | None = None, agents: tuple[Agent, ...] = AGENTS) -> None:
         self._random = random or Random()  # noqa: S311 - a disguise, not a secret
@@ -171,7 +172,7 @@ class Fingerprints:
         self._last: Fingerprint | None = None
 
     def next(self, region: str | None = None) -> Fingerprint:
-        """For a proxy's region (two letters of its country), never the same as the one before."""
+        """Return a fingerprint for a proxy's region (a country code), different from the one before."""
         while True:
             made = self._made(REGIONS.get((region or "").upper(), NEUTRAL))
             if self._last is None or made.shown != self._last.shown:
@@ -190,7 +191,7 @@ class Fingerprints:
         )
 
     def _near(self, latitude: float, longitude: float) -> tuple[float, float]:
-        """Within a few kilometres of a city's middle: nobody lives at the same point as everybody."""
+        """Return a position within a few kilometres of a city's centre, so that not all visitors share one point."""
         return (
             round(latitude + self._random.uniform(-0.02, 0.02), 4),
             round(longitude + self._random.uniform(-0.02, 0.02), 4),
@@ -198,6 +199,6 @@ class Fingerprints:
 
 
 def action_delay(random: Random, between: tuple[float, float] | None = None) -> float:
-    """Seconds to wait before the next action: from the policy's range, else half a second to two."""
+    """Return the seconds to wait before the next action: from the policy's range, else half a second to two."""
     least, most = between or DELAY
     return min(max(random.uniform(least, most), least), most)

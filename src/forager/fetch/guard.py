@@ -1,7 +1,7 @@
-"""The egress guard: decides whether a connection may be made. Every outgoing connection of Forager passes it.
+"""The egress guard: decides whether a connection may be made. Every outgoing connection of Forager is checked by it.
 
-It must never trust a name (only the addresses behind it), never judge one spelling of an address and let another be
-dialled, and never turn a doubt into a yes: what it cannot read, it refuses.
+It never trusts a name, only the addresses behind it; it never checks one spelling of an address while another is
+dialled; and it fails closed: what it cannot parse, it refuses.
 """
 
 import re
@@ -40,7 +40,8 @@ ALLOW = "To permit it, add its network or host:port to FORAGER_EGRESS_ALLOW."
 
 
 class EgressGuard:
-    """`allow` widens it for an operator's own network: CIDR, ip:port or host:port, each exactly as written."""
+    """Checks URLs and addresses. `allow` permits parts of an operator's own network: CIDR, ip:port or host:port, each
+    exactly as written."""
 
     def __init__(self, allow: Sequence[str] = (), *, resolver: Resolver | None = None) -> None:
         self._networks: list[IPv4Network | IPv6Network] = []
@@ -52,7 +53,7 @@ class EgressGuard:
         self._checked_host = lru_cache(maxsize=4096)(self._check_host)
 
     def check_url(self, url: str | URL) -> URL:
-        """The URL as it will be dialled, if nothing in it is refused before any lookup."""
+        """Parse and check a URL without any lookup. Returns it as it will be dialled; raises `Refused`."""
         if isinstance(url, str):
             if _CONTROL.search(url):
                 raise Refused("the URL holds control characters. Remove them.")
@@ -71,7 +72,7 @@ class EgressGuard:
         return url
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, looked up once; refused unless every one of them may be dialled."""
+        """Resolve a host once and return its addresses. Raises `Refused` unless every one of them may be dialled."""
         self._checked_host(host, port)
         if address := literal(host):
             return [str(address)]
@@ -86,7 +87,7 @@ class EgressGuard:
         return [self._cleared(host, port, text) for text in found]
 
     def permits(self, address: str | Address, port: int) -> bool:
-        """Whether this very address may be dialled, whatever name led to it."""
+        """Return whether this address may be dialled, whatever name it came from."""
         try:
             parsed = ip_address(address)
         except ValueError:
@@ -96,11 +97,11 @@ class EgressGuard:
         return port not in NOT_FOR_HTTP and is_public(parsed)
 
     def permits_name(self, host: str, port: int) -> bool:
-        """Whether an operator allowed this host:port by name: its addresses are then not judged."""
+        """Return whether an operator allowed this host:port by name; its addresses are then not checked."""
         return (host.rstrip("."), port) in self._names
 
     def _check_host(self, host: str, port: int) -> None:
-        """What the spelling of a host tells. Remembered per host, because every request passes here."""
+        """Check the spelling of a host. Cached per host, because every request comes here."""
         if ":" in host:
             if not (address := literal(host)):
                 raise Refused(f"[{host}] is not a plain IPv6 address; zone ids are refused. Correct the URL.")
@@ -122,7 +123,7 @@ class EgressGuard:
         return text
 
     def _permit(self, entry: str) -> None:
-        """Read one entry of the allow list; a bare name is refused, because it would open every port of it."""
+        """Parse one entry of the allow list. A bare name is refused, because it would allow every port."""
         try:
             self._networks.append(ip_network(entry))
             return
@@ -140,7 +141,7 @@ class EgressGuard:
 
 
 def literal(text: str) -> Address | None:
-    """The address that a text plainly is: no zone, no short or octal spelling."""
+    """Return the address that a text denotes in plain form (no zone, no short or octal spelling), or None."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""The HTTP fetcher: one request in, one whole answer out, guarded and capped on the way.
+"""The HTTP fetcher: sends one request and returns one complete answer, guarded and capped.
 
-It must never retry (the engine decides), never follow a redirect past the guard, never write a secret anywhere but
-into the request, and never let one answer hold up the loop or fill the memory. Every task passes here: keep it cheap.
+It must never retry (the engine decides), never follow a redirect that the guard has not checked, never write a secret
+anywhere but into the request, and never let one answer block the event loop or fill the memory. Every task goes through
+this code: keep it cheap.
 """
 
 import asyncio
@@ -35,12 +36,12 @@ ACCEPTED = "gzip, deflate, br, zstd"
 MAX_HEADERS = 128
 MAX_HEADER_LINE = 16 * 1024
 READ_BUFFER = 64 * 1024
-BREATH = 0.005  # seconds of unpacking after which other tasks get their turn
+BREATH = 0.005  # seconds of decoding after which other tasks may run
 CONNECT_TIMEOUT = 10.0
 
 Secrets = Callable[[str], str | None]
 Sign = Callable[[str, str, int, bytes], Mapping[str, str]]
-"""(secret, id of the message, Unix time, body) → the headers that go with it."""
+"""(secret, message id, Unix time, body) → headers with the signature."""
 EndpointOf = Callable[[int], ProxyEndpoint]
 Send = Callable[[Hop], Awaitable[aiohttp.ClientResponse]]
 
@@ -48,7 +49,7 @@ Send = Callable[[Hop], Awaitable[aiohttp.ClientResponse]]
 class HttpFetcher:
     """Implements `core.http.Fetch` on aiohttp sessions. Create it inside a running loop; `close` it at the end.
 
-    `endpoint_of` tells where the proxy with a number is; `tls` trusts other certificates than the system's.
+    `endpoint_of` returns the endpoint of a proxy by its number; `tls` replaces the system's certificates.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class HttpFetcher:
     async def _follow_through(
         self, request: Request, proxy: int, limit: asyncio.Timeout, watch: Stopwatch
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The same through a proxy, redirects included."""
+        """Follow redirects through a proxy."""
         if self._endpoint_of is None:
             raise ProxyFailed(f"there is no proxy {proxy} here.")
         async with self._proxied.through(self._endpoint_of(proxy)) as proxied:
@@ -136,7 +137,7 @@ class HttpFetcher:
     async def _follow(
         self, request: Request, send: Send, limit: asyncio.Timeout, watch: Stopwatch
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The answer at the end of the redirects, and its body."""
+        """Follow redirects. Returns the final answer and its body."""
         url = self._guard.check_url(request.url)
         hop = Hop(url, request.method.upper(), self._headers(request), request.body)
         for _ in range(request.max_redirects + 1):
@@ -149,12 +150,12 @@ class HttpFetcher:
             hop = next_hop(hop, answer.status, location)
             self._admit(hop.url)
             if request.on_hop:
-                with watch.stopped(), standing_still(limit):  # to wait for a lane is no part of the call
+                with watch.stopped(), standing_still(limit):  # waiting for a lane does not count towards the time-out
                     await request.on_hop(str(hop.url))
         raise Refused(f"it redirects more than {request.max_redirects} times.")
 
     def _admit(self, url: URL) -> None:
-        """A redirect's target passes the same guard as a request."""
+        """Check a redirect's target with the guard, like any request."""
         try:
             self._guard.check_url(url)
         except Refused as error:
@@ -193,7 +194,7 @@ class HttpFetcher:
 
 
 def _with_cookies(request: Request, hop: Hop) -> Hop:
-    """At every hop anew: each of them goes where it belongs, and nowhere else."""
+    """Add the cookies that belong to this hop's host, and no others."""
     if not request.cookies:
         return hop
     own = [each for each in request.cookies if each.belongs_to(hop.url.raw_host or "", hop.url.scheme)]
@@ -204,7 +205,7 @@ def _with_cookies(request: Request, hop: Hop) -> Hop:
 
 
 async def _body(answer: aiohttp.ClientResponse, cap: int) -> bytes:
-    """The decoded body. Both what arrives and what it unpacks to stay under the cap."""
+    """Return the decoded body. Both the received and the decoded size are capped."""
     try:
         if answer.status == 101:
             raise Transient("the server switched to another protocol without being asked.", maybe_done=True)
@@ -235,8 +236,8 @@ async def _unpacked(answer: aiohttp.ClientResponse, encoding: str, cap: int) -> 
     chain = stages(encoding, cap)
     if not chain:
         return await _plain(answer, cap)
-    wire_cap = cap + cap // 100 + 1024  # packing what does not shrink adds a little
-    body, wire, breath = Body(), 0, monotonic()  # not the loop's time, which uvloop reads once per round
+    wire_cap = cap + cap // 100 + 1024  # compressing incompressible data adds a little
+    body, wire, breath = Body(), 0, monotonic()  # not the loop's time, which uvloop updates once per iteration
     while chunk := await answer.content.readany():
         wire += len(chunk)
         if wire > wire_cap:

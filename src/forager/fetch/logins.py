@@ -1,7 +1,7 @@
-"""Log-ins as pages need them: cookies, each bound to its domain by the backend that keeps it.
+"""Logins for pages: cookies, each bound to a domain by the credential backend.
 
-What the backend says must say where a cookie belongs: whoever asks for a page names its URL, and a log-in must never go
-to a host of their choosing.
+The backend must specify the domain of each cookie. The caller chooses the URL of a page, and a login must never be sent
+to a host of the caller's choice.
 """
 
 import re
@@ -18,7 +18,7 @@ from forager.fetch.credentials import CredentialClient, Credentials
 COOKIES = "cookies"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}", re.ASCII)
 _VALUE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e\"]{1,4096}", re.ASCII)
-"""As RFC 6265 has them, with the quotes that some put around a value."""
+"""Cookie values as in RFC 6265, including the quotes that some put around a value."""
 
 
 class Logins:
@@ -26,7 +26,8 @@ class Logins:
         self._client = client
 
     async def __call__(self, login: LoginRef) -> tuple[Cookie, ...]:
-        """Raises `CredentialsMissing` also when the backend does not answer: that is not the fault of the site."""
+        """Return the cookies of a login. Raises `CredentialsMissing`, also if the backend does not answer, which is not
+        the site's fault."""
         try:
             found = await self._client.get(login.workspace, login.provider)
         except Transient as error:
@@ -35,7 +36,8 @@ class Logins:
 
 
 def cookies_of(credentials: Credentials, login: LoginRef) -> tuple[Cookie, ...]:
-    """From `cookies`: a list of {name, value, domain} and, if a cookie may go without TLS, secure: false."""
+    """Read the cookies of a backend's answer: a list of {name, value, domain}, with secure: false for a cookie that may
+    be sent without TLS."""
     kept = credentials.get(COOKIES)
     listed = _listed(kept.reveal()) if kept is not None else []
     cookies = [_cookie(each) for each in listed]
@@ -68,7 +70,7 @@ def _cookie(said: Any) -> Cookie | None:
 
 
 def _domain(text: str) -> str | None:
-    """A host or a domain of at least two labels: `com` is nobody's."""
+    """Check a cookie's domain: a host, or a domain of at least two labels. `com` is refused."""
     try:
         host = checked_host(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an answer is at first sight. Pure, fast, never raises; reads the beginning of a page only.
+"""Classifies an answer. Pure, fast, never raises; reads only the beginning of a page.
 
 block        a no that another request would get again: 403, 429, 503 or 999 with the mark of a bot wall or a captcha,
              or a page of any status that is little more than such a wall
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from forager.core.http import Looks
 
 WINDOWS = (8 * 1024, 32 * 1024, 96 * 1024)
-"""How much of a page is looked at: more only where there was little text so far."""
+"""How much of a page is examined; more only if there was little text so far."""
 LONGEST_HEAD = 512 * 1024
 """How far its body may begin from the start."""
 MOST_ELEMENTS = 3_000
@@ -30,14 +30,14 @@ LESS = 500
 NEXT_TO_NONE = 30
 """… or a shell without further signs, if it loads scripts."""
 A_SENTENCE = 200
-"""What a page may say while it sets a cookie and loads itself again."""
+"""Maximum text of a page that sets a cookie and reloads itself."""
 WALL = 16 * 1024
-"""A wall that comes with a good status is short, or says at once what it is."""
+"""A wall with a 2xx status is short, or identifies itself at once."""
 TITLE = 2 * 1024
-"""Where the title is, if it says anything."""
+"""Maximum distance of the title from the start."""
 WALL_STATUSES = frozenset((401, 403, 405, 429, 503, 999))
 
-# Possessive throughout: nothing is read over and over, whatever a page holds.
+# Possessive quantifiers throughout: no backtracking, whatever a page contains.
 _HIDDEN = re.compile(
     rb"<(?:(script|style|noscript|template|svg|title|iframe)\b[^<]*+(?:<(?!/\1)[^<]*+)*+(?:</\1[^>]*+>?|\Z)"
     rb"|!--[^>]*+(?:(?<!--)>[^>]*+)*+>?"
@@ -112,7 +112,7 @@ _NEEDED = (b"javascript", b"enable js", b"java script")
 
 
 def looks(status: int, headers: Mapping[str, str], body: bytes, rendered: bool = False) -> Looks:
-    """`headers` in any case. The body is decoded already; its character set does not matter."""
+    """Classify an answer. `headers` may be in any case. The body is decoded; its character set does not matter."""
     seen = _look(status, {name.lower(): value.lower() for name, value in headers.items()}, body)
     if rendered and seen == "challenge":
         return "block"
@@ -137,7 +137,7 @@ def _look(status: int, headers: Mapping[str, str], body: bytes) -> Looks:
 
 
 def _said(status: int, headers: Mapping[str, str]) -> Looks | None:
-    """Where the wall says itself what it is."""
+    """Return the part of the page in which a wall would identify itself."""
     action = headers.get("x-amzn-waf-action") or headers.get("cf-mitigated")
     if action == "challenge":
         return "challenge"
@@ -159,7 +159,7 @@ def _is_html(kind: str, body: bytes) -> bool:
 
 
 def _visible(body: bytes) -> bytes:
-    """The text that a reader without scripts would see, in lower case, its white space collapsed; or enough of it."""
+    """Return the text visible without scripts, in lower case, with white space collapsed; enough of it to decide."""
     start = max(0, body.find(b"<body", 0, LONGEST_HEAD), body.find(b"<BODY", 0, LONGEST_HEAD))
     text = b""
     for window in WINDOWS:
@@ -171,7 +171,7 @@ def _visible(body: bytes) -> bytes:
 
 
 def _wall(status: int, head: bytes, text: bytes) -> Looks | None:
-    """A block or a challenge, by its marks."""
+    """Recognise a block or a challenge by its marks."""
     accused = status in WALL_STATUSES
     bare = status < 500 and (accused or len(text) < A_SENTENCE)
     if _has(head, _CHALLENGES):

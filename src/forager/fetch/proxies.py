@@ -1,7 +1,7 @@
-"""The proxies of this process: which one is next, how each did, and whether it is well.
+"""The proxies of this process: selection, statistics and health.
 
-Choosing is pure memory, because every request passes here; what happened is written down every few seconds, and read
-back with what other processes found. Only an operator moves `is_active`. Proxies are named by number, never by address.
+Selection works in memory, because every request needs it. Results are stored every few seconds, and read back together
+with those of other processes. Only an operator changes `is_active`. Proxies are identified by number, never by address.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ Check = Callable[[int, ProxyEndpoint], Awaitable[Checked]]
 
 
 class ProxyPool:
-    """Implements `core.proxies.Proxies`. `open` it before use, let `run` go on beside the engine, `close` it last."""
+    """Implements `core.proxies.Proxies`. `open` it before use, `run` it beside the engine, `close` it last."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ProxyPool:
         self._write_every = write_every
         self._known: dict[int, Known] = {}
         self._line: dict[int, Known] = {}
-        """Those that can be used, the least recently used first."""
+        """Usable proxies, least recently used first."""
         self._uses = count(1)
         self._storing = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
@@ -95,7 +95,7 @@ class ProxyPool:
             log.info("a proxy failed", proxy=proxy, in_a_row=known.in_a_row, disabled=known.disabled)
 
     def endpoint(self, proxy: int) -> ProxyEndpoint:
-        """Where to dial. One that is gone meanwhile is a failed one: another may do."""
+        """Return the endpoint of a proxy. Raises `ProxyFailed` if it was removed meanwhile: another one may work."""
         known = self._known.get(proxy)
         if known is None or known.endpoint is None:
             raise ProxyFailed(f"The proxy {proxy} was removed or cannot be read.")
@@ -131,7 +131,7 @@ class ProxyPool:
         await self.refresh()
 
     async def list(self) -> Sequence[Proxy]:
-        """As they are kept, with what happened here until now."""
+        """Return the stored rows plus this process's unflushed counters."""
         await self.flush()
         return await self._store.list()
 
@@ -140,7 +140,7 @@ class ProxyPool:
         return await self._store.get(proxy)
 
     async def check(self, proxy: int) -> Checked:
-        """One real connection now, whoever else checked it lately."""
+        """Check a proxy now by one real connection, regardless of recent checks."""
         await self._store.get(proxy)
         known = self._known.get(proxy)
         if known is None:
@@ -155,7 +155,8 @@ class ProxyPool:
     # ── beside the engine ──
 
     async def open(self) -> None:
-        """Load what is kept, and add what the settings name. Nothing is removed: this may be a passing command."""
+        """Load the stored proxies, and add those of the settings. Nothing is removed here, because this may be a
+        short-lived command."""
         for endpoint in self._given:
             self._admit(endpoint, "SCRAPER_PROXY_ENDPOINTS")
         if self._given:
@@ -163,13 +164,13 @@ class ProxyPool:
         await self.refresh()
 
     async def run(self) -> None:
-        """Write down, read back and check, until cancelled. What the settings no longer name is removed first."""
+        """Flush, refresh and check until cancelled. Proxies that the settings no longer list are removed first."""
         checks: asyncio.Task[None] | None = None
         swept = False
         try:
             while True:
                 try:
-                    if not swept and self._given:  # a worker that is told of none must not take those of the others
+                    if not swept and self._given:  # a worker without configured proxies must not remove those of others
                         await self._store.keep_only(self._given, add_only=False)
                     swept = True
                     await self.refresh()
@@ -203,17 +204,17 @@ class ProxyPool:
         await asyncio.gather(*(self._check_if_ours(proxy, room) for proxy in due))
 
     async def flush(self) -> None:
-        """Add what happened here to what is kept. What cannot be written now is kept for the next time."""
+        """Store this process's counters. Those that cannot be stored now are kept for the next time."""
         await self._to_its_end(self._flush)
 
     async def refresh(self) -> None:
-        """Write down, then see what others did."""
+        """Flush, then load the changes of other processes."""
         await self._to_its_end(self._refresh)
 
     # ── inside ──
 
     async def _to_its_end(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Even if whoever asked gives up meanwhile: counts that are both written and kept would count twice."""
+        """Finish even if the caller is cancelled: counters that are stored but also kept would count twice."""
 
         async def run() -> None:
             async with self._storing:
@@ -227,14 +228,14 @@ class ProxyPool:
     def _written(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be left to hear it; what was not written is kept
+            task.exception()  # the caller may be gone; unwritten counters are kept
 
     async def _refresh(self) -> None:
         await self._flush()
         rows = sorted(await self._store.list(), key=lambda row: (row.last_used_at or 0, row.id))
         new = {row.id: known for row in rows if (known := await self._met(row))}
-        # Without an await from here on: a request sees either all of the old or all of the new. New ones come
-        # first, in the order of their use elsewhere: here nobody used them yet.
+        # No await from here on, so that a request sees either the old state or the new one. New proxies come first,
+        # ordered by their use in other processes: they are unused here.
         self._known = {**new, **{proxy: known for proxy, known in self._known.items() if proxy not in new}}
         for gone in self._known.keys() - {row.id for row in rows}:
             del self._known[gone]
@@ -249,12 +250,12 @@ class ProxyPool:
         self._line[proxy] = known
 
     def _line_up(self) -> None:
-        """Whenever one may have become usable: it comes where its last use puts it, a new one first."""
+        """Sort the usable proxies by last use, new ones first. Called whenever one may have become usable."""
         ordered = sorted(self._known.items(), key=lambda item: item[1].last_use)
         self._line = {proxy: known for proxy, known in ordered if known.usable}
 
     def _admit(self, endpoint: ProxyEndpoint, name: str) -> None:
-        """What the guard can say without a lookup; a name is resolved and judged each time it is dialled."""
+        """Check a proxy with the guard, without a lookup; its name is resolved and checked each time it is dialled."""
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         try:
             self._guard.check_url(f"http://{host}:{endpoint.port}")
@@ -279,7 +280,7 @@ class ProxyPool:
                     kept.since = taken[use.proxy].then(kept.since)
 
     async def _met(self, row: Proxy) -> Known | None:
-        """What is to be known of one that is new here. Another address under a known number is another proxy."""
+        """Return the state of a proxy that is new here. Another address under a known number is another proxy."""
         before = self._known.get(row.id)
         if before is not None and before.fingerprint == row.fingerprint:
             return None
@@ -301,7 +302,7 @@ class ProxyPool:
         known.is_active = row.is_active
         known.disabled = row.disabled
         known.in_a_row = row.failure_count
-        # What failed since we wrote is not in the row yet.
+        # Failures since the last flush are not in the row yet.
         known.healthy = row.healthy and known.since.failed_at <= known.restored_at
         if known.since.failures:
             known.in_a_row = known.since.in_a_row + (0 if known.since.successes else row.failure_count)
@@ -336,7 +337,7 @@ class ProxyPool:
 
 
 def given_proxies(addresses: Sequence[str], file: Path | None) -> list[ProxyEndpoint]:
-    """Those that the settings name, in their order. Every mistake is told with where it stands."""
+    """Return the proxies of the settings, in order. Raises `Rejected` with all mistakes and where each is."""
     found = [parse_endpoint(text, field=f"SCRAPER_PROXY_ENDPOINTS[{n}]") for n, text in enumerate(addresses, 1)]
     if file is not None:
         try:

@@ -1,9 +1,9 @@
-"""Whether a proxy works: one real connection, guarded like any other, and how long it took. Never shows a secret.
+"""Checks a proxy by one real connection, guarded like any other, and measures its duration. Never shows a secret.
 
-Without a check URL only the proxy itself is asked: connect, TLS where it speaks it, and whether it takes our user and
-password. An HTTP proxy tells that only to who wants something of it: it is asked for a name that leads nowhere.
-To ask a site through every proxy every minute is a request to a stranger, which an operator has to choose
-(FORAGER_PROXY_CHECK_URL); then the whole way is tried, and the answer may tell the country.
+Without a check URL, only the proxy itself is tested: the connection, TLS if it uses it, and whether it accepts our user
+and password. An HTTP proxy checks credentials only for a request, so it is asked for a name that does not exist.
+Requesting a site through every proxy every minute is traffic to a third party, which an operator has to enable
+(FORAGER_PROXY_CHECK_URL); then the whole path is tested, and the answer may contain the country.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from forager.fetch.proxy_tunnel import authorization
 
 SECONDS = 10.0
 NOWHERE = "forager-check.invalid:443"
-"""RFC 6761: a name that never exists. What a proxy says of it is all the same, unless it is 407."""
+"""RFC 6761: a name that never exists. Any answer but 407 is fine."""
 MOST_BYTES = 64 * 1024
 WANTED = "it wants a user name and password"
 WRONG = "it does not accept the user and password"
@@ -38,7 +38,7 @@ class Checked:
     latency_ms: int
     region: str | None = None
     reason: str | None = None
-    """Why it did not pass."""
+    """Why the check failed."""
 
 
 class ProxyCheck:
@@ -52,7 +52,7 @@ class ProxyCheck:
         seconds: float = SECONDS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`fetch` goes through a proxy by its number; it is used with `url` alone."""
+        """`fetch` sends through a proxy by its number; it is used only with `url`."""
         self._guard = guard
         self._clock = clock
         self._fetch = fetch
@@ -74,7 +74,7 @@ class ProxyCheck:
         except ForagerError as error:
             reason = error.message
         except (OSError, EOFError) as error:
-            # Never the library's text: it may hold what was sent.
+            # Never the library's text: it may contain what was sent.
             said = getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
             reason = f"no connection ({said})"
         took = round((self._clock.monotonic() - started) * 1000)
@@ -88,7 +88,7 @@ class ProxyCheck:
         return _country(answer.body)
 
     async def _greet(self, endpoint: ProxyEndpoint) -> None:
-        """As far as one can come without asking a third party."""
+        """Test the proxy without contacting a third party."""
         addresses = await self._guard.resolve(endpoint.host, endpoint.port)
         secure = (self._tls or ssl.create_default_context()) if endpoint.protocol == "https" else None
         reader, writer = await asyncio.open_connection(
@@ -104,7 +104,7 @@ class ProxyCheck:
 
 
 async def _greet_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: ProxyEndpoint) -> None:
-    """RFC 9110, 15.5.8: who is not let in hears 407, before anything is looked up for him."""
+    """Test an HTTP proxy: bad credentials get a 407 before the proxy resolves the host (RFC 9110, 15.5.8)."""
     credentials = authorization(endpoint)
     lines = [f"CONNECT {NOWHERE} HTTP/1.1", f"Host: {NOWHERE}"]
     lines += [f"Proxy-Authorization: {credentials}"] if credentials else []
@@ -120,7 +120,7 @@ async def _greet_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def _greet_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: ProxyEndpoint) -> None:
-    """RFC 1928 and 1929: which way to sign in, then user and password."""
+    """Test a SOCKS5 proxy (RFC 1928, 1929): method negotiation, then user and password."""
     writer.write(b"\x05\x02\x00\x02" if endpoint.username else b"\x05\x01\x00")
     version, method = await reader.readexactly(2)
     if version != 5:
@@ -139,7 +139,7 @@ async def _greet_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 def _country(body: bytes) -> str | None:
-    """From the JSON of the usual services that tell where a request came from; anything else tells nothing."""
+    """Return the country from the JSON of the usual IP information services; None for any other answer."""
     try:
         told: Any = orjson.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What this process knows of one proxy, and what happened to it since that was last written down. Pure memory."""
+"""The state of one proxy in this process, and its counters since the last flush. In memory only."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from forager.core.proxies import MOST_FAILURES, ProxyEndpoint, ProxyUse
 
 @dataclass(slots=True)
 class Since:
-    """What happened since it was last written down; moments are monotonic."""
+    """Counters since the last flush; moments are monotonic."""
 
     successes: int = 0
     failures: int = 0
@@ -74,7 +74,7 @@ class Known:
     disabled: bool = False
     in_a_row: int = 0
     last_use: int = 0
-    """Of its last use here; 0: not yet."""
+    """Sequence number of its last use in this process; 0 if unused."""
     looked_at: float = float("-inf")
     restored_at: float = float("-inf")
     since: Since = field(default_factory=Since)

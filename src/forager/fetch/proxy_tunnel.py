@@ -1,8 +1,10 @@
-"""A connection through a proxy: reach it, let it in on one checked address, and hand over the way behind it.
+"""Opens a connection through a proxy: connects to it, requests a tunnel to one checked address, and returns the
+transport.
 
-What a proxy is told is an address that the guard has cleared, never a name: it could resolve that to something else.
-Its user and password are written to it alone, and never into an error. Whose failure it was is decided here: what
-the proxy did is `ProxyFailed`, what it says of the site is `Transient`, as though we had dialled the site ourselves.
+A proxy gets an address that the guard has cleared, never a name, which it could resolve to something else. Its user and
+password are sent only to it, and never appear in an error. This module also decides whose failure it was: a failure of
+the proxy is `ProxyFailed`; one that the proxy reports about the site is `Transient`, as if we had dialled the site
+ourselves.
 """
 
 import asyncio
@@ -20,9 +22,9 @@ from forager.fetch.connect import Dialer, dial
 from forager.fetch.guard import EgressGuard
 
 MOST_HEAD = 16 * 1024
-NO_ANSWER = 504  # the one refusal of CONNECT that is surely about the site
+NO_ANSWER = 504  # the only refusal of CONNECT that is certainly about the site
 
-# RFC 1928, section 6: what a SOCKS proxy says when it will not connect. These four are about the site.
+# RFC 1928, section 6: reply codes of a SOCKS proxy that does not connect. These four are about the site.
 SOCKS_ABOUT_THE_SITE = {
     3: "its network is unreachable",
     4: "its host is unreachable",
@@ -36,7 +38,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a proxy is dialled: the guard its own address must pass, who opens sockets, which certificates count."""
+    """How proxies are dialled: the guard that checks their addresses, the dialer, and the TLS settings."""
 
     guard: EgressGuard
     dialer: Dialer
@@ -46,7 +48,7 @@ class Way:
 async def reach(
     proxy: ProxyEndpoint, way: Way, factory: Callable[[], P], patience: float
 ) -> tuple[asyncio.Transport, P]:
-    """A connection to the proxy itself."""
+    """Connect to the proxy itself."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(patience):
@@ -70,7 +72,8 @@ async def reach(
 
 
 async def tunnel(proxy: ProxyEndpoint, address: str, port: int, way: Way, patience: float) -> asyncio.Transport:
-    """A way through the proxy to an address that the guard has cleared. Give the transport a protocol of your own."""
+    """Open a tunnel through the proxy to an address that the guard has cleared. Returns the transport; set your own
+    protocol on it."""
     transport, talk = await reach(proxy, way, Talk, patience)
     ask = _socks if proxy.protocol == "socks5" else _connect
     try:
@@ -80,8 +83,8 @@ async def tunnel(proxy: ProxyEndpoint, address: str, port: int, way: Way, patien
             raise failed(proxy, "sent data before it was asked for")
     except TimeoutError:
         transport.abort()
-        # It let us in and then waited, as one does for a site that is silent. A proxy that hangs for all is for the
-        # health check to find: blaming each for one dead site would take them away from every other.
+        # The proxy accepted us and then waited, as it does for a silent site. A proxy that hangs for every site is
+        # found by the health check: blaming proxies for one dead site would disable them for all others.
         raise Transient(f"no connection in time through the proxy {named(proxy)}.") from None
     except BaseException:
         transport.abort()
@@ -90,7 +93,7 @@ async def tunnel(proxy: ProxyEndpoint, address: str, port: int, way: Way, patien
 
 
 def authorization(proxy: ProxyEndpoint) -> str | None:
-    """The value of Proxy-Authorization, for this proxy alone."""
+    """Return the value of Proxy-Authorization for this proxy."""
     if proxy.username is None:
         return None
     password = proxy.password.reveal() if proxy.password else ""
@@ -113,7 +116,7 @@ def named(proxy: ProxyEndpoint) -> str:
 
 
 class Talk(asyncio.Protocol):
-    """The first words with a proxy, before its connection becomes somebody else's."""
+    """The protocol of the handshake with a proxy, before the transport is handed over."""
 
     def __init__(self) -> None:
         self.rest = bytearray()
@@ -146,7 +149,7 @@ class Talk(asyncio.Protocol):
         return self._take(count)
 
     async def head(self) -> bytes:
-        """Up to the empty line; a proxy that talks for longer is cut off."""
+        """Read up to the empty line. A proxy that sends more than the limit is cut off."""
         while (end := self.rest.find(b"\r\n\r\n")) < 0:
             if len(self.rest) > MOST_HEAD:
                 raise ConnectionError("its answer has no end")

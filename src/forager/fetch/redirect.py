@@ -1,4 +1,4 @@
-"""What is sent at the next hop of a redirect. Credentials belong to one origin and must never reach another."""
+"""Builds the request for the next hop of a redirect. Credentials belong to one origin and must never reach another."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from forager.core.errors import Refused
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
-# Across origins only these travel on. A list of secret headers would miss the one that an upstream invented.
+# Only these headers are sent on to another origin. A list of secret headers would miss those that an upstream invented.
 HARMLESS = frozenset(("accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"))
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One request on the wire: `headers` hold credentials only as long as the origin never changed."""
+    """One request on the wire. `headers` contain credentials only as long as the origin has not changed."""
 
     url: URL
     method: str
@@ -24,7 +24,7 @@ class Hop:
 
 
 def next_hop(hop: Hop, status: int, location: str) -> Hop:
-    """Where an answer sends us, and with what. The target is not yet checked by the guard."""
+    """Return the next hop of a redirect, or None. Its target has not been checked by the guard yet."""
     url = _target(hop.url, location)
     method, body, headers = hop.method, hop.body, dict(hop.headers)
     if status in (301, 302, 303) and method != "HEAD":
@@ -41,7 +41,8 @@ def origin(url: URL) -> tuple[str, str | None, int | None]:
 
 
 def _target(base: URL, location: str) -> URL:
-    """A location with a scheme stands for itself: joining `http:x` to its base would hide that it has no host."""
+    """Resolve a location. One with a scheme is not joined: joining `http:x` to its base would hide that it has no
+    host."""
     try:
         target = URL(location)
         return (target if target.scheme else base.join(target)).with_fragment(None)

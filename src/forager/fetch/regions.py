@@ -1,7 +1,7 @@
-"""What is true of a browser in a country: its languages, and cities with their time zone and position.
+"""Properties of a browser in a country: its languages, and cities with time zone and position.
 
-Keys are ISO 3166 codes in upper case, as proxies name their region. A country that is not here gets the neutral
-region: UTC, American English, no position. That claims nothing about the place, so it contradicts nothing.
+Keys are ISO 3166 codes in upper case, as in a proxy's region. A country that is missing gets the neutral region (UTC,
+American English, no position), which claims nothing that could be contradicted.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whether a site's robots.txt lets us fetch a URL, and how slowly. Implements `core.robots.Robots`.
+"""Decides whether a site's robots.txt allows a URL, and how slowly. Implements `core.robots.Robots`.
 
 What an answer to `/robots.txt` means:
 
@@ -9,9 +9,9 @@ no connection                         the page cannot be reached either: the fai
                                       unless there is such a copy
 refused by our own egress guard       so would be the page: the refusal is raised
 
-A good copy (2xx or 4xx) is asked for again after 12 hours, or sooner by its `max-age`, but never within 10 minutes.
-What failed is tried again after 10 minutes. Never more than one request for an origin's file at a time, and never one
-of its own: every request goes through the `fetch` that the asker brings.
+A good copy (2xx or 4xx) is refreshed after 12 hours, or sooner by its `max-age`, but never within 10 minutes. A failed
+try is repeated after 10 minutes. There is never more than one request for an origin's file at a time, and every request
+goes through the caller's `fetch`.
 """
 
 import asyncio
@@ -38,25 +38,25 @@ FRESH = 12 * 3600.0
 VALID = 24 * 3600.0
 TIMEOUT = 20.0
 LARGEST = 16 * 1024 * 1024
-"""Only the first 500 KiB are read; a file that is larger still is not even taken in."""
+"""Only the first 500 KiB are parsed; a much larger file is not even downloaded."""
 MOST_KEPT = 2_000
 MOST_SIZE_KEPT = 8 * 1024 * 1024
-"""Characters of files and rules in memory. Parsed, they take some twenty times that at worst."""
+"""Maximum characters of files and rules in memory. Parsed, they need up to twenty times that."""
 SMALL = 16 * 1024
-"""Rules of up to so many characters are parsed and matched at once; with more, other tasks get their turn."""
+"""Rules of up to so many characters are parsed and matched at once; for larger ones, other tasks run in between."""
 
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """One origin's file as this process sees it."""
+    """One origin's file in the memory of this process."""
 
     file: RobotsFile
     rules: Rules | None
     fresh: float = FRESH
     refusal: str | None = None
-    """Our own guard's word on the last try."""
+    """Refusal of our own guard at the last try."""
 
 
 class RobotsTxt:
@@ -80,7 +80,8 @@ class RobotsTxt:
         return await self._verdict(known, str(wire))
 
     async def _up_to_date(self, origin: str, wire: URL, fetch: Fetch) -> _Known:
-        """What memory knows by now, else the ledger (a restart, another process), else the site itself."""
+        """Return the file from memory, else from the ledger (after a restart, or from another process), else from the
+        site."""
         known = self._in_memory(origin)
         if known is not None and not self._is_due(known):
             return known
@@ -141,7 +142,7 @@ class RobotsTxt:
         return await asyncio.to_thread(Rules, file.body, self._agent)
 
     def _is_due(self, known: _Known) -> bool:
-        """Whether the site is to be asked: a copy is no longer fresh, or a try has failed, and not just now."""
+        """Return whether the site must be asked: the copy is no longer fresh, or the last try failed some time ago."""
         failed = known.file.good_at != known.file.tried_at
         return self._age(known.file.tried_at) >= (RETRY if failed else known.fresh)
 
@@ -149,7 +150,8 @@ class RobotsTxt:
         return round(self._clock.now().timestamp() * 1000)
 
     def _age(self, moment: int | None) -> float:
-        """In seconds. What is not known, or lies ahead because a clock was wrong, is as old as can be."""
+        """Return the age in seconds. An unknown moment, or one in the future because a clock was wrong, counts as
+        infinitely old."""
         age = -1.0 if moment is None else (self._now() - moment) / 1000
         return age if age >= 0 else float("inf")
 
@@ -160,7 +162,7 @@ class RobotsTxt:
         return known
 
     def _remember(self, known: _Known) -> _Known:
-        """Keep it, and let those go that nobody asked for longest: the ledger has them."""
+        """Keep a file in memory, and drop the least recently used ones: the ledger has them."""
         self._forget(known.file.origin)
         self._known[known.file.origin] = known
         self._size += _size(known)
@@ -174,8 +176,8 @@ class RobotsTxt:
 
     @asynccontextmanager
     async def _turn(self, origin: str) -> AsyncIterator[None]:
-        """One at a time for an origin. Whoever comes next looks again: if the first one failed on its own account,
-        it tries with its own `fetch`."""
+        """Serialise the requests for an origin's file. The next caller checks again: if the first one failed for its
+        own reasons, it tries with its own `fetch`."""
         lock, waiting = self._turns.get(origin, (asyncio.Lock(), 0))
         self._turns[origin] = lock, waiting + 1
         try:
@@ -188,7 +190,7 @@ class RobotsTxt:
 
 
 def _wire(url: str) -> URL:
-    """The URL as it is sent."""
+    """Return the URL as it is sent."""
     try:
         wire = URL(url).with_fragment(None)
     except ValueError:
@@ -203,12 +205,13 @@ def _is_an_answer(status: int) -> bool:
 
 
 def _freshness(response: Response, rules: Rules | None) -> float:
-    """A site that wants long pauses would otherwise be asked for nothing but this file."""
+    """Return how long a copy is fresh. A long crawl-delay extends it; otherwise such a site would be asked for nothing
+    but this file."""
     said = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
     least = max(RETRY, 3 * (rules.crawl_delay or 0.0 if rules else 0.0))
     return min(max(float(said[1]), least), FRESH) if said else FRESH
 
 
 def _size(known: _Known) -> int:
-    """The text is kept beside its rules: a failed try writes it back."""
+    """Return the size of a file in memory. Its text is kept with the rules, because a failed try stores it again."""
     return len(known.file.body or "") + (known.rules.size if known.rules else 0)

@@ -1,7 +1,7 @@
-"""One robots.txt as rules for one agent: RFC 9309. Pure; whatever a file holds, it never raises.
+"""Parses a robots.txt into the rules for one agent (RFC 9309). Pure; never raises, whatever a file contains.
 
-Which lines speak to us is decided here, so that a group for somebody else costs nothing; how a rule matches (longest
-wins, `*`, `$`, percent-encoding) is protego's. Where two readings of a file are in use, what either refuses is
+The groups for our agent are selected here, so that groups for other agents cost nothing; protego matches the rules
+(longest wins, `*`, `$`, percent-encoding). Where two readings of a file are common, a URL that either refuses is
 refused.
 """
 
@@ -12,9 +12,9 @@ from urllib.parse import quote
 from protego import Protego
 
 MOST_BYTES = 500 * 1024
-"""What comes after is not read, as RFC 9309 allows: a file has no right to all of our time."""
+"""Anything beyond is not parsed, as RFC 9309 allows."""
 LONGEST_DELAY = 86_400.0
-"""A longer crawl-delay is a mistake or a joke; once a day is slow enough for either."""
+"""Maximum crawl-delay: one day. A longer one is taken for a mistake."""
 
 _NAMES = re.compile(
     r"(?P<agent>user[- ]?agent)|(?P<allow>allow)"
@@ -32,14 +32,14 @@ Rule = tuple[str, str]
 
 
 class Rules:
-    """What a file says to one agent."""
+    """The rules of a file for one agent."""
 
     __slots__ = ("_as_normalized", "_as_written", "crawl_delay", "size")
 
     def __init__(self, text: str, agent: str) -> None:
         rules = _rules_for(text, agent)
         self.size = sum(len(value) for _, value in rules)
-        """How much there is to match, in characters."""
+        """Size of the rules, in characters."""
         self._as_normalized = _parsed(rules)
         # RFC 9309 compares `%7E` and `~` as equal; the parser of its authors does not. Only a file with escapes can
         # mean two things.
@@ -49,7 +49,7 @@ class Rules:
         self.crawl_delay = None if delay is None else min(delay, LONGEST_DELAY)
 
     def allows(self, url: str) -> bool:
-        """The verdict on a URL in its wire form. What is not in that form cannot be judged: refused."""
+        """Return whether a URL in its wire form is allowed. A URL in another form is refused."""
         if not self.size:
             return True
         if not url.isascii():
@@ -60,15 +60,15 @@ class Rules:
 
 
 def decoded(body: bytes) -> str:
-    """A file as text: the first `MOST_BYTES`, with or without a byte order mark, whatever cannot be read replaced."""
+    """Decode a file: the first `MOST_BYTES`, without a byte order mark, with invalid bytes replaced."""
     body = body[:MOST_BYTES]
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = body.decode("utf-16" if utf16 else "utf-8-sig", "replace")
-    return text.replace("\0", "")  # no line of sense has one, and no database takes it
+    return text.replace("\0", "")  # no valid line contains one, and databases do not accept it
 
 
 def _rules_for(text: str, agent: str) -> list[Rule]:
-    """The rules of the groups that name the agent, else of those for everybody."""
+    """Return the rules of the groups that name the agent, else of the groups for `*`."""
     mine: list[Rule] = []
     everybody: list[Rule] = []
     named = False
@@ -87,7 +87,7 @@ def _rules_for(text: str, agent: str) -> list[Rule]:
         elif value and name != "other":
             for group in speaking_to:
                 group.append((name, value))
-        last = name or last  # a line that nobody knows ends no group
+        last = name or last  # an unknown line does not end a group
     return mine if named else everybody
 
 
@@ -96,13 +96,13 @@ def _is_everybody(value: str) -> bool:
 
 
 def _is_named(value: str, agent: str) -> bool:
-    """By the product token alone: `Forager/1.0 (…)` names Forager, `Forage` does not."""
+    """Compare only the product token: `Forager/1.0 (…)` names Forager, `Forage` does not."""
     token = _TOKEN.match(value)
     return token is not None and bool(token[0]) and token[0].lower() == agent.lower()
 
 
 def _read(line: str) -> Rule:
-    """The name of a line as we spell it, and its value, encoded. `("", "")`: it says nothing to us."""
+    """Return the canonical name of a line and its encoded value; `("", "")` for a line without meaning for us."""
     line = line.partition("#")[0].strip()
     found = _NAMES.match(line)
     if found is None:
@@ -122,5 +122,5 @@ def _parsed(rules: list[Rule]) -> Protego:
 
 
 def _shielded(text: str) -> str:
-    """Escapes, in capitals, made into something that normalizing leaves alone."""
+    """Replace percent-escapes by upper-case placeholders that normalisation does not change."""
     return _ESCAPE.sub(lambda found: "%25" + found[0][1:].upper(), text)

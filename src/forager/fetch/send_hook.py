@@ -1,7 +1,7 @@
-"""The moment a request leaves: after the connection is there, when its bytes are handed over.
+"""Reports the moment at which a request is sent: after the connection is open, when its bytes are written.
 
-A lane counts by that moment. Counting from when a request was asked for would let a connection that took long arrive
-together with the punctual ones of the next window.
+A lane counts by that moment. If it counted from the call, a request with a slow connection could arrive together with
+the requests of the next window.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
 
 leaving: ContextVar[Callable[[], None] | None] = ContextVar("leaving", default=None)
-"""Set for the time of one request, in its own task; aiohttp's writing task inherits it."""
+"""Set during one request, in its own task; aiohttp's writer task inherits it."""
 
 
 class LeavingRequest(ClientRequest):
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         answer = await super().send(conn)
-        if not self.body:  # nothing more to write: its headers were everything
+        if not self.body:  # nothing more to write: the request has only headers
             _tell()
         return answer
 

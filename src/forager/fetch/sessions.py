@@ -1,8 +1,8 @@
-"""HTTP sessions through proxies: one for each proxy, opened when it is first used, closed when it is not used any more.
+"""HTTP sessions through proxies: one per proxy, opened at first use, closed when no longer used.
 
-No connection is shared between two proxies, so that neither's credentials can go to the other. An https target, and
-any target of a SOCKS5 proxy, is tunnelled to by checked address. A plain one through an HTTP proxy can only be given as
-a URL: it is checked here first, but the proxy looks up the name again by itself, in its own network.
+Proxies share no connection, so that one proxy's credentials can never reach another. An https target, and any target of
+a SOCKS5 proxy, is reached through a tunnel to a checked address. A plain http target through an HTTP proxy can only be
+sent as a URL: it is checked here first, but the proxy resolves the name again, in its own network.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ MOST_IDLE = 32
 IDLE = 60.0
 HANDSHAKE = 10.0
 FORWARDED = URL("http://proxy.invalid")
-"""Tells aiohttp to write the whole URL into a request. The connector knows where the proxy is: nobody looks this up."""
+"""Makes aiohttp write the whole URL into a request. It is never resolved, because our connector knows the proxy."""
 
 Open = Callable[[aiohttp.BaseConnector], aiohttp.ClientSession]
 
 
 class ProxySessions:
-    """`async with sessions.through(endpoint) as proxied:`; `open_session` makes a session on the given connector."""
+    """Use as `async with sessions.through(endpoint) as proxied:`. `open_session` creates a session on a connector."""
 
     def __init__(
         self, way: Way, open_session: Open, *, limit: int = 100, most_idle: int = MOST_IDLE, idle: float = IDLE
@@ -40,7 +40,7 @@ class ProxySessions:
         self._most_idle, self._idle = most_idle, idle
         self._busy: dict[ProxyEndpoint, Proxied] = {}
         self._resting: dict[ProxyEndpoint, Proxied] = {}
-        """Longest unused first."""
+        """Least recently used first."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class ProxySessions:
 
 
 class Proxied:
-    """What sends through one proxy."""
+    """Sends requests through one proxy."""
 
     def __init__(self, proxy: ProxyEndpoint, way: Way, session: aiohttp.ClientSession) -> None:
         self.session = session
@@ -97,8 +97,8 @@ class Proxied:
         self._proxy, self._way = proxy, way
 
     def sender(self, patience: float) -> Callable[[Hop], Awaitable[aiohttp.ClientResponse]]:
-        """How hops are sent. The proxy has `patience` seconds to let us in: less than the whole request, so that a
-        time-out there is known to be the proxy's."""
+        """Return the function that sends hops. The proxy has `patience` seconds to accept us: less than the whole
+        request, so that a time-out there can be attributed to the proxy."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience)
 
         async def send(hop: Hop) -> aiohttp.ClientResponse:
@@ -125,7 +125,8 @@ class Proxied:
 
 
 class ProxyConnector(aiohttp.TCPConnector):
-    """aiohttp's connector with the last step replaced: instead of dialling the addresses, it goes through a proxy."""
+    """aiohttp's connector with its last step replaced: instead of dialling the addresses, it connects through a
+    proxy."""
 
     def __init__(self, proxy: ProxyEndpoint, way: Way, *, limit: int) -> None:
         super().__init__(
@@ -154,7 +155,8 @@ class ProxyConnector(aiohttp.TCPConnector):
         client_error: type[Exception] = aiohttp.ClientConnectorError,
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
-        """The addresses come from the guard, except where the URL holds one: so each is checked once more."""
+        """Connect through the proxy. The addresses come from the guard, except if the URL contains one, so each is
+        checked again."""
         try:
             for info in addr_infos:
                 clear(self._way.guard, str(info[4][0]), int(info[4][1]))
@@ -179,7 +181,7 @@ async def _secured(
     name: str | None,
     req: ClientRequest,
 ) -> asyncio.Transport:
-    """TLS with the site, inside the tunnel, by the site's own name."""
+    """Start TLS with the site inside the tunnel, by the site's name."""
     loop = asyncio.get_running_loop()
     try:
         secured = await loop.start_tls(
@@ -191,7 +193,9 @@ async def _secured(
             raise aiohttp.ClientConnectorCertificateError(req.connection_key, error) from error
         if isinstance(error, OSError):
             raise aiohttp.ClientConnectorError(req.connection_key, error) from error
-        if isinstance(error, TypeError):  # how asyncio (not uvloop) of Python 3.11 fails in TLS inside TLS: why is lost
+        if isinstance(
+            error, TypeError
+        ):  # how asyncio of Python 3.11 (not uvloop) fails in TLS inside TLS: the cause is lost
             raise aiohttp.ClientConnectorError(req.connection_key, ConnectionAbortedError("TLS failed")) from error
         raise
     if secured is None:

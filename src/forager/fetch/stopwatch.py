@@ -1,4 +1,4 @@
-"""How long a site took. What was waited for a lane meanwhile is ours: it must never be counted against the site."""
+"""Measures how long a site took, without the time spent waiting for a lane, which is not the site's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from forager.core.clock import Clock
 
 
 class Stopwatch:
-    """Runs from the moment it is made."""
+    """Runs from its creation."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -18,7 +18,8 @@ class Stopwatch:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Several may wait at once (a page goes elsewhere while its last step still waits): that counts once."""
+        """Stop the time while the block runs. Overlapping blocks (a page navigates while its last step still waits)
+        count once."""
         if not self._waits:
             self._stopped_at = self._clock.monotonic()
         self._waits += 1

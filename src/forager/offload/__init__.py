@@ -1,1 +1,1 @@
-"""Processes that read big pages: the adapter behind `core.offload`. Imports core alone."""
+"""Processes that parse big pages: the adapter behind `core.offload`. Imports only core."""

@@ -1,7 +1,8 @@
-"""The process that reads pages: `python -m forager.offload.child`. It does what its parent sends, one thing at a time.
+"""The child process that parses pages: `python -m forager.offload.child`. It runs the calls of its parent one at a
+time.
 
-Messages are pickles behind their length, in both directions. It ends when its parent does. A page that takes too long
-is ended by the system (SIGXCPU), and one that takes too much memory by a `MemoryError`: nothing here has to notice.
+Messages in both directions are pickles with a length prefix. The process ends with its parent. The system kills it when
+a page takes too long (SIGXCPU); a page that needs too much memory raises `MemoryError`.
 """
 
 import math
@@ -19,7 +20,7 @@ TOO_BIG = "MemoryError"
 
 def main(memory: int) -> None:
     messages, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints must not get between our answers
+    os.dup2(2, 1)  # a parser's own output must not mix with our answers
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     while (message := _read(messages)) is not None:
@@ -29,21 +30,21 @@ def main(memory: int) -> None:
 
 
 def _answer(message: bytes, answers: BinaryIO) -> bytes:
-    """`(True, result)`, or `(False, error)`. Before, an empty message tells that the work has begun: the first one may
-    have to import half of the program, which is no part of it."""
+    """Return `(True, result)` or `(False, error)`. Before that, an empty message reports that the work has begun, so
+    that importing modules for the first call does not count towards its limit."""
     try:
         try:
             work, args, limit = pickle.loads(message)  # noqa: S301 - from our own parent
         finally:
             answers.write(LENGTH.pack(0))
             answers.flush()
-        # Whole seconds of CPU time of the whole process: the limit moves with what was used before.
+        # The limit is in whole seconds of the process's total CPU time, so it is set relative to what was used before.
         soft = math.ceil(time.process_time() + limit)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
         return pickle.dumps((True, work(*args)))
     except MemoryError:
         return pickle.dumps((False, TOO_BIG))
-    except BaseException as error:  # noqa: BLE001 - it belongs to the step that sent the work
+    except BaseException as error:  # noqa: BLE001 - it is raised in the step that sent the work
         return _failure(error)
 
 
@@ -57,7 +58,7 @@ def _failure(error: BaseException) -> bytes:
 
 
 def _read(stream: BinaryIO) -> bytes | None:
-    """The next message; None if the parent is gone."""
+    """Return the next message; None if the parent has ended."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None

@@ -1,7 +1,7 @@
-"""A few processes that read big pages, started when they are needed and ended when they are idle.
+"""A pool of processes that parse big pages, started when needed and ended when idle.
 
-One page is in a process at a time, so that a page that kills its process, or has to be killed, takes no other one
-along. A dead process is replaced by the next page that needs one.
+A process handles one page at a time, so that a page that kills its process, or has to be killed, affects no other. A
+dead process is replaced when the next page needs one.
 """
 
 import asyncio
@@ -22,15 +22,16 @@ from forager.offload.child import LENGTH, TOO_BIG
 T = TypeVar("T")
 
 MEMORY_BYTES = 2 * 1024**3
-"""Of address space: several times what the biggest page needs."""
+"""Maximum address space: several times what the biggest page needs."""
 PATIENCE = 6.0
-"""On a busy machine CPU seconds take longer: after so many times the limit by the clock, a page is given up as well."""
+"""On a busy machine, CPU seconds take longer: a page is also given up after so many times the limit by the wall
+clock."""
 BEGIN = 60.0
 """Seconds for a new process to be ready."""
 IDLE = 60.0
 DYING = 5.0
 _ENVIRONMENT = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""No more: a process that reads strangers' pages needs no key."""
+"""The environment variables that the process gets. It reads untrusted pages, so it gets no key."""
 
 
 class ProcessPool:
@@ -45,7 +46,7 @@ class ProcessPool:
         self._reaper: asyncio.Task[None] | None = None
 
     async def __call__(self, work: Callable[..., T], /, *args: Any, limit: float = LIMIT) -> T:
-        """See the port. What cannot be pickled runs in a thread, without a limit."""
+        """See the port. A call that cannot be pickled runs in a thread, without a limit."""
         try:
             message = pickle.dumps((work, args, limit))
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -62,7 +63,7 @@ class ProcessPool:
                 raise _late(limit) from None
             except EOFError:
                 raise _ended(await child.ended(), limit) from None
-            except BaseException:  # the task was given up: what its process is at is not known
+            except BaseException:  # the task was cancelled, so the state of its process is unknown
                 await child.end()
                 raise
             self._put_back(child)
@@ -82,7 +83,7 @@ class ProcessPool:
             await child.end()
 
     async def _child(self) -> "_Child":
-        """An idle process that has not died meanwhile, or a new one."""
+        """Return an idle process that is still alive, or a new one."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
@@ -99,7 +100,7 @@ class ProcessPool:
             self._reaper = asyncio.create_task(self._end_idle())
 
     async def _end_idle(self) -> None:
-        """A process that waits for a page holds memory."""
+        """End processes that have been idle for a while, to release their memory."""
         while self._idle:
             await self._clock.sleep(IDLE)
             now = self._clock.monotonic()
@@ -151,7 +152,8 @@ class _Child:
             raise EOFError from None
 
     async def ended(self) -> int:
-        """How a process ended that has closed its pipe. A signal would reap it, and hide how."""
+        """Return how a process ended that has closed its pipe. Do not signal it first: that would reap it and hide the
+        cause."""
         try:
             async with asyncio.timeout(DYING):
                 return await self._process.wait()

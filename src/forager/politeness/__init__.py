@@ -1,1 +1,1 @@
-"""How sites are asked: the policy file, which rule takes precedence, and the rules in force while Forager runs."""
+"""Politeness towards sites: the policy file, the precedence of rules, and the rules in force while Forager runs."""

@@ -1,7 +1,7 @@
-"""The policy file: YAML with rules per domain, to values and back. Pure but for `shipped_policies`.
+"""Reads and writes the policy file: YAML with rules per domain. Pure, except for `shipped_policies`.
 
-Whatever is wrong with a file is told at once, each with its line and what to write instead. A file is never trusted:
-its size and depth are bounded, no tag makes an object, and nothing in it is expanded.
+All mistakes in a file are reported at once, each with its line and a correction. A file is not trusted: its size and
+depth are bounded, tags create no objects, and nothing in it is expanded.
 """
 
 import re
@@ -34,19 +34,20 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Rules by domain, each domain in its one spelling, and those for everybody else."""
+    """Rules by domain (in its canonical spelling), and the defaults for all others."""
 
     domains: Mapping[str, Rules] = field(default_factory=dict)
     default: Rules = field(default_factory=Rules)
 
     def lane_name(self, host: str) -> str:
-        """The longest domain with rules of its own that the host lies in, else the host (see `core/hosts.py`)."""
+        """Return the longest domain with its own rules that contains the host, else the host itself (see
+        `core/hosts.py`)."""
         spelled = one_spelling(host)
         return next((name for name in domains_of(spelled) if name in self.domains), spelled)
 
 
 def parse_policies(text: str, source: str) -> Policies:
-    """The policies of a file's text; `source` is what it is called in errors."""
+    """Parse the text of a policy file. `source` names it in errors. Raises `Rejected` with all mistakes."""
     wrong: list[_Wrong] = []
     root = _composed(text, wrong)
     policies = None if wrong else _policies(root, wrong)
@@ -56,7 +57,7 @@ def parse_policies(text: str, source: str) -> Policies:
 
 
 def to_yaml(policies: Policies) -> str:
-    """A file that `parse_policies` reads as the same policies."""
+    """Return YAML that `parse_policies` reads as the same policies."""
     said = {name: _plain(rules) for name, rules in policies.domains.items()}
     if not policies.default.is_silent():
         said[DEFAULT] = _plain(policies.default)
@@ -64,7 +65,7 @@ def to_yaml(policies: Policies) -> str:
 
 
 def shipped_policies() -> Policies:
-    """Those of the file inside the package."""
+    """Return the policies of the file included in the package."""
     return parse_policies(files("forager.politeness").joinpath(SHIPPED).read_text("utf-8"), SHIPPED)
 
 
@@ -99,7 +100,7 @@ def _composed(text: str, wrong: list[_Wrong]) -> yaml.Node | None:
 
 
 def _events(text: str) -> Iterator[tuple[Any, int]]:
-    """Without recursion, so that a file cannot exhaust the stack before it is looked at."""
+    """Read events without recursion, so that a deeply nested file cannot exhaust the stack before it is checked."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -120,7 +121,7 @@ def _policies(root: yaml.Node | None, wrong: list[_Wrong]) -> Policies | None:
     top = dict(_entries(root, "file", wrong, what=f"`{DOMAINS}:` and below it one entry for each domain"))
     for key, (line, _) in top.items():
         if key != DOMAINS:
-            wrong.append(_Wrong(line, key, f"it is not known here; the only key at the top is `{DOMAINS}`"))
+            wrong.append(_Wrong(line, key, f"unknown key; the only key at the top is `{DOMAINS}`"))
     if DOMAINS not in top:
         if not wrong:
             wrong.append(_Wrong(1, DOMAINS, f"it is missing; write `{DOMAINS}:` and below it an entry for each domain"))
@@ -178,7 +179,7 @@ def _rules(domain: str, line: int, node: yaml.Node, wrong: list[_Wrong]) -> Rule
 def _entries(
     node: yaml.Node | None, where: str, wrong: list[_Wrong], *, what: str
 ) -> Iterator[tuple[str, tuple[int, yaml.Node]]]:
-    """The keys of a mapping with their lines; nothing at all where nothing is written."""
+    """Return the entries of a mapping with their lines; none if the mapping is empty."""
     if _is_plain(node) and node.value in ("", "~", "null"):
         return
     if not isinstance(node, yaml.MappingNode):
@@ -199,7 +200,7 @@ def _entries(
 
 
 def _scalar(node: yaml.Node) -> Any:
-    """Numbers are decimal, whatever else YAML may read into `08` or `6:00`; in quotes everything is text."""
+    """Read a scalar. Numbers are decimal, unlike YAML's reading of `08` or `6:00`; quoted values are text."""
     if isinstance(node, yaml.SequenceNode):
         return [item.value if isinstance(item, yaml.ScalarNode) else "…" for item in node.value[:100]]
     text = str(node.value) if isinstance(node, yaml.ScalarNode) else "…"

@@ -1,9 +1,10 @@
-"""Whose rule holds when several speak about a site, field by field; and which lane a host belongs to. Pure.
+"""Decides, field by field, which rule applies to a site when there are several, and which lane a host belongs to. Pure.
 
-The order: an operator's override, the policy file's domain, the pipeline's own default, the file's default, the
-settings. Within one of them the nearest domain speaks first: `jobs.example.com` before `example.com`. A pipeline's
-default holds for lanes that this pipeline uses; where several use a lane, it is worked out for each of them, and the
-slower holds (`sharing`). Nothing is read here; a new `Politeness` is made when the file or an override has changed.
+The precedence: an operator's override, the policy file's domain, the pipeline's default, the file's default, the
+settings. Within one source, the nearest domain comes first: `jobs.example.com` before `example.com`. A pipeline's
+default applies to lanes that this pipeline uses. If several pipelines use a lane, the rules are computed for each, and
+the slower ones apply (`sharing`). This module reads nothing; a new `Politeness` is built when the file or an override
+changes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,19 +20,20 @@ from forager.politeness.said import By, Said
 from forager.politeness.sharing import slower, slower_said
 
 EVERY_SITE = "*"
-"""A pipeline's lane of this name speaks for all of its sites that it has no other lane for."""
+"""A pipeline's lane of this name applies to all of its sites without a lane of their own."""
 API_FIELDS = ("tokens_per_interval", "interval_seconds", "max_concurrent_requests", "allowed_hours")
-"""What an operator can change about an API; robots.txt, pauses and proxies are for sites."""
+"""The rules that an operator can set for an API. robots.txt, pauses and proxies apply only to sites."""
 SITE_SLOW_BY, SITE_SLOW_FOR = 0.5, 300.0
 _OWN_RATE = ("tokens_per_interval", "interval_seconds", "crawl_delay_seconds")
 
 LOOK_AGAIN = timedelta(seconds=10)
 MOST_BY_PIPELINE = 5.0
-"""Requests a second that a pipeline may ask of a site by its own word; more takes an operator's, or the file's."""
+"""Maximum requests per second that a pipeline's own default may set for a site. A higher rate needs an operator or the
+policy file."""
 
 
 class Never(Hours):
-    """No hour of any day: of a lane that is switched off. It is looked at again after a while, in vain or not."""
+    """The allowed hours of a lane that is switched off: none. It is checked again after a while."""
 
     __slots__ = ()
 
@@ -43,7 +45,7 @@ class Never(Hours):
 
 
 def ground(*, tokens: float = 2.0, interval: float = 10.0, concurrency: int = 5, proxy_rest: float = 30.0) -> Rules:
-    """What holds when nobody says anything: the settings, and good manners."""
+    """Return the rules that apply when no other source sets one: the settings, and robots.txt obeyed."""
     return Rules(
         tokens_per_interval=tokens,
         interval_seconds=interval,
@@ -62,17 +64,17 @@ def ground(*, tokens: float = 2.0, interval: float = 10.0, concurrency: int = 5,
 class Politeness:
     policies: Policies = field(default_factory=Policies)
     overrides: Mapping[str, Rules] = field(default_factory=dict)
-    """The operator's, by domain or by the name of an API's lane."""
+    """Operators' rules, by domain or by the name of an API's lane."""
     lanes: Mapping[str, Sequence[Lane]] = field(default_factory=dict)
-    """What each pipeline declares, by its name."""
+    """The lanes that each pipeline declares, by pipeline name."""
     ground: Rules = field(default_factory=ground)
     breaker: Breaker = field(default_factory=Breaker)
-    """Of sites whose pipeline declares none."""
+    """Breaker of sites whose pipeline declares none."""
     inactive: frozenset[str] = frozenset()
     """Lanes that an operator has switched off."""
 
     def lane_name(self, host: str) -> str:
-        """The longest domain that anybody has rules for and that the host lies in, else the host itself."""
+        """Return the longest domain with rules from any source that contains the host, else the host itself."""
         spelled = one_spelling(host)
         declared = self._declared(spelled)
         if declared and not declared[0].site:
@@ -83,8 +85,8 @@ class Politeness:
         return self.lane_name(host_of(url))
 
     def lane_for(self, name: str, used_by: Collection[str] | None = None) -> Lane:
-        """The rules in force for a lane that these pipelines use. Without `used_by`, every pipeline that declares a
-        default for the site counts as one."""
+        """Return the rules in force for a lane that these pipelines use. Without `used_by`, assume every pipeline that
+        declares a default for the site."""
         lane = self._ruled(name, used_by)
         return replace(lane, hours=Never(0, 0)) if name in self.inactive else lane
 
@@ -119,7 +121,7 @@ class Politeness:
         )
 
     def said(self, name: str, used_by: Collection[str] | None = None) -> dict[str, Said]:
-        """Every rule of a lane with whose word it is."""
+        """Return every rule of a lane with its source."""
         if (api := self._api(name)) is not None:
             return self._said_of_api(api)
         return reduce(slower_said, [self._said_for(name, default) for default in self._defaults(name, used_by)])
@@ -130,7 +132,7 @@ class Politeness:
     # ── who speaks ──
 
     def _said_for(self, name: str, default: Lane | None) -> dict[str, Said]:
-        """The rules that hold for a pipeline with this default."""
+        """Return the rules for a pipeline with this default."""
         order = list(self._speakers(name, default))
         found: dict[str, Said] = {}
         rank: dict[str, int] = {}
@@ -157,7 +159,8 @@ class Politeness:
         yield self.ground, "settings", "settings"
 
     def _defaults(self, name: str, used_by: Collection[str] | None) -> list[Lane | None]:
-        """What each pipeline that uses the lane says about it, and never too much; None for one that says nothing."""
+        """Return the default of each pipeline that uses the lane, limited to the maximum rate; None for one without a
+        default."""
         if used_by is None:
             spoken = [self._default(name, pipeline) for pipeline in self.lanes]
             return [default for default in spoken if default is not None] or [None]
@@ -207,8 +210,9 @@ class Politeness:
 
 
 def rules_of(lane: Lane) -> Rules:
-    """What a pipeline says by a site's lane. What equals a lane's own default is not said: a pipeline that leaves
-    robots.txt out does not switch it off. Pauses of zero are said: they ask for none."""
+    """Return the rules that a pipeline sets by a site's lane. A field that equals the class's default counts as not
+    set: a pipeline that does not mention robots.txt does not switch it off. Pauses of zero count as set: they request
+    no pause."""
     unsaid = Lane(lane.name)
     rate_said = lane.rate is not None and (lane.rate, lane.per) != (unsaid.rate, unsaid.per)
     return Rules.model_construct(
@@ -234,7 +238,8 @@ def _moderate(lane: Lane) -> Lane:
 
 
 def _keep_in_order(found: dict[str, Said], rank: Mapping[str, int]) -> None:
-    """One speaker's least pause may be above another's most: then both are what the stronger of the two says."""
+    """If the minimum pause of one source exceeds the maximum of another, use the value of the source with precedence
+    for both."""
     least, most = found["min_delay_ms"], found["max_delay_ms"]
     if least.value > most.value:
         if rank["min_delay_ms"] < rank["max_delay_ms"]:

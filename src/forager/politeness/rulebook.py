@@ -24,11 +24,13 @@ LOOK_EVERY = 2.0
 log = structlog.get_logger("forager.rules")
 
 Seen = tuple[int, int, int]
-"""Of a file: inode, time of change, size. An editor that writes a new file and renames it changes the first."""
+"""Identifies a version of a file: inode, modification time, size. An editor that replaces the file changes the
+inode."""
 
 
 class Rulebook:
-    """`open` it, then `refresh` now and then; `lane_for` and `lane_name` answer from memory."""
+    """The rules in force. `open` it, then call `refresh` periodically; `lane_for` and `lane_name` answer from
+    memory."""
 
     def __init__(self, domains: OverrideSource, path: Path | None, politeness: Politeness) -> None:
         self.politeness = politeness
@@ -50,7 +52,7 @@ class Rulebook:
         ground: Rules,
         breaker: Breaker,
     ) -> "Rulebook":
-        """With the file as it is now: one that cannot be used is refused, not ignored."""
+        """Read the file and the overrides. Raises `Rejected` if the file is invalid."""
         lanes: Mapping[str, Sequence[Lane]] = {pipeline.name: pipeline.lanes for pipeline in pipelines}
         shipped = await asyncio.to_thread(shipped_policies)
         made = cls(domains, path, Politeness(shipped, lanes=lanes, ground=ground, breaker=breaker))
@@ -60,7 +62,7 @@ class Rulebook:
         return made
 
     async def refresh(self) -> bool:
-        """Look whether something has changed; True if other rules are in force now."""
+        """Check for changes. Returns True if other rules are in force now."""
         before = self.politeness
         if self._path is not None:
             await self._read_file(self._path)
@@ -74,12 +76,12 @@ class Rulebook:
         return changed
 
     def when_changed(self, act: Callable[[], None]) -> None:
-        """Do this now, and whenever other rules are in force."""
+        """Call `act` now, and whenever the rules have changed."""
         self._acts.append(act)
         act()
 
     async def follow(self, clock: Clock) -> None:
-        """Look again and again until cancelled."""
+        """Refresh periodically until cancelled."""
         while True:
             await clock.sleep(LOOK_EVERY)
             try:
@@ -125,7 +127,7 @@ class _Unusable(Exception):
 
 
 def _read(path: Path, seen: Seen | None) -> tuple[Seen, Policies | None]:
-    """The policies of a file, unless it is the one that was seen before."""
+    """Read the policies of a file, unless it has not changed since the last read."""
     with path.open("rb") as file:
         stat = os.fstat(file.fileno())
         now = (stat.st_ino, stat.st_mtime_ns, stat.st_size)

@@ -1,4 +1,4 @@
-"""A rule in force together with its source, so that people can see whom to ask."""
+"""A rule in force together with its source, so that operators can see where it comes from."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,9 +8,9 @@ By = Literal["operator", "file", "pipeline", "default", "settings"]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A number in force, and whose it is."""
+    """A value in force, and its source."""
 
     value: Any
     by: By
     where: str
-    """The domain, lane or setting that says it."""
+    """The domain, lane or setting that defines it."""

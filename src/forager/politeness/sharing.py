@@ -1,4 +1,4 @@
-"""Two pipelines share a lane: in every respect what asks less of it holds. Pure."""
+"""Combines the rules of pipelines that share a lane: the more restrictive value of each field applies. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ _EITHER = ("respect_robots_txt", "use_proxies")
 
 
 def slower_said(one: Mapping[str, Said], other: Mapping[str, Said]) -> dict[str, Said]:
-    """The rules of a site that holds for two pipelines, from the rules that would hold for each alone."""
+    """Return the rules of a site that two pipelines use, from the rules that would apply to each alone."""
     first = one if _tokens_per_second(one) <= _tokens_per_second(other) else other
     both = {key: first[key] for key in _RATE}
     both |= {key: min(one[key], other[key], key=_value) for key in _LESS}
@@ -25,7 +25,7 @@ def slower_said(one: Mapping[str, Said], other: Mapping[str, Said]) -> dict[str,
 
 
 def slower(one: Lane, other: Lane) -> Lane:
-    """The same for what pipelines declare."""
+    """The same for lanes that pipelines declare."""
     first = one if _speed(one) <= _speed(other) else other
     return replace(
         one,
@@ -51,7 +51,7 @@ def slower(one: Lane, other: Lane) -> Lane:
 
 
 def fewer_hours(one: Hours | None, other: Hours | None) -> Hours | None:
-    """The longest piece of the day that both allow; where there is none, the shorter of the two."""
+    """Return the longest part of the day that both allow; if there is none, the shorter of the two."""
     if one is None or other is None:
         return one or other
     both = {hour for hour in range(24) if _open(one, hour) and _open(other, hour)}

@@ -1,7 +1,7 @@
-"""How a lane stands: what its owner wrote down, read with care, and why it sends nothing now. Pure.
+"""The state of a lane for reports: what its owner stored, and why the lane sends nothing now. Pure.
 
-The state is written by the engine (`LaneRun.state`) and read by people's reports only. Whatever is in it, a report
-about it must not fail.
+The engine writes the state (`LaneRun.state`); only reports read it here. A report must not fail, whatever the state
+contains.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from forager.core.pipeline import Lane
 from forager.core.waiting import Waiting, WaitReason, clock_time, seconds_left
 
 FAR_MS = 32_503_680_000_000
-"""The year 3000: a spoilt state may contain any number."""
+"""The year 3000: a damaged state may contain any number."""
 SHORTEST_TOLD = timedelta(seconds=1)
-"""A shorter wait for the next request is just the pace of the lane."""
+"""A shorter wait for the next request is the lane's ordinary pace."""
 
 BreakerState = Literal["closed", "open", "half_open"]
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerStanding:
-    """A breaker as the lane's owner wrote it last."""
+    """A breaker as the lane's owner last stored it."""
 
     state: BreakerState
     calls: int
@@ -32,19 +32,19 @@ class BreakerStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a lane at a moment. Times that have passed are None."""
+    """The state of a lane at one moment. Times that have passed are None."""
 
     breaker: BreakerStanding
     slow_until: datetime | None
     hold_until: datetime | None
     next_at: datetime | None
-    """When its next request may be sent, as far as its owner has said."""
+    """When its next request may be sent, as its owner last stored it."""
     crawl_delay: float | None
     capped: bool
     capped_until: datetime | None
-    """When something may be spent again; None if that is not known."""
+    """When the cap's period ends; None if that is not known."""
     used_by: frozenset[str]
-    """The pipelines that have used it lately, whose rules hold in it."""
+    """The pipelines that used it recently, whose rules apply to it."""
 
     @classmethod
     def read(cls, state: Mapping[str, Any], now: datetime, *, wake_at: datetime | None = None) -> "Standing":
@@ -63,9 +63,9 @@ class Standing:
 
 
 def lane_waiting(name: str, policy: Lane, standing: Standing, now: datetime, *, paused: bool) -> Waiting | None:
-    """Why this lane sends nothing now; None if it may send.
+    """Return why this lane sends nothing now; None if it may send.
 
-    The first reason that holds is given, in the order in which an operator would have to remove them.
+    If there are several reasons, the first one that an operator would have to remove is returned.
     """
     if paused:
         return Waiting(reason=WaitReason.PAUSED, message=f"{name} is paused by an operator", lane=name)

@@ -1,1 +1,1 @@
-"""Where changes go. Each sink takes batches of them by cursor, and must take the same one twice without harm."""
+"""The sinks. Each receives batches of changes by cursor; receiving the same batch twice must have no further effect."""

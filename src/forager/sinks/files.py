@@ -1,9 +1,8 @@
 """The JSONL sink: every change as one line of JSON, appended to part files in a folder, with a manifest.
 
-A batch is in the folder whole or not at all. Its lines are appended to the newest part and flushed to the disk first;
-then the manifest, which says how many bytes of each part count, is replaced in one step. Whatever lies behind those
-bytes is the rest of a write that was cut off: readers ignore it, and the next write cuts it away. Bytes that count
-never change.
+A batch is written completely or not at all. Its lines are first appended to the newest part and synced to disk; then
+the manifest, which holds the valid length of each part, is replaced atomically. Bytes beyond that length are the rest
+of an interrupted write: readers ignore them, and the next write truncates them. Valid bytes never change.
 """
 
 import asyncio
@@ -32,22 +31,22 @@ MANIFEST = "manifest.json"
 MEGABYTE = 1024 * 1024
 PART_BYTES = 64 * MEGABYTE
 LARGEST_LINE = 100 * MEGABYTE
-"""Longer lines are refused: loaders of JSON lines have limits of this size."""
+"""Longer lines are refused, because loaders of JSON lines have limits of this size."""
 LOCK_SECONDS = 10.0
 _ID = re.compile(rb'^\{"id":(\d+),', re.MULTILINE)
 
 
 class JsonlSettings(FeatureSettings):
     jsonl_sink: Location | None = setting(
-        None, "Folder to which every change is written as a line of JSON; without it, none is.", group="Sinks"
+        None, "Folder to which every change is written as a line of JSON (default: none).", group="Sinks"
     )
     jsonl_sink_kinds: Texts = setting(
-        (), "Kinds of changes that are written there, separated by commas; without it, all.", group="Sinks"
+        (), "Kinds of changes that are written there, separated by commas (default: all).", group="Sinks"
     )
 
 
 def build(service: SinkService) -> "JsonlSink | None":
-    """The sink, if a folder is set. Raises `Rejected` if a kind is set that no pipeline has."""
+    """Return the sink, or None if no folder is set. Raises `Rejected` if a kind is set that no pipeline has."""
     settings = service.settings.of(JsonlSettings)
     if settings.jsonl_sink is None:
         return None
@@ -61,16 +60,16 @@ def build(service: SinkService) -> "JsonlSink | None":
 
 
 class Part(BaseModel):
-    """One part file, as far as it counts."""
+    """The valid contents of one part file."""
 
     name: str
     bytes: int = 0
     lines: int = 0
     first: int | None = None
-    """The range of its changes, but for the late ones."""
+    """The range of its change numbers, without the late ones."""
     last: int | None = None
     late: list[int] = Field(default_factory=list)
-    """Changes with lower numbers than those before them: refused once, and delivered after all."""
+    """Changes with lower numbers than those before them: refused at first, delivered on a later retry."""
 
 
 class Manifest(BaseModel):
@@ -79,15 +78,15 @@ class Manifest(BaseModel):
 
     @property
     def last(self) -> int:
-        """The highest number that was written."""
+        """The highest change number that was written."""
         return max((part.last for part in self.parts if part.last is not None), default=0)
 
 
 class JsonlSink:
-    """Writes to one folder. Two processes may have the same one: a lock file lets one write at a time."""
+    """Writes to one folder. Several processes may share it: a lock file lets one write at a time."""
 
     name = "jsonl"
-    batching = Batching(age=0.5)  # every batch is two flushes of the disk
+    batching = Batching(age=0.5)  # every batch costs two syncs to disk
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class JsonlSink:
         self._largest_line = largest_line
         self._faults = faults or NoFaults()
         self._scanned: tuple[str, int, frozenset[int]] = ("", 0, frozenset())
-        """The part that was read last, how much of it, and the numbers of its changes."""
+        """Cache: the part that was read last, how much of it, and the numbers of its changes."""
 
     async def write(self, batch: Sequence[Change]) -> None:
         await asyncio.to_thread(self._write, batch)
@@ -133,7 +132,7 @@ class JsonlSink:
         replace_file(self._folder / MANIFEST, orjson.dumps(manifest.model_dump(), option=orjson.OPT_INDENT_2))
 
     def _has(self, manifest: Manifest, number: int) -> bool:
-        """Whether a change was written before: after a lost answer, or in a replay."""
+        """Return whether a change was written before, as happens after a lost answer or in a replay."""
         if number > manifest.last:
             return False
         if any(number in part.late for part in manifest.parts):
@@ -144,7 +143,7 @@ class JsonlSink:
         return False
 
     def _numbers(self, part: Part) -> frozenset[int]:
-        """The numbers in a part. A replay goes through the parts in order, so one is remembered."""
+        """Return the change numbers in a part. A replay reads the parts in order, so caching one is enough."""
         name, size, numbers = self._scanned
         if (name, size) != (part.name, part.bytes):
             with (self._folder / part.name).open("rb") as file:
@@ -177,8 +176,8 @@ class JsonlSink:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What counts in a folder. Raises `Transient` if that cannot be read: only a person can mend it, and nothing that
-    is to be written must be thought refused."""
+    """Return the manifest of a folder. Raises `Transient` if it cannot be read: an operator has to repair it, and
+    meanwhile no change may count as refused."""
     file = folder / MANIFEST
     try:
         return Manifest.model_validate_json(file.read_bytes())
@@ -190,14 +189,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_lines(folder: Path) -> Iterator[bytes]:
-    """Every line that counts, in the order of writing: what a reader of the folder does."""
+    """Yield every valid line in order of writing, as a reader of the folder would."""
     for part in read_manifest(folder).parts:
         with (folder / part.name).open("rb") as file:
             yield from file.read(part.bytes).splitlines()
 
 
 def append(path: Path, size: int, added: bytes) -> None:
-    """Let a file be its first `size` bytes and these, on the disk."""
+    """Truncate a file to `size` bytes, append these, and sync it to disk."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         if file.seek(0, os.SEEK_END) < size:
             raise Transient(
@@ -211,14 +210,14 @@ def append(path: Path, size: int, added: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step, on the disk: after a crash it is the old one or the new one, whole."""
+    """Replace a file atomically and sync it to disk: after a crash it is either the old one or the new one."""
     fresh = path.with_name(f"{path.name}.new")
     with fresh.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)  # also makes a new part's name last
+    folder = os.open(path.parent, os.O_RDONLY)  # also syncs the name of a new part
     try:
         os.fsync(folder)
     finally:
@@ -227,7 +226,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Alone in the folder, or `Transient` after a while: another process is writing, or hangs."""
+    """Hold the folder's lock. Raises `Transient` if another process holds it for too long."""
     with path.open("wb") as file:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:

@@ -1,4 +1,4 @@
-"""Stored pages in a local folder: segment files that are only appended to, and an index that can be made from them."""
+"""Stored pages in a local folder: append-only segment files, and an index that can be rebuilt from them."""
 
 from forager.fetch.blobs.local import LocalBlobs
 

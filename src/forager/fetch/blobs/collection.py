@@ -1,8 +1,8 @@
-"""Removes stored pages that nothing refers to, a few at a time, and gives their space back.
+"""Garbage collection of stored pages that nothing refers to, a few at a time.
 
-Three phases: note every page that is referred to; remove the others, unless they were stored or used lately; delete
-segments without pages, and move the few pages of mostly empty ones to another. Interrupted at any point, nothing that
-is referred to is lost: the next collection does the rest.
+There are three phases: mark every page that is referred to; remove the others, unless they were stored or used
+recently; delete segments without pages, and move the few pages of mostly empty segments to another one. It can be
+interrupted at any point without losing a page that is referred to; the next collection does the rest.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from forager.fetch.blobs.segments import Place
 AT_ONCE = 500
 MOVED_AT_ONCE = 100
 WORTH_MOVING = 0.5
-"""A segment of which less than this share is in use is emptied."""
+"""A segment is emptied if less than this share of it is in use."""
 
 
 class Collection:
-    """One run, used by the thread of its folder."""
+    """One run of the collection. Runs in the thread of its folder."""
 
     def __init__(self, folder: BlobFolder, *, dry_run: bool = False) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class Collection:
         self._after = b""
         self._removed = self._kept = self._freed = self._segments = 0
         self._emptying: tuple[int, int] | None = None
-        """The segment that is being emptied, and up to where that is done."""
+        """The segment that is being emptied, and the position reached."""
         self._passed: set[int] = set()
 
     def stat(self) -> BlobStat:
@@ -54,11 +54,11 @@ class Collection:
         self._held.close()
 
     def mark(self, blobs: Sequence[str]) -> None:
-        """Note pages that something refers to."""
+        """Mark pages that something refers to."""
         self._folder.index.mark(bytes.fromhex(blob.partition(":")[2]) for blob in blobs if is_blob(blob))
 
     def sweep(self, grace_ms: int, days_ms: int | None) -> bool:
-        """Look at some pages and remove those that nothing refers to; False when all have been looked at."""
+        """Check some pages and remove those that nothing refers to. Returns False when all have been checked."""
         index = self._folder.index
         page = index.page(self._after, AT_ONCE)
         if not page:
@@ -82,7 +82,8 @@ class Collection:
         return True
 
     def compact(self) -> bool:
-        """Delete one segment without pages, or move some pages out of a mostly empty one; False when all is done."""
+        """Delete one segment without pages, or move some pages out of a mostly empty one. Returns False when nothing is
+        left to do."""
         if self._dry_run:
             return False
         if self._emptying is None:
@@ -116,7 +117,7 @@ class Collection:
         return None
 
     def _move_some(self, number: int, done: int) -> int | None:
-        """Move pages behind `done` that are still in use; returns up to where, or None at the end."""
+        """Move pages after position `done` that are still in use. Returns the new position, or None at the end."""
         index, segments = self._folder.index, self._folder.segments
         moves: list[tuple[bytes, Place, Place]] = []
         for place, header in segments.frames(number, done, verify=False):

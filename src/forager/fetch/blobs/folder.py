@@ -1,8 +1,8 @@
-"""A folder of stored pages, as one thread uses it: store, find, read, recover. It blocks, and raises the
-errors of the disk as they are; `LocalBlobs` keeps it off the event loop and translates them.
+"""A folder of stored pages, used by one thread: store, find, read, recover. It blocks and raises `OSError`s;
+`LocalBlobs` keeps it off the event loop and translates them.
 
-A page is safe from a crash of the process as soon as its frame is written. The index follows a moment later, for many
-pages at once; what it has not heard of is read from the end of the segment when the folder is opened again.
+A page survives a crash of the process as soon as its frame is written. The index follows a moment later, for many pages
+at once; pages that are not indexed yet are read from the end of the segment when the folder is opened again.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from forager.fetch.blobs.segments import SEGMENT_BYTES, Place, Segments
 
 INDEXED_TOGETHER = 256
 MOST_UNINDEXED = 20_000
-"""Pages that wait for an index that cannot be written. With more of them, nothing more is stored."""
+"""Maximum pages that wait for an index that cannot be written. Beyond that, nothing more is stored."""
 
 
 class BlobFolder:
-    """`now` gives Unix milliseconds. A page that was used in the last `fresh_ms` is not noted as used again."""
+    """`now` returns Unix milliseconds. A page that was used in the last `fresh_ms` is not marked as used again."""
 
     def __init__(
         self, folder: Path, now: Callable[[], int], *, fresh_ms: int = 0, segment_bytes: int = SEGMENT_BYTES
@@ -48,7 +48,7 @@ class BlobFolder:
     # ── pages ──
 
     def keep(self, response: Response) -> str:
-        """Store an answer, unless it is here already."""
+        """Store an answer, unless it is stored already."""
         digest, now = digest_of(response), self.now()
         if not self._is_here(digest, now):
             if len(self._unindexed) >= MOST_UNINDEXED:
@@ -60,7 +60,8 @@ class BlobFolder:
         return blob_url(digest)
 
     def read(self, digest: bytes) -> Response:
-        """Read an answer. A page that turns out damaged is forgotten, so that it is stored anew when it comes again."""
+        """Read an answer. A damaged page is removed from the index, so that it can be stored again. Raises
+        `BlobMissing`."""
         for place in self._places(digest):
             frame = self.segments.read(place)
             response = self._packer.unpack(digest, frame) if frame is not None else None
@@ -72,7 +73,7 @@ class BlobFolder:
         raise BlobMissing(f"The stored page {blob_url(digest)} is gone or damaged. Fetch it again.")
 
     def append(self, frame: bytes) -> Place:
-        """Write a frame to the own segment; a full one is ended first."""
+        """Write a frame to our own segment; a full segment is sealed first."""
         if self.segments.is_full:
             self.flush()
             number = self.segments.seal()
@@ -82,7 +83,7 @@ class BlobFolder:
         return self.segments.append(frame)
 
     def _is_here(self, digest: bytes, now: int) -> bool:
-        """Whether a page is stored, and noted as used now."""
+        """Return whether a page is stored, and mark it as used."""
         if (waiting := self._unindexed.get(digest)) is not None:
             self._unindexed[digest] = waiting._replace(used_at=now)
             return True
@@ -92,7 +93,7 @@ class BlobFolder:
         return now - entry.used_at < self._fresh_ms or self.index.use(digest, now)
 
     def _places(self, digest: bytes) -> Iterator[Place]:
-        """Where a page may be: known, moved by another process since, or written by it a moment ago."""
+        """Yield where a page may be: as indexed, moved by another process since, or written by it a moment ago."""
         waiting = self._unindexed.get(digest)
         if waiting is not None:
             yield waiting.place
@@ -123,7 +124,7 @@ class BlobFolder:
         return bool(self._unindexed)
 
     def flush_if_possible(self) -> None:
-        """Index what was stored. If that fails, the pages are safe, and it is tried again later."""
+        """Index what was stored. If that fails, it is tried again later; the pages themselves are safe."""
         if len(self._unindexed) < MOST_UNINDEXED:
             with contextlib.suppress(sqlite3.Error, OSError):
                 self.flush()
@@ -137,14 +138,14 @@ class BlobFolder:
             self._unindexed.clear()
 
     def note_moved(self, moves: Sequence[tuple[bytes, Place, Place]]) -> None:
-        """Pages now lie in the own segment as well; from now on they are read there."""
+        """Record that pages were copied to our own segment and are read there from now on."""
         self.flush()
         for number, end in {new.segment: new.offset + new.length for _, _, new in moves}.items():
             self.index.add([], number, end)
         self.index.move(moves)
 
     def recover(self) -> None:
-        """Index the ends of segments whose processes were killed, and cut off what was not written whole."""
+        """Index the ends of segments whose processes were killed, and truncate incomplete frames."""
         with self.segments.lock():
             known = self.index.segments()
             for number in self.segments.numbers():

@@ -1,7 +1,7 @@
-"""Where each stored page is: one small SQLite file beside the segments.
+"""The index of stored pages: one small SQLite file beside the segments.
 
-It is a convenience, not the truth: whatever it lost can be read from the segments again. So it is written some pages at
-a time and never waits for the disk. Several processes may use it at once. All times are Unix milliseconds.
+The segments are authoritative: a lost index can be rebuilt from them. So it is written many pages at a time and without
+waiting for the disk. Several processes may use it at once. All times are Unix milliseconds.
 """
 
 import sqlite3
@@ -59,14 +59,15 @@ class Index:
         return Entry(digest, Place(row[0], row[1], row[2]), row[3], row[4]) if row else None
 
     def use(self, digest: bytes, now: int) -> bool:
-        """Note that a page is needed again; False if it has been removed meanwhile."""
+        """Mark a page as used. Returns False if it has been removed meanwhile."""
         with self._connection:
             return self._connection.execute(
                 "UPDATE blobs SET used_at = ? WHERE digest = ?", (now, digest)
             ).rowcount > 0  # fmt: skip
 
     def add(self, entries: Sequence[Entry], segment: int, indexed: int) -> None:
-        """Add pages of one segment, which is indexed up to there now. Pages that are known stay where they are."""
+        """Add pages of one segment, and record how far it is indexed. Pages that are already indexed are not
+        changed."""
         with self._connection:
             new = self._insert(entries)
             self._connection.execute(
@@ -76,7 +77,7 @@ class Index:
             )
 
     def move(self, moves: Iterable[tuple[bytes, Place, Place]]) -> None:
-        """Pages now lie elsewhere. What was removed or moved meanwhile stays as it is."""
+        """Record that pages were moved. A page that was removed or moved meanwhile is not changed."""
         with self._connection:
             for digest, old, new in moves:
                 moved = self._connection.execute(
@@ -87,7 +88,7 @@ class Index:
                 self._count_live(old.segment, -old.length * moved)
 
     def remove(self, digests: Iterable[bytes], *, used_before: int | None = None) -> int:
-        """Remove pages, if they have not been used since; returns how many."""
+        """Remove pages that have not been used since. Returns how many."""
         removed = 0
         with self._connection:
             for digest in digests:
@@ -101,7 +102,7 @@ class Index:
         return removed
 
     def page(self, after: bytes, limit: int) -> list[Entry]:
-        """Pages in the order of their digests."""
+        """Return a page of entries, sorted by digest."""
         rows = self._connection.execute(
             "SELECT digest, segment, offset, length, size, used_at FROM blobs WHERE digest > ? ORDER BY digest LIMIT ?",
             (after, limit),
@@ -109,7 +110,7 @@ class Index:
         return [Entry(row[0], Place(row[1], row[2], row[3]), row[4], row[5]) for row in rows]
 
     def totals(self) -> tuple[int, int, int]:
-        """Number of pages, their bytes unpacked and packed."""
+        """Return the number of pages, and their bytes uncompressed and compressed."""
         row = self._connection.execute("SELECT COUNT(*), COALESCE(SUM(size), 0), COALESCE(SUM(length), 0) FROM blobs")
         pages, size, stored = row.fetchone()
         return pages, size, stored
@@ -135,7 +136,7 @@ class Index:
     # ── what is referred to, while a collection runs ──
 
     def begin_marks(self) -> None:
-        """In a temporary file, not in memory: there may be millions."""
+        """Create the table of marks in a temporary file, not in memory: there may be millions."""
         self._connection.execute("DROP TABLE IF EXISTS temp.marked")
         self._connection.execute("CREATE TEMP TABLE marked (digest BLOB PRIMARY KEY) WITHOUT ROWID")
 
@@ -154,7 +155,7 @@ class Index:
     # ── inside ──
 
     def _insert(self, entries: Sequence[Entry]) -> int:
-        """Insert the pages that are not known yet; returns their bytes."""
+        """Insert the pages that are not indexed yet. Returns their bytes."""
         before = self._connection.total_changes
         statement = "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?)"
         self._connection.executemany(statement, ((e.digest, *e.place, e.size, e.used_at) for e in entries))
@@ -172,7 +173,7 @@ class Index:
     def _open(self) -> sqlite3.Connection:
         try:
             return _connected(self._path)
-        except sqlite3.OperationalError:  # no room, no right, locked: it is not damaged
+        except sqlite3.OperationalError:  # no space, no permission, locked: the file is not damaged
             raise
         except sqlite3.DatabaseError:
             self._path.rename(self._path.with_name(f"{NAME}.damaged-{time.time_ns()}"))
@@ -185,7 +186,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_MS / 1000, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # waits for the disk only where the log is copied
+        connection.execute("PRAGMA synchronous = NORMAL")  # syncs only at checkpoints
         connection.execute("PRAGMA temp_store = FILE")
         connection.executescript(_SCHEMA)
         connection.execute("SELECT digest FROM blobs LIMIT 1").fetchone()

@@ -1,7 +1,7 @@
-"""Stored pages in a local folder, off the event loop: one thread does everything, in the order in which it was asked.
+"""Stored pages in a local folder, off the event loop: one thread does all the work, in order.
 
-Hashing and packing release the interpreter's lock, so that storing a page takes next to nothing from the loop. What
-the thread has finished is handed back for several callers at once.
+Hashing and compression release the interpreter's lock, so that storing a page takes almost no time from the event loop.
+Results are handed back to several callers at once.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from forager.fetch.blobs.folder import BlobFolder
 from forager.fetch.blobs.segments import SEGMENT_BYTES
 
 INDEX_AFTER = 0.2
-"""Seconds after which pages are indexed that wait for more of them."""
+"""Maximum seconds that stored pages wait to be indexed together with more of them."""
 TOGETHER = 64
 GRACE_HOURS = 24.0
 
@@ -34,8 +34,8 @@ _Work = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 class LocalBlobs:
     """Implements `core.blobs.Blobs`. Nothing is opened before the first use; `close` ends the thread.
 
-    `grace`: hours for which a page is never removed although nothing refers to it. `days`: after so many a page is
-    removed although something refers to it; None keeps it as long as that.
+    `grace`: hours for which an unreferenced page is kept. `days`: age at which a page is removed even if something
+    refers to it; None means never.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalBlobs:
         return await self._do(lambda: Collection(self._store()).stat())
 
     async def collect(self, references: References, *, dry_run: bool = False) -> Collected:
-        """See the port. In small parts, between which pages are stored and read."""
+        """See the port. Runs in small parts, so that pages can be stored and read in between."""
         if not self._folder.exists():
             return Collected(0, 0, 0, 0, dry_run=dry_run)
         collection = await self._do(lambda: Collection(self._store(), dry_run=dry_run))
@@ -97,7 +97,7 @@ class LocalBlobs:
     # ── the thread ──
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Have the thread do this, and wait for it."""
+        """Run this in the thread, and wait for the result."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._work.put((work, future))
         if self._thread is None:
@@ -119,7 +119,7 @@ class LocalBlobs:
                 work, future = item
                 try:
                     done.append((future, work(), None))
-                except BaseException as error:  # noqa: BLE001 - it belongs to the caller that waits
+                except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
                     done.append((future, None, _translated(error, self._folder)))
                 if len(done) >= TOGETHER or self._work.empty():
                     _hand_back(done)
@@ -149,7 +149,7 @@ class LocalBlobs:
 
 
 def _translated(error: BaseException, folder: Path) -> BaseException:
-    """An error of the disk as an error of the store: a task that meets one waits, and burns no attempt."""
+    """Translate an error of the disk to a `StoreError`, so that a task waits for it without burning an attempt."""
     if not isinstance(error, OSError | sqlite3.Error):
         return error
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
@@ -169,7 +169,7 @@ def _hand_back(done: list[tuple["asyncio.Future[Any]", Any, BaseException | None
         return
     try:
         done[0][0].get_loop().call_soon_threadsafe(_resolve, done)
-    except RuntimeError:  # the loop has ended, and with it everybody who waited
+    except RuntimeError:  # the loop has ended, and all waiting callers with it
         return
 
 

@@ -1,8 +1,8 @@
-"""Segment files: pages one after the other, in files that are only appended to.
+"""Segment files: append-only files of stored pages.
 
-Each process appends to a segment of its own, which it holds locked, so that several may share a folder. A frame is
-written by one call; a process that is killed leaves at most one torn frame behind, at the end of its segment. Nothing
-is ever changed in place, and a segment that is full is never opened for writing again.
+Each process appends to its own segment, which it keeps locked, so that several processes may share a folder. A frame is
+written by one call, so a killed process leaves at most one incomplete frame, at the end of its segment. Nothing is
+changed in place, and a full segment is never opened for writing again.
 """
 
 import contextlib
@@ -55,8 +55,8 @@ class Segments:
         return self.own is not None and self.end >= self._full
 
     def begin(self) -> int:
-        """Create the segment that this process appends to from now on. A number is never used twice: another process
-        may still read a removed file by it."""
+        """Create a new segment for this process. A number is never reused, because another process may still read a
+        removed file by it."""
         with self.lock():
             number = max(*self.numbers(), self._last_number(), 0) + 1
             (self.folder / _LAST).write_text(str(number))
@@ -66,7 +66,7 @@ class Segments:
         return number
 
     def append(self, frame: bytes) -> Place:
-        """Write one frame. If there is no room for all of it, what was written of it is taken back."""
+        """Write one frame. If the disk is full, the incomplete frame is truncated."""
         assert self.own is not None  # noqa: S101 - the store begins a segment first
         at = self.end
         try:
@@ -81,7 +81,7 @@ class Segments:
         return Place(self.own, at, len(frame))
 
     def seal(self) -> int:
-        """End the own segment; returns its number. Its data reach the disk now, once for thousands of pages."""
+        """Seal our own segment and return its number. It is synced to disk now, once for thousands of pages."""
         assert self.own is not None  # noqa: S101 - there is one to be ended
         os.fdatasync(self._own_file)
         os.close(self._own_file)
@@ -91,14 +91,14 @@ class Segments:
     # ── reading ──
 
     def read(self, place: Place) -> bytes | None:
-        """The bytes at a place; None if the segment is gone."""
+        """Return the bytes at a place; None if the segment was removed."""
         file = self._file(place.segment)
         return None if file is None else os.pread(file, place.length, place.offset)
 
     def frames(self, number: int, start: int = 0, *, verify: bool = True) -> Iterator[tuple[Place, Header]]:
-        """Go through the frames of a segment. What is no whole frame is passed over.
+        """Yield the frames of a segment. Incomplete frames are skipped.
 
-        `verify=False` reads headers alone: enough to find a frame, which is checked when it is read.
+        With `verify=False` only headers are read: enough to find a frame, which is checked when it is read.
         """
         file = self._file(number)
         if file is None:
@@ -129,7 +129,7 @@ class Segments:
 
     @contextlib.contextmanager
     def without_owner(self, number: int) -> Iterator[bool]:
-        """Whether no living process appends to this segment; nothing else takes it while the block runs."""
+        """Yield whether no living process appends to this segment; it stays locked while the block runs."""
         try:
             file = os.open(self.path(number), os.O_RDWR)
         except FileNotFoundError:
@@ -158,7 +158,7 @@ class Segments:
 
     @contextlib.contextmanager
     def lock(self, name: str = "lock", *, wait: bool = True) -> Iterator[bool]:
-        """Hold a lock of the folder against other processes. Without `wait`, the value tells whether it was free."""
+        """Hold a lock of the folder against other processes. Without `wait`, yields whether it was free."""
         file = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -170,7 +170,7 @@ class Segments:
             os.close(file)
 
     def _file(self, number: int) -> int | None:
-        """An open file to read from: a few stay open, those used last."""
+        """Return an open file for reading. The most recently used ones stay open."""
         if number == self.own:
             return self._own_file
         file = self._files.pop(number, None)

@@ -1,4 +1,5 @@
-"""Performs the script of a visit: wait, scroll, click, picture. What a page lacks is passed over unless it must be."""
+"""Performs the script of a visit: wait, scroll, click, screenshot. An element that is missing is skipped, unless it is
+required."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,13 +12,13 @@ if TYPE_CHECKING:
 
 MOST_SCREENSHOT = 16 * 1024 * 1024
 TALLEST = 10_000
-"""Pixels of a picture of a whole page: an endless one would fill the memory of its process."""
+"""Maximum pixels of a full-page screenshot: an endless page would fill the browser's memory."""
 SCREENSHOT_TIMEOUT = 10.0
 GROWTH = 1.0
 """Seconds that a page is given to grow after it was scrolled."""
 LONGEST = 600.0
 
-# What fits into the window cannot be scrolled, and what waits for that has come already: then null.
+# A page that fits into the window cannot be scrolled, and has loaded everything already: returns null.
 _TO_THE_END = """() => {
   const h = document.documentElement.scrollHeight;
   if (h <= window.innerHeight) return null;
@@ -36,12 +37,12 @@ Pause = Callable[[], Awaitable[None]]
 
 
 def most_seconds(script: Sequence[Action], longest_pause: float) -> float:
-    """How long a script can take at most: a visit that takes longer is stuck."""
+    """Return the longest time that a script can take. A visit that takes longer is stuck."""
     return sum(_seconds(action, longest_pause) for action in script)
 
 
 async def perform(page: "Page", script: Sequence[Action], pause: Pause) -> bytes | None:
-    """Everything in order, with a pause before each action; the last picture, if one was taken."""
+    """Perform all actions in order, with a pause before each. Returns the last screenshot, if one was taken."""
     shot: bytes | None = None
     for action in script:
         if isinstance(action, Screenshot) and action.if_wrong and not await page.evaluate(_LOOKS_WRONG):
@@ -73,7 +74,7 @@ async def _click(page: "Page", action: Click) -> None:
     done = await _patiently(page.click(action.selector, timeout=_ms(action.timeout)), action.selector)
     if action.must and not done:
         raise TimedOut(f"nothing that {action.selector!r} names could be clicked within {action.timeout:g} s.")
-    # A click may lead to another page: what comes next is about that one.
+    # A click may lead to another page: the next actions apply to that one.
     await _patiently(page.wait_for_load_state("domcontentloaded", timeout=_ms(LONGEST)))
 
 
@@ -87,7 +88,7 @@ async def _scroll(page: "Page", action: Scroll, pause: Pause) -> None:
 
 
 async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
-    """None if it is too big to be kept."""
+    """Take a screenshot. Returns None if it is too big."""
     width = page.viewport_size["width"] if page.viewport_size else 1280
     tall = action.full_page and await page.evaluate("() => document.documentElement.scrollHeight") > TALLEST
     taken = await page.screenshot(
@@ -99,7 +100,8 @@ async def _screenshot(page: "Page", action: Screenshot) -> bytes | None:
 
 
 async def _patiently(waiting: Awaitable[object], selector: str | None = None) -> bool:
-    """Whether it came in time. A selector that cannot be read is the script's own fault."""
+    """Return whether the element appeared in time. Raises `Permanent` for an invalid selector, which is a mistake in
+    the script."""
     from playwright.async_api import Error
     from playwright.async_api import TimeoutError as PageTimeout
 

@@ -1,7 +1,7 @@
-"""A page as its scripts left it, read into a `Response`: what was answered, and the HTML that stands there now.
+"""Reads the rendered page into a `Response`: the status and headers of the answer, and the current HTML.
 
-It is read in a JavaScript world of its own, where nothing counts that the page did to its own objects, and is measured
-there, before it is handed over: a page cannot fill our memory.
+It is read in an isolated JavaScript world, which the page's own changes to built-in objects do not reach. Its size is
+checked there, before it is transferred, so that a page cannot fill our memory.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 GOING_ELSEWHERE = 5.0
-# They describe the bytes on the wire, not the page as it is handed over.
+# These headers describe the bytes on the wire, not the rendered page.
 NOT_OF_THE_PAGE = frozenset(("content-encoding", "content-length", "transfer-encoding", "content-type"))
 _SERIALISED = """(() => {
   const type = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : '';
@@ -31,7 +31,7 @@ _SERIALISED = """(() => {
 
 
 async def read_html(page: "Page", session: "CDPSession", frame: str, most: int) -> bytes:
-    """The page as it stands. One that goes elsewhere while it is read is waited for."""
+    """Return the current HTML. If the page navigates meanwhile, wait for the new one."""
     from playwright.async_api import Error
 
     for attempt in range(1, TRIES + 1):

@@ -1,7 +1,7 @@
 """Starts the system's Chromium through Playwright, with everything switched off that a visit does not need.
 
-Nothing of a browser may leave but through the proxy of a visit's context: what has none (updates, reports, look-ups)
-is sent to a port where nobody listens. Playwright is imported when the first browser is started, and never before.
+All traffic of a browser must go through the proxy of a visit's context. Traffic without a context (updates, reports,
+lookups) is directed to a port on which nothing listens. Playwright is imported when the first browser starts.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1:9"  # the port of the discard protocol: nothing list
 FLAGS = (
     "--disable-quic",  # UDP passes no proxy
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",  # names are looked up by the gate alone
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",  # only the gate resolves names
     "--block-new-web-contents",  # no pop-ups; the whole browser does not know it, there they are closed
     "--disable-gpu",
     "--disable-domain-reliability",
@@ -62,11 +62,11 @@ class ChromiumBrowser:
         return orphans.memory_of(self._process) if self._process else 0
 
     async def close(self) -> None:
-        """In order if it obeys, else by force. Afterwards none of its processes is left."""
+        """Close the browser, by force if necessary. Afterwards none of its processes is left."""
         process = self._process
         tree = await asyncio.to_thread(orphans.family, process) if process else []
         if not self.gone.is_set():
-            with contextlib.suppress(Exception):  # whatever it says: it is ended below
+            with contextlib.suppress(Exception):  # ignore errors: it is killed below
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self.inner.close()
         if process:
@@ -76,7 +76,7 @@ class ChromiumBrowser:
 
 
 class ChromiumLauncher:
-    """`pids` is the folder in which living browsers are on record; other `flags`, and `extra` ones, are for tests."""
+    """`pids` is the folder in which running browsers are recorded. Other `flags`, and `extra` ones, are for tests."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ChromiumLauncher:
         self._launchable: bool | None = None
 
     def can_launch(self) -> bool:
-        """Asked for by readiness, often: found out once, since a program is seldom installed under a running one."""
+        """Whether a Chromium is installed. Readiness asks often, so the answer is cached."""
         if self._launchable is None:
             try:
                 find_chromium(self._chosen)
@@ -116,7 +116,7 @@ class ChromiumLauncher:
                     raise
                 driver = await self._another_driver(driver)  # it may have died, and all browsers with it
                 inner = await self._launched(driver, path, mark)
-        except Exception as error:  # noqa: BLE001 - whatever the driver says, the browser did not start
+        except Exception as error:  # noqa: BLE001 - any error of the driver means that the browser did not start
             raise BrowserCrashed(_why(path, error)) from None
         return await self._recorded(inner, mark, gone)
 
@@ -127,13 +127,13 @@ class ChromiumLauncher:
             chromium_sandbox=os.geteuid() != 0,  # it refuses to run with one as root
             proxy={"server": NOWHERE, "bypass": "<-loopback>"},
             timeout=LAUNCH_TIMEOUT * 1000,
-            handle_sigint=False,  # Ctrl-C is for us: running visits are let finish
+            handle_sigint=False,  # Ctrl-C is handled by us: running visits finish
             handle_sigterm=False,
             handle_sighup=False,
         )
 
     async def clear_up(self) -> None:
-        """End the browsers that a killed program left behind: at the start of ours, and before the first of our own."""
+        """End browsers that a killed process left behind: at our start, and before our first browser."""
         if self._pids and (ended := await asyncio.to_thread(orphans.end_orphans, self._pids)):
             log.warning("orphaned_browsers_ended", count=ended)
 
@@ -157,7 +157,7 @@ class ChromiumLauncher:
 
         inner.on("disconnected", ended)
         if process:
-            _when_ended(process, ended)  # a driver that dies itself says nothing of its browsers
+            _when_ended(process, ended)  # a driver that dies reports nothing about its browsers
         if not inner.is_connected():
             ended()
         return browser
@@ -194,7 +194,7 @@ async def _start_driver() -> "Playwright":
 
 
 def _end(process: orphans.Process, tree: Sequence[orphans.Process]) -> None:
-    """Kill what is left of a browser, and see it end."""
+    """Kill the remaining processes of a browser, and wait until they have ended."""
     until = time.monotonic() + CLOSE_TIMEOUT
     orphans.kill_tree(process)
     while (left := [member for member in tree if member.is_alive]) and time.monotonic() < until:
@@ -204,7 +204,7 @@ def _end(process: orphans.Process, tree: Sequence[orphans.Process]) -> None:
 
 
 def _when_ended(process: orphans.Process, call: Callable[[], None]) -> None:
-    """Call when a process has ended, though it is no child of ours. Where the system has no such thing, never."""
+    """Call `act` when a process has ended that is not our child. Never called on systems without pidfd."""
     if not hasattr(os, "pidfd_open"):
         return
     loop = asyncio.get_running_loop()
@@ -223,7 +223,7 @@ def _when_ended(process: orphans.Process, call: Callable[[], None]) -> None:
 
 
 def _why(path: Path, error: Exception) -> str:
-    """The line of Chromium's own words that says most. Playwright's text holds the whole command line."""
+    """Return the most useful line of Chromium's output. Playwright's message contains the whole command line."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = next((line for line in lines if "ERROR:" in line or "FATAL:" in line or "sandbox" in line), "")
     said = telling.partition("]")[2].strip(" :") or (lines[0] if lines else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Where the system's Chromium is. Forager drives the one that is installed and never downloads another."""
+"""Finds the system's Chromium. Forager uses the installed one and never downloads another."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forager.core.errors import Unconfigured
 
-# The headless shell first: half the memory of the whole browser, and pages come several times faster.
+# The headless shell first: it needs half the memory of the full browser, and loads pages several times faster.
 CANDIDATES = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",
@@ -23,7 +23,7 @@ INSTALL = (
 
 
 def find_chromium(chosen: str | Path | None = None, *, which: Callable[[str], str | None] = shutil.which) -> Path:
-    """The one that was chosen, else the first that is there. Raises `Unconfigured`."""
+    """Return the configured program, else the first installed one. Raises `Unconfigured` if there is none."""
     if chosen:
         named = Path(chosen)
         if not (named.is_file() and os.access(named, os.X_OK)):

@@ -1,4 +1,4 @@
-"""What a browser says when a page cannot be had becomes one of our errors here. Its texts hold whole URLs: never shown.
+"""Translates a browser's errors to ours. Its texts are never shown, because they contain whole URLs.
 
 the guard                                                   → Refused
 the proxy                                                   → ProxyFailed
@@ -30,7 +30,7 @@ PERMANENT = {
 
 
 def translated(error: Exception) -> ForagerError:
-    """Which of our errors a browser's own means."""
+    """Return our error for a browser's error."""
     text = str(error)
     if found := _NET.search(text):
         return _net(found[1])
@@ -61,7 +61,7 @@ def _net(code: str) -> ForagerError:
 
 
 async def quietly(work: Awaitable[object]) -> None:
-    """Do it, and do not mind if the page or the browser is not there any more."""
+    """Await a call, and ignore errors because the page or the browser is gone."""
     from playwright.async_api import Error
 
     with contextlib.suppress(Error):

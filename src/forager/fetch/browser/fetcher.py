@@ -1,4 +1,4 @@
-"""The browser fetcher: a request in, the page as its scripts left it out. Its browsers are the pool's.
+"""The browser fetcher: takes a request and returns the rendered page. Its browsers come from the pool.
 
 It must never retry (the engine decides), never go anywhere but through the gate, and never start a browser before the
 first request that needs one.
@@ -25,7 +25,7 @@ from forager.fetch.redirect import HARMLESS
 
 NAVIGATION_TIMEOUT = 30.0
 Endpoints = Callable[[int], ProxyEndpoint]
-"""Where a proxy is, by its number in the ledger."""
+"""Returns the endpoint of a proxy by its number in the ledger."""
 
 
 def no_proxies(number: int) -> ProxyEndpoint:
@@ -57,7 +57,7 @@ class BrowserFetcher:
         self._fingerprints = Fingerprints(self._random)
 
     async def __call__(self, request: Request) -> Response:
-        """Visit one page. Raises `PoolExhausted` when no browser is free, and what `core.http.Fetch` says."""
+        """Visit one page. Raises `PoolExhausted` if no browser is free, and the errors of `core.http.Fetch`."""
         with map_errors(request.url):
             self._guard.check_url(request.url)
             _check(request)
@@ -71,7 +71,7 @@ class BrowserFetcher:
 
     @property
     def is_installed(self) -> bool:
-        """Whether this installation has what drives a browser (the extra `browser`) at all."""
+        """Whether the driver (the extra `browser`) is installed."""
         return find_spec("playwright") is not None
 
     def stats(self) -> PoolStats:
@@ -93,7 +93,8 @@ class BrowserFetcher:
 
 
 def _check(request: Request) -> None:
-    """What a browser would send to everybody that a page asks is refused, not dropped in silence."""
+    """Refuse what a browser would repeat to every host that the page contacts (a body, headers), instead of dropping it
+    silently."""
     if request.method.upper() != "GET" or request.body is not None:
         raise Permanent("a browser visit is a GET without a body. Send it by plain HTTP (render='http').")
     own = [name for name in request.headers if name.lower() not in HARMLESS | {"referer"}]

@@ -1,7 +1,7 @@
-"""Where a request of a browser begins and ends, read strictly: what two readers could see differently is malformed.
+"""Strict parsing of a browser's requests: anything that two parsers could read differently is malformed.
 
-Every request on a connection must be seen by the guard. One that hides inside the body of another would not be, so
-nothing here is forgiving: no two lengths, no folded lines, no bare line feeds, no trailers.
+The guard must see every request on a connection. A request hidden inside the body of another would escape it (request
+smuggling), so nothing here is lenient: no two lengths, no folded lines, no bare line feeds, no trailers.
 """
 
 import re
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 MOST_HEAD = 64 * 1024
 MOST_LINES = 256
-MOST_CHUNK_LINE = 18  # sixteen hex digits would be more than any disk holds
+MOST_CHUNK_LINE = 18  # sixteen hex digits would exceed any disk
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])")
 _HEADER = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([\x20-\x7e\x80-\xff\t]*?)[ \t]*")
 _CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}")
 
-# Between two neighbours only (RFC 9110, 7.6.1), the proxy's credentials among them.
+# Hop-by-hop headers (RFC 9110, 7.6.1), including the proxy's credentials.
 HOP_BY_HOP = frozenset((
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate", b"te", b"trailer",
     b"upgrade", b"host",
@@ -24,7 +24,7 @@ HOP_BY_HOP = frozenset((
 
 
 class Malformed(ValueError):
-    """A request that is not plainly one request."""
+    """A request that is not unambiguously one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Head:
         return [value.lower() for value in self.values(b"upgrade")] == [b"websocket"]
 
     def rewritten(self, target: str, host: str, extra: tuple[tuple[bytes, bytes], ...] = ()) -> bytes:
-        """The same request for the next neighbour: what was meant for us alone is left out."""
+        """Return the request head for the next hop, without the hop-by-hop headers."""
         named = {name.strip().lower() for value in self.values(b"connection") for name in value.split(b",")}
         dropped = HOP_BY_HOP | (named - {b"transfer-encoding", b"content-length"})
         connection: tuple[tuple[bytes, bytes], ...]
@@ -58,7 +58,7 @@ class Head:
 
 
 def read_head(raw: bytes) -> Head:
-    """A head without its closing empty line."""
+    """Parse a head, given without its closing empty line. Raises `Malformed`."""
     first, *lines = raw.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if not line or len(lines) > MOST_LINES:
@@ -76,7 +76,7 @@ def read_head(raw: bytes) -> Head:
 
 
 class Body:
-    """Counts its way through the body of a request. It keeps nothing: what it accepts is passed on as it came."""
+    """Finds the end of a request's body. It stores nothing: what it accepts is passed on unchanged."""
 
     def __init__(self, head: Head) -> None:
         lengths, codings = head.values(b"content-length"), head.values(b"transfer-encoding")
@@ -94,7 +94,7 @@ class Body:
         self.ended = not self._chunked and not self._left
 
     def feed(self, data: bytes | bytearray) -> int:
-        """How many of these bytes belong to the body."""
+        """Return how many of these bytes belong to the body."""
         at = 0
         while at < len(data) and not self.ended:
             if self._left:
@@ -108,7 +108,7 @@ class Body:
         return at
 
     def _chunk_line(self, data: bytes | bytearray, at: int) -> int:
-        """A line between the data: the size of a chunk, the empty one after it, or the empty one that ends all."""
+        """Read a line between the data: the size of a chunk, the empty line after it, or the empty line at the end."""
         end = data.find(b"\n", at)
         self._line += data[at : end + 1] if end >= 0 else data[at:]
         if len(self._line) > MOST_CHUNK_LINE:

@@ -1,9 +1,15 @@
 """The gate: a proxy on loopback through which all traffic of a browser goes, so that the egress guard sees it.
 
-A visit has a passage of its own: a port that exists as long as the visit, cut off with everything on it at its end.
-Other users of the machine can find the port, so it serves only the browser, which is told the passage's password.
-Nothing is dialled that the guard has not cleared, by the address it cleared; a refusal is an answer with the reason.
-The browser must be told to use the port for everything, loopback included (`<-loopback>` in its bypass list).
+A page decides what its browser requests, so checking the URL of a visit is not enough: scripts, frames, images and
+redirects could reach addresses of the internal network. The gate is the one place where all of it can be checked. It
+resolves each name once, lets the guard check every address, and dials exactly the address that was checked. If the
+browser resolved names itself, a second lookup could return another, private address (DNS rebinding). A refusal is an
+HTTP answer with the reason.
+
+Each visit has its own passage: a port that exists only during the visit, and is cut off with all its connections at the
+end. Other users of the machine can find the port, so every request must carry the passage's password, which only the
+browser gets. The browser must be configured to use the port for everything, including loopback (`<-loopback>` in its
+bypass list); a bypass would skip the guard.
 """
 
 import asyncio
@@ -34,14 +40,14 @@ MOST_LOGGED = 10
 CONNECT_TIMEOUT = 10.0
 USERNAME = "visit"
 IDLE = 120.0
-"""Seconds after which a connection on which nothing moves is cut; a request that is not complete by then, too."""
+"""Seconds after which an idle connection, or an incomplete request, is cut off."""
 
 log = structlog.get_logger("forager.fetch")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one request is after: `tunnel` is a way to host and port, else it is a plain request for `path` there."""
+    """The target of one request: a tunnel to host and port (CONNECT), or else a plain request for `path` there."""
 
     host: str
     port: int
@@ -55,7 +61,7 @@ class Target:
 
 
 class Gate:
-    """Opens passages. `tls` is what the certificate of an https proxy is checked with, if not the system's."""
+    """Opens passages. `tls` verifies the certificate of an https proxy, instead of the system's settings."""
 
     def __init__(
         self,
@@ -71,8 +77,8 @@ class Gate:
 
     @asynccontextmanager
     async def open(self, proxy: ProxyEndpoint | None = None) -> AsyncIterator["Passage"]:
-        """A passage for one visit, through a proxy if one is given. Give `passage.url` to the browser's context,
-        and user name and password when it is asked for them."""
+        """Yield a passage for one visit, through a proxy if one is given. Pass `passage.url` to the browser's context,
+        and answer its authentication requests with user name and password."""
         passage = Passage(self._way, proxy, self._most, self._idle)
         server = await asyncio.get_running_loop().create_server(
             lambda: Inlet(passage), "127.0.0.1", 0, backlog=self._most
@@ -86,7 +92,7 @@ class Gate:
 
 
 class Passage:
-    """The traffic of one visit: what may pass, what did, and what was not had."""
+    """The traffic of one visit: checks and connects it, and records why something failed."""
 
     def __init__(self, way: Way, proxy: ProxyEndpoint | None, most: int, idle: float) -> None:
         self.port = 0
@@ -109,15 +115,16 @@ class Passage:
 
     @property
     def url(self) -> str:
-        """What the browser is told."""
+        """The proxy URL for the browser."""
         return f"http://127.0.0.1:{self.port}"
 
     def error_of(self, url: str) -> ForagerError | None:
-        """Why the last attempt to reach this URL's host failed, if it did: a browser knows only that it failed."""
+        """Return why the last attempt to reach this URL's host failed, if it did. The browser only reports that it
+        failed."""
         return self._failures.get(_where(url))
 
     def close(self) -> None:
-        """Cut everything."""
+        """Close all connections."""
         self._closed = True
         self._timer.cancel()
         for task in self._tasks:
@@ -144,12 +151,12 @@ class Passage:
         task.add_done_callback(self._tasks.discard)
 
     def knows(self, head: Head) -> bool:
-        """Whether a request comes from the browser of this visit: each has to say the password."""
+        """Return whether a request comes from the browser of this visit: each must carry the password."""
         scheme, _, said = b"".join(head.values(b"proxy-authorization")).partition(b" ")
         return scheme.lower() == b"basic" and hmac.compare_digest(said.strip(), self._signed)
 
     def target(self, head: Head) -> Target:
-        """What a head asks for, if its spelling alone does not refuse it."""
+        """Return the target of a request head. Raises if its spelling alone is refused."""
         tunnel = head.method == b"CONNECT"
         text = f"https://{head.target}" if tunnel else head.target
         _, _, rest = text.partition("://")
@@ -164,14 +171,15 @@ class Passage:
             raise
         if not tunnel and url.scheme != "http":
             raise Malformed("https is asked for by CONNECT")
-        # The authority as the guard has read it, not as it was spelled: a proxy behind us would read it once more.
+        # Use the authority as the guard parsed it, not as it was spelled: a proxy behind us would parse it again,
+        # perhaps differently.
         authority = url.host_port_subcomponent or ""
         return Target(
             url.raw_host or "", url.port or 0, tunnel, path if path.startswith("/") else f"/{path}", authority
         )
 
     async def connect(self, target: Target, outlet: Outlet) -> None:
-        """Connect an outlet to what the guard cleared for this target, straight or through the proxy."""
+        """Connect an outlet to an address that the guard has cleared for this target, directly or through the proxy."""
         try:
             addresses = await self._cleared(target.host, target.port)
             if self._proxy:
@@ -197,7 +205,8 @@ class Passage:
         outlet.connection_made(transport)
 
     def _forwards(self, target: Target) -> bool:
-        """Whether the proxy is given the URL: it then looks up the name itself, which cannot be avoided."""
+        """Return whether the proxy gets the URL and not an address. It then resolves the name itself, which cannot be
+        avoided."""
         return self._proxy is not None and self._proxy.protocol != "socks5" and not target.tunnel
 
     def rewritten(self, head: Head, target: Target) -> bytes:
@@ -208,7 +217,7 @@ class Passage:
         return head.rewritten(f"http://{target.authority}{target.path}", target.authority, extra)
 
     def note(self, target: Target, error: ForagerError) -> int:
-        """Keep why something was not had; the status to answer with."""
+        """Record why a connection failed. Returns the status to answer with."""
         if isinstance(error, Refused):
             self._refused(target.host, target.port, error)
             return 403
@@ -218,7 +227,7 @@ class Passage:
         return 502
 
     def unwelcome(self, target: Target | None) -> str:
-        """A 407 in clear text: from the proxy, or from a site that plays one."""
+        """Handle a 407 in a plain answer: from the proxy, or from a site that pretends to be one."""
         if self._proxy and target and self._forwards(target):
             error: ForagerError = refused_by(self._proxy, 407)
         else:
@@ -242,11 +251,13 @@ class Passage:
             del self._failures[next(iter(self._failures))]
 
     async def _cleared(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, looked up once in a visit: its second answer could be another."""
+        """Return the addresses of a host, resolved once per visit: a second lookup could return others."""
         lookup = self._lookups.get((host, port))
         if lookup is None:
             lookup = asyncio.ensure_future(self._way.guard.resolve(host, port))
-            lookup.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody looked
+            lookup.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # mark the exception as retrieved
             if len(self._lookups) >= MOST_NAMES:
                 del self._lookups[next(iter(self._lookups))]
             self._lookups[host, port] = lookup
@@ -258,7 +269,7 @@ class Passage:
             raise
 
     def _sweep(self) -> None:
-        """Cut what has not moved since the last time, and heads that are still not whole."""
+        """Close connections that were idle since the last sweep, and those with an incomplete head."""
         self._timer = asyncio.get_running_loop().call_later(self._idle, self._sweep)
         for inlet, before in list(self._inlets.items()):
             moved = inlet.moved + (inlet.outlet.moved if inlet.outlet else 0)
@@ -269,7 +280,7 @@ class Passage:
 
 
 def _where(url: str) -> tuple[str, int]:
-    """Host and port of a URL; what cannot be read stands for itself, shortened, without its query."""
+    """Return host and port of a URL; for one that cannot be parsed, its shortened text without the query."""
     try:
         parsed = URL(url)
         if parsed.raw_host and parsed.port:

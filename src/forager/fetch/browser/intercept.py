@@ -1,12 +1,13 @@
-"""Holds each navigation of a visit until it may go, notes what it was answered, and drops what the lane does not load.
+"""Holds each navigation of a visit until its lane admits it, records the answer, and blocks resource types that the
+lane does not load.
 
-It listens on the page's own DevTools session (`Fetch`), for documents and the blocked kinds alone. Playwright's routing
-would stop every request of the page, and shows the first hop of a redirect only; this sees every hop, before it is
-sent, and costs the other requests nothing. For the same reason the gate's password is said here, not by Playwright: the
-browser is asked for it at the first document, and remembers it for the rest of the visit. (Nor do we subscribe to
-Playwright's events of requests and answers: they cost as much as the loading of a small file.) Frames of other sites
-have sessions of their own: what they load is not dropped. It decides about politeness only: what may be reached is
-decided by the gate, which sees everything.
+It uses the page's DevTools session (`Fetch` domain), for documents and the blocked types only. Playwright's routing
+would stop every request of the page and shows only the first hop of a redirect; this sees every hop before it is sent,
+and costs other requests nothing. For the same reason it also supplies the gate's password: the browser asks for it at
+the first document and remembers it for the rest of the visit. Playwright's request and response events are not used
+either, because each costs as much as loading a small file. Frames of other sites have their own sessions: their
+resources are not blocked. This module is about politeness only; the gate, which sees everything, decides what may be
+reached.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
 MOST_NAVIGATIONS = 20
-"""Of one visit, beside redirects: a page that goes on and on by itself is stopped."""
+"""Maximum navigations of one visit, besides redirects: a page that keeps navigating by itself is stopped."""
 KINDS = {"image": "Image", "font": "Font", "media": "Media", "stylesheet": "Stylesheet"}
 
 
@@ -41,7 +42,7 @@ class Answer:
 
 
 class Intercept:
-    """`failed` is called with the error that ends the visit; its time is `held` while a hop waits for its lane."""
+    """`failed` is called with the error that ends the visit; `held` stops its time while a hop waits for its lane."""
 
     def __init__(
         self,
@@ -55,11 +56,11 @@ class Intercept:
     ) -> None:
         self._session = session
         self.frame = ""
-        """The page's own frame, known from the first navigation on."""
+        """The main frame, known from the first navigation on."""
         self.answer: Answer | None = None
-        """To the last navigation of the page itself."""
+        """The answer to the last navigation of the main frame."""
         self.last_url = request.url
-        """Where the page itself went last."""
+        """The URL of the last navigation of the main frame."""
         self._request = request
         self._guard = guard
         self._passage = passage
@@ -115,7 +116,7 @@ class Intercept:
     async def _navigate(self, event: dict[str, Any], number: str) -> None:
         try:
             await self._admit(event)
-        except Exception as error:  # noqa: BLE001 - whatever a lane says ends the visit, and is raised there
+        except Exception as error:  # noqa: BLE001 - any error of a lane ends the visit, and is raised there
             self._failed(error)
             await self._drop(number)
             return
@@ -142,7 +143,7 @@ class Intercept:
                 await self._request.on_hop(url)
 
     async def _sign_in(self, event: dict[str, Any]) -> None:
-        """The gate is told its password, once for each request; a site that asks for one is not."""
+        """Supply the gate's password, once per request. A site that asks for one gets nothing."""
         number, challenge = event["requestId"], event["authChallenge"]
         said = {"response": "CancelAuth"}
         own = challenge.get("source") == "Proxy" and challenge.get("origin") == self._passage.url
@@ -159,5 +160,5 @@ class Intercept:
         await self._send("Fetch.failRequest", number, errorReason="BlockedByClient")
 
     async def _send(self, verb: str, number: str, **more: Any) -> None:
-        with contextlib.suppress(Exception):  # the page went elsewhere, or the visit is over: nobody waits for it
+        with contextlib.suppress(Exception):  # the page navigated, or the visit is over: nothing waits for it
             await self._session.send(verb, {"requestId": number, **more})

@@ -1,7 +1,7 @@
-"""Browsers on record: each has a file in `pids/` while it lives, so that none outlives the program for long.
+"""Records running browsers, each in a file in `pids/`, so that none outlives our process for long.
 
-A browser whose program dies ends by itself (its pipe closes). Should that ever fail, the next start finds its file and
-ends it. Only a process that is beyond doubt ours is ended: same pid, same start time, and our mark on its command line.
+A browser ends by itself when our process dies (its pipe closes). If that fails, the next start finds its file and ends
+it. Only a process that is certainly ours is ended: same pid, same start time, and our mark on its command line.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ MARK = "--forager-browser="
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that cannot be taken for another: the kernel gives a pid again, but not with the same start time."""
+    """A process identified by pid and start time: the kernel reuses a pid, but not with the same start time."""
 
     pid: int
     started: int
@@ -42,12 +42,12 @@ class Entry:
 
 
 def find_marked(mark: str) -> Process | None:
-    """The process that was started with this mark, which only a browser's first process has."""
+    """Return the process with this mark, which only a browser's main process has."""
     return next((found for pid in _pids() if _has_mark(pid, mark) and (found := Process.of(pid))), None)
 
 
 def record(folder: Path, browser: Process, mark: str) -> Path:
-    """Note a browser that belongs to this program."""
+    """Record a browser that belongs to this process."""
     owner = Process.of(os.getpid())
     path = folder / f"browser-{browser.pid}-{browser.started}.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def record(folder: Path, browser: Process, mark: str) -> Path:
 
 
 def end_orphans(folder: Path) -> int:
-    """End the browsers whose program is dead; how many there were. Files of browsers that are gone are removed."""
+    """End the browsers whose owner is dead, and return how many. Files of browsers that have ended are removed."""
     ended = 0
     for path in sorted(folder.glob("browser-*.json")):
         entry = _read(path)
@@ -70,7 +70,7 @@ def end_orphans(folder: Path) -> int:
 
 
 def kill_tree(process: Process) -> None:
-    """End a browser's process with everything that it started."""
+    """Kill a browser's process and all its descendants."""
     tree = family(process)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if process.is_alive and os.getpgid(process.pid) == process.pid:
@@ -82,7 +82,7 @@ def kill_tree(process: Process) -> None:
 
 
 def family(process: Process) -> list[Process]:
-    """A process and all its descendants, as far as they live."""
+    """Return a process and all its living descendants."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         if fields := _stat(pid):
@@ -98,9 +98,9 @@ def family(process: Process) -> list[Process]:
 
 
 def memory_of(process: Process) -> int:
-    """Bytes that a browser uses: what each of its processes has for itself, and what they share, counted once.
+    """Return the bytes that a browser uses: the private memory of each process, plus the shared memory once.
 
-    The kernel keeps these figures; a proportional share would be more exact, and takes it milliseconds to add up.
+    The kernel keeps these figures; the proportional share would be more exact, but takes milliseconds to compute.
     """
     pages = [_pages(member.pid) for member in family(process)]
     return (sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)) * os.sysconf("SC_PAGESIZE")

@@ -1,4 +1,4 @@
-"""What is heard from a page while it is visited: complaints, pop-ups, that all is loaded, that its process died."""
+"""Listens to a page's events during a visit: console errors, pop-ups, load, crash."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MOST_CONSOLE = 50
 LONGEST_LINE = 500
-BLOCKED = "net::ERR_BLOCKED_BY_CLIENT"  # what we dropped ourselves is not a complaint of the page
+BLOCKED = "net::ERR_BLOCKED_BY_CLIENT"  # an error about a resource that we blocked is not the page's
 
 
 class Witness:
@@ -21,7 +21,7 @@ class Witness:
     def __init__(self, broken: Callable[[ForagerError], None]) -> None:
         self.console: list[str] = []
         self.loaded = asyncio.Event()
-        """Everything that the page asked for at first is there."""
+        """Set when the page's initial resources are loaded."""
         self._broken = broken
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -41,7 +41,7 @@ class Witness:
             self.note(f"{message.type}: {message.text}")
 
     def _close_popup(self, popup: "Page") -> None:
-        """Dialogs need no such care: the driver dismisses them when nobody listens."""
+        """Close a pop-up. Dialogs need no handler: the driver dismisses them if there is none."""
         self.note("a pop-up was closed")
         task = asyncio.ensure_future(quietly(popup.close()))
         self._closing.add(task)

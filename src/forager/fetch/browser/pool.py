@@ -1,11 +1,12 @@
-"""The pool: browsers that are started when work waits for them, lent to one task at a time, and replaced when worn out.
+"""The browser pool: starts browsers when tasks wait for them, lends each to one task at a time, and replaces worn-out
+ones.
 
-One task per browser at a time. Contexts are isolated from one another also inside one browser, but a crash, a memory
-limit and a kill are the process's: with one task each, a bad page costs its own visit and nobody else's, and memory is
-measured for the page that used it. A headless shell costs about 120 MB, so the price of that is small.
+Contexts inside one browser are isolated from one another, but a crash, a memory limit or a kill affects the whole
+process. With one task per browser, a bad page costs only its own visit, and memory is attributed to the page that used
+it. A headless shell needs about 120 MB, so this is affordable.
 
-It must never hold more browser processes than `most`, never lend one to two tasks, and never lose one: whatever was
-acquired is released, and whatever is closed is waited for. It knows nothing of Playwright: that is the launcher's.
+The pool never holds more browser processes than `most`, never lends one to two tasks, and never loses one: whatever was
+acquired is released, and whatever is closed is awaited. Only the launcher knows Playwright.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ MEGABYTE = 1 << 20
 
 
 class Browser(Protocol):
-    """A running browser, as the pool sees it."""
+    """The interface of a running browser that the pool uses."""
 
     @property
     def is_gone(self) -> bool: ...
 
     def memory(self) -> int:
-        """Bytes that it uses, with all its processes. May block: asked in a thread."""
+        """Return the bytes that it uses, with all its processes. May block: called in a thread."""
         ...
 
     async def close(self) -> None:
@@ -48,7 +49,7 @@ Launched = TypeVar("Launched", bound=Browser, covariant=True)
 
 class Launcher(Protocol[Launched]):
     def can_launch(self) -> bool:
-        """Whether there is anything to start. Cheap: readiness asks it."""
+        """Whether a browser could be started. Cheap, because readiness calls it."""
         ...
 
     async def launch(self, gone: Callable[[Launched], None]) -> Launched:
@@ -61,9 +62,9 @@ class Launcher(Protocol[Launched]):
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
     size: int = 5
-    """Browsers that are started without hesitation …"""
+    """Browsers that are started at once when tasks wait …"""
     most: int = 20
-    """… and at most, while tasks wait longer than `grow_after`."""
+    """… and the maximum, used while tasks wait longer than `grow_after`."""
     page_limit: int = 100
     memory: int = 500 * MEGABYTE
     wait: float = 10.0
@@ -80,7 +81,7 @@ class PoolStats:
     recycled_count: int
     crashed_count: int
     launchable: int
-    """How many more could be started: readiness counts these beside the available ones."""
+    """How many more could be started: readiness counts these with the available ones."""
     waiting: int
 
 
@@ -105,7 +106,7 @@ class Pool(Generic[B]):
         self._launcher = launcher
         self._clock = clock
         self._members: dict[int, _Member[B]] = {}
-        self._idle: list[_Member[B]] = []  # the last used is taken first, so that the others can be let go
+        self._idle: list[_Member[B]] = []  # the most recently used is taken first, so that the others can be ended
         self._waiting: deque[_Waiter[B]] = deque()
         self._starting = 0
         self._pages = self._recycled = self._crashed = 0
@@ -117,7 +118,7 @@ class Pool(Generic[B]):
 
     @asynccontextmanager
     async def browser(self) -> AsyncIterator[B]:
-        """A browser for one task. Raises `PoolExhausted` when none became free in time."""
+        """Yield a browser for one task. Raises `PoolExhausted` if none became free in time."""
         member = await self._acquire()
         try:
             yield member.browser
@@ -138,7 +139,7 @@ class Pool(Generic[B]):
         )
 
     async def close(self, grace: float = 0.0) -> None:
-        """Lend nothing more, let running tasks end for `grace` seconds, then end every browser."""
+        """Lend no more browsers, let running tasks finish for `grace` seconds, then end every browser."""
         self._closing = True
         self._fail_waiting(PoolExhausted("The browsers are being closed: Forager is stopping."))
         until = self._clock.monotonic() + grace
@@ -175,7 +176,7 @@ class Pool(Generic[B]):
             raise
 
     def _forget(self, waiter: _Waiter[B]) -> None:
-        """Its task was cancelled: what it may just have been given goes to the next."""
+        """Remove a cancelled waiter. A browser that it was just given goes to the next one."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
         given = waiter.given
@@ -199,7 +200,7 @@ class Pool(Generic[B]):
             self._put(member)
 
     def _put(self, member: _Member[B]) -> None:
-        """To whoever has waited longest, else among the idle."""
+        """Give a browser to the longest-waiting task, else add it to the idle ones."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.given.done():
@@ -212,7 +213,7 @@ class Pool(Generic[B]):
     # ── growing, shrinking, replacing ──
 
     def _grow(self) -> None:
-        """Start what the waiting need: at once up to `size`, up to `most` for those who waited too long."""
+        """Start browsers for waiting tasks: up to `size` at once, up to `most` for tasks that have waited too long."""
         now = self._clock.monotonic()
         late = sum(now - waiter.since > self.limits.grow_after for waiter in self._waiting)
         while self._starting < len(self._waiting) and self._total < self.limits.size:
@@ -225,7 +226,7 @@ class Pool(Generic[B]):
         self._spawn(self._started(instead_of))
 
     async def _started(self, instead_of: B | None) -> None:
-        """Its place is taken from the beginning; a worn-out browser's is free only when that has ended."""
+        """Start a browser. It counts from now on; a worn-out one counts until it has ended."""
         try:
             if instead_of is not None:
                 await instead_of.close()
@@ -250,7 +251,8 @@ class Pool(Generic[B]):
         self._put(member)
 
     def _could_not_start(self, error: ForagerError) -> None:
-        """With other browsers at work the waiting may still be served; without any they are told."""
+        """Handle a failed start: while other browsers work, waiting tasks may still be served; otherwise they get the
+        error."""
         log.warning("browser_not_started", reason=error.message)
         if not self._total:
             self._fail_waiting(error)
@@ -261,7 +263,7 @@ class Pool(Generic[B]):
         self._start(instead_of=member.browser)
 
     def _gone(self, browser: B) -> None:
-        """It died by itself. One that was at work is replaced at once, since its task will come again."""
+        """Handle a browser that died. One that was in use is replaced at once, because its task will be retried."""
         member = self._members.pop(id(browser), None)
         if member is None:
             return  # ended by us
@@ -294,7 +296,7 @@ class Pool(Generic[B]):
             self._tick()
             if not self._measuring and self._clock.monotonic() - self._measured_at >= MEASURE_EVERY:
                 self._measuring = True
-                self._spawn(self._measure())  # beside: it reads much, and nobody must wait for it
+                self._spawn(self._measure())  # in the background: it reads many files, and no task should wait for it
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
@@ -319,7 +321,8 @@ class Pool(Generic[B]):
         )
 
     async def _measure(self) -> None:
-        """Past the limit a browser is replaced after its task; past twice the limit it is ended under it."""
+        """Check a browser's memory. Above the limit it is replaced after its task; above twice the limit it is killed
+        during it."""
         try:
             for member in list(self._members.values()):
                 used = await asyncio.to_thread(member.browser.memory)

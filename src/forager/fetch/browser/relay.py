@@ -1,8 +1,8 @@
-"""The two ends of one connection of a browser: `Inlet` towards it, `Outlet` towards the site.
+"""The two ends of one connection of a browser: `Inlet` towards the browser, `Outlet` towards the site.
 
-Once both are there, bytes go from one to the other untouched. Until then, and again for each plain request, the inlet
-reads what is asked for and has it checked. A connection serves one origin in its life: so the answers of a site can
-be passed on unread, since nothing it sends too much can be taken for the answer of another.
+Once both are connected, bytes are relayed unchanged. Before that, and again for each plain request, the inlet parses
+the request and has it checked. A connection serves only one origin, so that answers can be relayed without parsing:
+surplus bytes of one site can never be taken for the answer of another.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PEEK = len(b"HTTP/1.1 101")
 
 
 class Outlet(asyncio.Protocol):
-    """Towards the site, or the proxy before it."""
+    """The end towards the site, or towards the proxy before it."""
 
     def __init__(self, inlet: "Inlet") -> None:
         self.inlet = inlet
@@ -33,7 +33,7 @@ class Outlet(asyncio.Protocol):
         self._first: bytearray | None = None
 
     def peek(self) -> None:
-        """Look at the status of the next answer before it is passed on."""
+        """Inspect the status of the next answer before it is relayed."""
         self._first = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,7 +56,7 @@ class Outlet(asyncio.Protocol):
         return self.inlet.half_closed()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._first and self.inlet.transport:  # shorter than a status line: still what the site said
+        if self._first and self.inlet.transport:  # shorter than a status line, but still the site's answer
             self.inlet.transport.write(bytes(self._first))
         self.inlet.outlet_lost()
 
@@ -68,7 +68,7 @@ class Outlet(asyncio.Protocol):
 
 
 class Inlet(asyncio.Protocol):
-    """Towards the browser."""
+    """The end towards the browser."""
 
     def __init__(self, passage: "Passage") -> None:
         self.passage = passage
@@ -76,13 +76,13 @@ class Inlet(asyncio.Protocol):
         self.outlet: Outlet | None = None
         self.spliced = False
         self.asked = False
-        """Whether a whole head has come: until then it is a stranger, and may not take long."""
+        """Whether a complete head has arrived. Until then the client is unauthenticated and has little time."""
         self.moved = 0
-        """Bytes so far, for whoever looks whether anything moves."""
+        """Bytes so far, to detect idle connections."""
         self._origin: Target | None = None
         self._buffer = bytearray()
         self._body: Body | None = None
-        self._busy = False  # a dial or an upgrade is under way: what comes meanwhile is kept
+        self._busy = False  # a dial or an upgrade is under way: buffer what arrives meanwhile
         self._ending = False
         self._said_all = False
         self._heard_all = False
@@ -110,7 +110,7 @@ class Inlet(asyncio.Protocol):
         self._read()
 
     def eof_received(self) -> bool:
-        """The browser has nothing more to say. In a tunnel the site may still have; True keeps this end open for it."""
+        """The browser has closed its side. In a tunnel the site may still send; True keeps this end open."""
         self._said_all = True
         far = self.outlet.transport if self.outlet else None
         if not self.spliced or self._heard_all or not far or far.is_closing() or not far.can_write_eof():
@@ -143,7 +143,7 @@ class Inlet(asyncio.Protocol):
             self.transport.resume_reading()
 
     def half_closed(self) -> bool:
-        """The same from the other side."""
+        """The site has closed its side."""
         self._heard_all = True
         near = self.transport
         if not self.spliced or self._said_all or not near or near.is_closing() or not near.can_write_eof():
@@ -156,8 +156,8 @@ class Inlet(asyncio.Protocol):
             self.transport.close()
 
     def answered(self, status: bytes) -> bool:
-        """The status of an answer, before it is passed on; False if it must not be."""
-        if status == b"407":  # only our own neighbour may ask for that, and a browser must not be asked
+        """Handle the status of an answer before it is relayed. Returns False if it must not be."""
+        if status == b"407":  # only our own proxy may send a 407, and the browser must not see it
             self.answer(502, self.passage.unwelcome(self._origin))
             return False
         if self._busy:  # an upgrade was asked for
@@ -174,7 +174,7 @@ class Inlet(asyncio.Protocol):
     # ── what is asked for ──
 
     def _read(self) -> None:
-        """Take what the buffer holds: the rest of a body, the next head, or nothing yet."""
+        """Process the buffer: the rest of a body, the next head, or nothing yet."""
         try:
             while self._buffer and not self._busy and not self._ending:
                 if self._body:
@@ -201,7 +201,7 @@ class Inlet(asyncio.Protocol):
         target = self.passage.target(head)
         body = None if target.tunnel else Body(head)
         if self._origin and target.origin != self._origin.origin:
-            self._end()  # without a word: a browser asks again, on a connection of its own
+            self._end()  # close silently: the browser repeats the request on a new connection
             return
         if self._origin and self.outlet:
             self._send(head, target, body)
@@ -251,7 +251,7 @@ class Inlet(asyncio.Protocol):
             self._body = None
 
     def answer(self, status: int, text: str) -> None:
-        """Say why not, and hang up."""
+        """Send an error answer, and close the connection."""
         body = f"Forager did not pass this on: {text}\n".encode()
         head = (
             f"HTTP/1.1 {status} {STATUS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"

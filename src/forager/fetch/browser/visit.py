@@ -1,8 +1,9 @@
-"""One visit: a fresh context in a lent browser, through a passage of its own, to one page; what the page became, back.
+"""One visit: opens a fresh context in a lent browser, goes through its own passage to one page, and returns the
+rendered page.
 
-Nothing is left behind: cookies, storage, cache and connections end with the context. It must never send a secret, a
-body or a header of its own (a browser would repeat them to everybody a page asks; the cookies of a log-in it keeps to
-their domain), never keep a download, and never take longer than its navigation, its script and a moment.
+Nothing remains: cookies, storage, cache and connections end with the context. A visit never sends a secret, a body or a
+header of its own, because a browser would repeat them to every host that the page contacts (it restricts the cookies of
+a login to their domain). It never keeps a download, and it has a time limit: its navigation, its script and a moment.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, CDPSession, Page
 
 SETTLE = 5.0
-"""Seconds that a page may go on loading after its document is there: one that never rests is taken as it is."""
+"""Seconds that a page may go on loading after its document has arrived. A page that never stops loading is then taken
+as it is."""
 SPARE = 15.0
 OPEN_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 5.0
@@ -42,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a visit is made."""
+    """The options of a visit."""
 
     fingerprint: Fingerprint
     navigation_timeout: float
@@ -73,7 +75,8 @@ class Visit:
         self._watch = Stopwatch(clock)
 
     async def perform(self) -> Response:
-        """Go, act, read. Ends at once when the browser dies, whatever its driver still waits for."""
+        """Navigate, perform the script, and read the page. Ends at once when the browser dies, even if its driver still
+        waits."""
         running = asyncio.create_task(self._within_limits())
         gone = asyncio.create_task(self._browser.gone.wait())
         ends: tuple[asyncio.Future[Any], ...] = (running, gone, self._broken)
@@ -104,7 +107,7 @@ class Visit:
 
     @contextlib.asynccontextmanager
     async def _limited(self, seconds: float, message: str) -> AsyncIterator[None]:
-        """Raises `TimedOut`; time in which a hop waited for its lane does not count."""
+        """Limit the block's time; raises `TimedOut`. Time in which a hop waits for its lane does not count."""
         try:
             async with asyncio.timeout(seconds) as deadline:
                 self._deadlines.append(deadline)
@@ -117,7 +120,7 @@ class Visit:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Waiting for a lane is not the site's fault: its time stands still meanwhile."""
+        """Stop the time limit while a hop waits for its lane, which is not the site's fault."""
         loop = asyncio.get_running_loop()
         began, held = loop.time(), [(each, each.when()) for each in self._deadlines]
         for deadline, _ in held:
@@ -160,7 +163,8 @@ class Visit:
         return page, session
 
     async def _answers(self, asked: Awaitable[T]) -> T:
-        """What takes a browser milliseconds and does not come in seconds never will: it is stuck, and ended."""
+        """Await an operation that takes a browser milliseconds. If it takes seconds, the browser is stuck, and is
+        killed."""
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 return await asked
@@ -169,7 +173,7 @@ class Visit:
             raise BrowserCrashed(f"the browser did not answer within {OPEN_TIMEOUT:g} s and was ended.") from None
 
     async def _go(self, page: "Page") -> None:
-        """Until the document is there; then for a moment until all that it loads is."""
+        """Navigate and wait for the document, then for a moment until its resources are loaded."""
         from playwright.async_api import Error
 
         referer = next((value for name, value in self._request.headers.items() if name.lower() == "referer"), None)
@@ -178,7 +182,7 @@ class Visit:
             async with self._limited(limit, f"no page within {limit:g} s."):
                 await page.goto(self._request.url, wait_until="domcontentloaded", timeout=0, referer=referer)
         except Error as error:
-            # An error's status with an empty body is shown by Chromium as a page of its own: the answer is still one.
+            # Chromium shows its own page for an error status with an empty body: that is still an answer.
             if "ERR_HTTP_RESPONSE_CODE_FAILURE" not in str(error) or self._intercept.answer is None:
                 raise
         self._check_gate()
@@ -187,7 +191,7 @@ class Visit:
                 await self._witness.loaded.wait()
 
     def _check_gate(self) -> None:
-        """A refusal of plain HTTP comes as an answer of the gate: it must not be taken for the site's."""
+        """Raise if the answer is the gate's refusal of a plain HTTP request: it must not be taken for the site's."""
         answer = self._intercept.answer
         if answer is None or answer.status not in GATE_STATUSES or answer.header("cache-control") != "no-store":
             return
@@ -195,7 +199,7 @@ class Visit:
             raise error
 
     def _meant(self, error: Exception) -> ForagerError:
-        """Why a visit failed: what the gate knows is more than what the browser saw."""
+        """Return why a visit failed. The gate knows more than the browser reports."""
         if self._browser.is_gone:
             return BrowserCrashed("the browser died while it was on the page.")
         if "net::ERR_" not in str(error):
@@ -207,7 +211,7 @@ class Visit:
             self._broken.set_exception(error)
 
     async def _close(self, context: "BrowserContext") -> None:
-        """A browser that does not even close a context is stuck, and ended."""
+        """Close the context. A browser that cannot do that is stuck, and is killed."""
         closing = asyncio.ensure_future(quietly(context.close()))
         done, _ = await asyncio.wait((closing,), timeout=CLOSE_TIMEOUT)
         if not done:
@@ -216,14 +220,14 @@ class Visit:
 
 
 def _cookie(cookie: Cookie) -> Any:
-    """As the browser takes it: for the domain and the hosts in it; an address is only itself."""
+    """Return a cookie in the browser's format: valid for the domain and its subdomains; an IP address has none."""
     domain = cookie.domain if literal(cookie.domain) else f".{cookie.domain}"
     value = cookie.value.reveal()
     return {"name": cookie.name, "value": value, "domain": domain, "path": "/", "secure": cookie.secure}
 
 
 def _options(fingerprint: Fingerprint, passage: Passage) -> dict[str, Any]:
-    """Of a fresh context: who we are, and the one way out."""
+    """Return the options of a context: the fingerprint, and the gate as its proxy."""
     width, height = fingerprint.viewport
     options: dict[str, Any] = {
         "user_agent": fingerprint.user_agent,
@@ -243,7 +247,7 @@ def _options(fingerprint: Fingerprint, passage: Passage) -> dict[str, Any]:
 
 
 async def _disguise(session: "CDPSession", fingerprint: Fingerprint) -> None:
-    """What a context's options cannot say: the client hints and the platform that belong to the user agent."""
+    """Set what a context's options cannot: the client hints and the platform that match the user agent."""
     agent = fingerprint.agent
     await session.send(
         "Emulation.setUserAgentOverride",

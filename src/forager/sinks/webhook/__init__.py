@@ -1,4 +1,5 @@
-"""Webhooks on their way: one task for each message and receiver, tried for a week, then a dead letter.
+"""Webhooks: one task per message and receiver, retried for a week, then a dead letter.
 
-Start reading at `sink.py`. Nothing is imported here: a receiver that verifies signatures needs `signing` alone.
+Start reading at `sink.py`. This module imports nothing, because a receiver that verifies signatures needs only
+`signing`.
 """

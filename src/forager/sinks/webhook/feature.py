@@ -1,4 +1,4 @@
-"""Webhooks, in two parts: the sink that writes a message for every job that has ended, and the pipeline that sends it.
+"""Webhooks have two parts: the sink that writes a message for every job that has ended, and the pipeline that sends it.
 
 The pipeline is built in: Forager creates its jobs itself, one for each receiver.
 """
@@ -8,7 +8,7 @@ from forager.kit.sink_feature import SinkFeature
 
 feature = Feature(
     name="deliveries",
-    summary="Webhooks on their way to their receivers.",
+    summary="Delivers webhooks to their receivers.",
     build=Ref("forager.sinks.webhook.wiring:build"),
     settings=Ref("forager.sinks.webhook.settings:WebhookSettings"),
     secrets=Ref("forager.sinks.webhook.wiring:secrets"),

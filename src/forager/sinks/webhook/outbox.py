@@ -1,7 +1,7 @@
-"""Puts the webhook sink together: what it reads of a job, and how its messages become tasks. Part of the composition.
+"""Assembles the webhook sink: what it reads about a job, and how its messages become tasks.
 
-A delivery's own job tells nobody that it has ended: that would never end. Nothing about one job may hold up what is
-told of the others.
+The end of a delivery's own job causes no webhook, because that would never end. A problem with one job must not delay
+the webhooks of others.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ log = structlog.get_logger("forager.sinks.webhook.outbox")
 
 CALLBACK = "callback_url"
 Results = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
-"""What a job of one pipeline found, one entry for each of its tasks."""
+"""Returns the results of a job, one entry per task."""
 
 
 class JobReports(Protocol):
-    """What this sink reads of jobs. The ledger's `Reports` implements it."""
+    """The reports that this sink reads. The ledger's `Reports` implements it."""
 
     async def job(self, job: UUID) -> Any: ...
     async def tasks(self, job: UUID, *, limit: int) -> Any: ...
@@ -36,7 +36,8 @@ class JobReports(Protocol):
 def webhook_sink(
     ledger: Ledger, reports: JobReports, default_url: str | None, results: Mapping[str, Results]
 ) -> WebhookSink:
-    """`results`: by pipeline; of any other, a task's state and error are told."""
+    """Build the sink. `results` holds the pipelines' own results; for other pipelines a message has each task's state
+    and error."""
 
     async def callbacks_of(jobs: Sequence[UUID]) -> Mapping[UUID, Any]:
         named = await reports.param_of_jobs(jobs, CALLBACK)
@@ -60,7 +61,7 @@ def webhook_sink(
         try:
             await ledger.append(standing_job(message.receiver), [Plan(task)])
         except StoreError as error:
-            if type(error) is StoreError:  # it answers, and refuses this very message: that will not pass
+            if type(error) is StoreError:  # the store answers and refuses this message: retrying will not help
                 raise Permanent(error.message) from error
             raise
 
@@ -68,7 +69,8 @@ def webhook_sink(
 
 
 def _host(url: str) -> str:
-    """Of whatever was given as a URL: what is none is refused when it is sent, where everybody can see it."""
+    """Return the host of a URL. An invalid URL is refused later, when it is sent, where the failure is visible as a
+    dead letter."""
     try:
         return host_of(url)
     except ValueError:

@@ -1,4 +1,5 @@
-"""Deliveries as a pipeline: nobody submits such a job by hand; messages are added to the receiver's standing job."""
+"""The pipeline of webhook deliveries. Its jobs are never submitted by users; messages are added to the receiver's
+standing job."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -14,16 +15,16 @@ from forager.sinks.webhook.task import LANE_FAMILY, Delivery, DeliveryJob
 NAME = "deliveries"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 RETRY = Retry(delays=(2.0, 4.0, 8.0, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, DAY, *(DAY,) * 5))
-"""Soon at first, for a restart; then ever later; then daily, the last time in the seventh day."""
+"""Retry delays: short at first, for a receiver that restarts; then longer; then daily, until the seventh day."""
 WEBHOOK_LANES = Lane(f"{LANE_FAMILY}*", rate=20, burst=5, concurrency=4, retry=RETRY)
-"""Of each receiving host. An API's: no robots.txt, no proxy."""
+"""The lane of each receiving host. It is an API's lane: no robots.txt, no proxy."""
 STEP_TIMEOUT = 30.0
 
 __all__ = ["NAME", "RETRY", "SECRET", "WEBHOOK_LANES", "build", "standing_job"]
 
 
 def build(default_url: str | None = None) -> Pipeline:
-    """`default_url`: where messages go whose job names no receiver."""
+    """Build the pipeline. `default_url` receives the messages of jobs that name no receiver."""
     return Pipeline(
         name=NAME,
         params=DeliveryJob,
@@ -36,9 +37,9 @@ def build(default_url: str | None = None) -> Pipeline:
 
 
 def standing_job(receiver: str) -> NewJob:
-    """The job that all messages to a receiver are added to."""
+    """Return the standing job to which all messages for a receiver are added."""
     name = sha256(receiver.encode(errors="replace")).hexdigest()
-    # No header can begin with a space: no caller's Idempotency-Key is ever the same.
+    # The key begins with a space, which no header can, so that no caller's Idempotency-Key can equal it.
     return NewJob(NAME, {"receiver": receiver}, idempotency_key=f" deliveries/{name}", standing=True)
 
 
@@ -47,4 +48,4 @@ def _nothing(_: DeliveryJob) -> Iterable[Plan]:
 
 
 def _not_by_hand(_: Any) -> None:
-    raise Rejected("Deliveries are made by Forager itself. Give a job a `callback_url`, and it is told when it ends.")
+    raise Rejected("Forager creates deliveries itself. Set a job's `callback_url` to get a webhook when it ends.")

@@ -12,10 +12,10 @@ _webhooks = partial(setting, group="Webhooks")
 
 class WebhookSettings(FeatureSettings):
     webhook_secret: SecretStr | None = _webhooks(
-        None, "Key that signs webhooks; without it, none is sent.", seed="SCRAPER_WEBHOOK_SECRET"
+        None, "Key that signs webhooks; without it, no webhook is sent.", seed="SCRAPER_WEBHOOK_SECRET"
     )
     default_webhook_url: SecretUrl | None = _webhooks(
         None,
-        "Receiver of the webhook of every job that names none; without it, only jobs with a callback_url have one.",
+        "Receiver of webhooks of jobs without a callback_url; without it, such jobs send none.",
         seed="SCRAPER_DEFAULT_WEBHOOK_URL",
     )

@@ -1,7 +1,7 @@
-"""Signing webhooks, and telling the true ones: for receivers as well as for Forager itself.
+"""Signs and verifies webhooks, for receivers as well as for Forager itself.
 
-Needs nothing beside Python. A receiver calls `verify` with the body exactly as it arrived, byte by byte, before it is
-parsed. Nothing here keeps a secret or shows one.
+Needs only the standard library. A receiver calls `verify` with the body exactly as it arrived, byte by byte, before
+parsing it. No secret is stored or shown here.
 
 WebhookError
 ├── Unsigned         a header that a signature needs is missing or cannot be read
@@ -21,12 +21,12 @@ from datetime import datetime
 from forager.core.errors import ForagerError
 
 TOLERANCE = 300.0
-"""Seconds that the time of a message may be away from the receiver's."""
+"""Maximum difference between a message's time and the receiver's, in seconds."""
 BODY_SIGNATURE = "X-Webhook-Signature"
 """Lower-case hex HMAC-SHA256 over the body alone."""
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
-"""As Standard Webhooks has them: the last is over id, time and body, so that neither can be exchanged."""
-SECRET_PREFIX = "whsec_"  # noqa: S105 - how such a secret begins, not a secret
+"""The headers of Standard Webhooks. The signature covers id, time and body, so that none of them can be exchanged."""
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of a secret, not a secret
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 _ID = re.compile(r"[\x21-\x7e]{1,256}", re.ASCII)
 
@@ -40,7 +40,7 @@ class Unsigned(WebhookError):
 
 
 class WrongSignature(WebhookError):
-    """No signature of the webhook fits its content and a known secret."""
+    """No signature of the webhook matches its content with a known secret."""
 
 
 class NotFresh(WebhookError):
@@ -52,7 +52,7 @@ class Replayed(WebhookError):
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - the header's own word
-    """The headers that go with a body. `timestamp` is the moment of sending, in Unix seconds."""
+    """Return the headers for a body. `timestamp` is the time of sending, in Unix seconds."""
     if not secret:
         raise ValueError("a webhook cannot be signed with an empty secret.")
     if not _ID.fullmatch(id) or timestamp < 0:
@@ -72,10 +72,10 @@ def verify(
     now: datetime,
     seen: Container[str] | None = None,
 ) -> str:
-    """The webhook's id, if it is true; raises a `WebhookError` that says why not.
+    """Verify a webhook and return its id. Raises a `WebhookError` with the reason if it must not be accepted.
 
-    `secrets`: every one that is accepted, two while you change from one to the next. `seen`: ids dealt with before;
-    add the returned one to it once your own work is done, then a repeated delivery raises `Replayed`.
+    `secrets` are all accepted secrets: two while you change from one to the next. `seen` are the ids handled before;
+    add the returned id once your own work is done, so that a repeated delivery raises `Replayed`.
     """
     known = [secret for secret in secrets if secret]
     if not known:
@@ -84,7 +84,7 @@ def verify(
     message, timestamp = _needed(given, ID, _ID), _needed(given, TIMESTAMP, _SECONDS)
     if not _is_signed(given.get(SIGNATURE), known, message, timestamp, body):
         raise WrongSignature("The webhook-signature fits no known secret: another secret, or a changed message.")
-    # Not needed beside the one above, but a message of which a part is wrong is not the message that was sent.
+    # Not strictly needed after the check above, but a message with one wrong signature is not what was sent.
     told = given.get(BODY_SIGNATURE.lower())
     if told is not None and not _any_equal([told], [_of_body(secret, body) for secret in known]):
         raise WrongSignature(f"The {BODY_SIGNATURE} fits no known secret: another secret, or a changed body.")
@@ -105,7 +105,7 @@ def _needed(given: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
 
 
 def _is_signed(told: str | None, secrets: Sequence[str], message: str, timestamp: str, body: bytes) -> bool:
-    """Several signatures may be told, of versions that we need not know."""
+    """Return whether one of the signatures is valid. There may be several, also of versions unknown to us."""
     if not told:
         raise Unsigned(f"The header {SIGNATURE} is missing.")
     ours = [value for version, _, value in (each.partition(",") for each in told.split()) if version == "v1"]
@@ -115,7 +115,7 @@ def _is_signed(told: str | None, secrets: Sequence[str], message: str, timestamp
 
 
 def _any_equal(told: Sequence[str], expected: Sequence[str]) -> bool:
-    """In a time that says nothing about how much was right: all are compared, each to its end."""
+    """Compare in constant time: every candidate, each to its end."""
     found = False
     for one in told:
         for other in expected:
@@ -133,7 +133,8 @@ def _of_message(secret: str, message: str, timestamp: str, body: bytes) -> str:
 
 
 def _key(secret: str) -> bytes:
-    """A secret that begins with `whsec_` is base64, as Standard Webhooks libraries expect; any other is itself."""
+    """Return the key bytes. A secret that begins with `whsec_` is base64, as in Standard Webhooks; any other is used as
+    it is."""
     if not secret.startswith(SECRET_PREFIX):
         return secret.encode()
     try:

@@ -1,8 +1,8 @@
-"""The webhook sink: every job that has ended becomes one message to whoever asked to be told.
+"""The webhook sink: makes one message for every job that has ended and has a receiver.
 
-It sends nothing itself. It writes the message down and submits it as a task, so that one dead receiver holds up no
-other. The message is fixed here, once: its id comes from the job and its end, so that a repeated batch submits nothing
-new. It never sees the secret that signs it.
+It sends nothing itself. It submits the message as a task, so that one dead receiver delays no other. The message is
+fixed here, once: its id is derived from the job and its end, so that a repeated batch submits nothing new. The sink has
+no access to the signing secret.
 """
 
 import json
@@ -18,9 +18,9 @@ from forager.core.states import TERMINAL_JOBS
 from forager.sinks.webhook.task import DEFAULT_RECEIVER
 
 MOST_RESULTS = 100
-"""Of a job with more tasks only the summary is told."""
+"""For a job with more tasks, a message has only the summary."""
 ENDS = frozenset({"ended", "created"})
-"""What may be said of a job when it ends: one without tasks is created as ended."""
+"""Operations that may report an end: a job without tasks is created as ended."""
 COUNTS = ("completed", "failed", "skipped", "cancelled")
 
 
@@ -31,7 +31,7 @@ class EndedJob:
     id: UUID
     status: str
     end: int
-    """Which of its ends this is: it has another if its failures are retried."""
+    """Number of this end: a job ends again after its failures are retried."""
     at: int
     counts: Mapping[str, int]
 
@@ -42,7 +42,7 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent, to whom, under which id. The same at every try."""
+    """A message: body, receiver and id. The same at every try."""
 
     id: str
     receiver: str
@@ -52,7 +52,7 @@ class Message:
 
 
 Callbacks = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, Any]]]
-"""The receivers that jobs name themselves, if any. A job that is left out wants no webhook at all, or is gone."""
+"""Returns the receivers that jobs name themselves, if any. A job that is left out wants no webhook, or was removed."""
 JobResults = Callable[[UUID], Awaitable[Sequence[Mapping[str, Any]]]]
 Submit = Callable[[Message], Awaitable[None]]
 
@@ -72,7 +72,7 @@ class WebhookSink:
         if not ended:
             return False
         told = False
-        callbacks = await self._callbacks([job.id for job in ended])  # all at once: most jobs tell nobody
+        callbacks = await self._callbacks([job.id for job in ended])  # one query for all: most jobs have no receiver
         for job in ended:
             receiver = receiver_of(callbacks[job.id], has_default=self._has_default) if job.id in callbacks else None
             if receiver is not None:
@@ -83,7 +83,7 @@ class WebhookSink:
 
 
 def ended_job(change: Change) -> EndedJob | None:
-    """The end of a job that a change tells of, if it is one."""
+    """Return the end of a job that a change reports; None if it reports something else."""
     said = change.body or {}
     if change.kind != "job" or change.op not in ENDS or said.get("state") not in TERMINAL_JOBS:
         return None
@@ -92,12 +92,12 @@ def ended_job(change: Change) -> EndedJob | None:
 
 
 def receiver_of(own: Any, *, has_default: bool) -> str | None:
-    """A job's own receiver counts before the one in the settings."""
+    """Return a job's receiver: its own, else the one in the settings."""
     return own if own and isinstance(own, str) else DEFAULT_RECEIVER if has_default else None
 
 
 def message_about(job: EndedJob, receiver: str, results: Sequence[Mapping[str, Any]] | None) -> Message:
-    """`results` are left out of the body, as null, above `MOST_RESULTS` tasks."""
+    """Build the message about a job. `results` are null in the body above `MOST_RESULTS` tasks."""
     body = {
         "job_id": str(job.id),
         "status": job.status,
@@ -110,5 +110,5 @@ def message_about(job: EndedJob, receiver: str, results: Sequence[Mapping[str, A
 def _as_json(body: Mapping[str, Any]) -> str:
     try:
         return orjson.dumps(body, default=str).decode()
-    except orjson.JSONEncodeError:  # half a character, say, or a number of a hundred digits
+    except orjson.JSONEncodeError:  # such as a lone surrogate, or a number of a hundred digits
         return json.dumps(body, default=str)

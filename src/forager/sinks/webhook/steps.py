@@ -1,4 +1,5 @@
-"""One try to deliver a message. A URL may hold a token, so what is written down about a try names the host alone."""
+"""One try to deliver a message. A URL may contain a token, so everything that is stored about a try names only the
+host."""
 
 from collections.abc import Mapping
 
@@ -15,7 +16,7 @@ GIVEN_UP_AFTER = 7 * 24 * 3600.0
 
 
 class Deliver:
-    """The step. `default_url` is where messages to the default receiver go now."""
+    """The delivery step. `default_url` is the current default receiver."""
 
     def __init__(self, default_url: str | None) -> None:
         self._default_url = default_url
@@ -37,7 +38,7 @@ class Deliver:
         url = self._default_url if delivery.receiver == DEFAULT_RECEIVER else delivery.receiver
         if not url:
             raise Unconfigured(
-                "FORAGER_DEFAULT_WEBHOOK_URL is not set any more. Set it, restart Forager if it runs, and resume the"
+                "FORAGER_DEFAULT_WEBHOOK_URL is no longer set. Set it, restart Forager if it runs, and resume the"
                 " job; or cancel the job."
             )
         return Request(
@@ -59,13 +60,13 @@ async def _send(request: Request, delivery: Delivery, fetch: Fetch) -> Response:
         if error.where is not None:  # the fetcher's, with the URL's path
             error.where = delivery.host
         if isinstance(error, Permanent) and not isinstance(error, Refused):
-            # A certificate that has run out, say: that is mended within days, and the message is wanted then.
+            # For example an expired certificate: that is repaired within days, and the message is still wanted then.
             raise Transient(error.message, reason=error.reason, error_type=error.error_type) from None
         raise
 
 
 def _too_old(delivery: Delivery, response: Response) -> bool:
-    """To be asked for fewer calls burns no try, but even so a message is not carried about for ever."""
+    """Return whether a message is too old to be tried again. A 429 burns no attempt, so it needs this limit."""
     return response.at.timestamp() - delivery.at / 1000 > GIVEN_UP_AFTER
 
 

@@ -1,4 +1,4 @@
-"""One message to one receiver. What is sent is fixed here; when it was sent, and its signature, belong to each try."""
+"""The task for one message to one receiver. The body is fixed; the time and the signature belong to each try."""
 
 from typing import ClassVar
 
@@ -7,12 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from forager.core.task import Task
 
 DEFAULT_RECEIVER = "default"
-"""The receiver in the settings: its URL may hold a token, so it is looked up when it is needed."""
+"""Stands for the receiver in the settings. Its URL may contain a token, so it is not stored but looked up when
+needed."""
 LANE_FAMILY = "webhook:"
 
 
 class DeliveryJob(BaseModel):
-    """The standing job of one receiver: it ends whenever all is delivered, and goes on with the next message."""
+    """The standing job of one receiver: it ends whenever everything is delivered, and is reopened by the next
+    message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,13 +25,13 @@ class Delivery(Task):
     kind: ClassVar[str] = "webhook"
 
     id: str
-    """The message's own: the same at every try, so that a receiver knows it again."""
+    """Id of the message, the same at every try, so that a receiver recognises repeats."""
     receiver: str
     host: str
     body: str
-    """Exactly what is sent, byte by byte: a signature over it must never depend on who writes JSON how."""
+    """The exact bytes that are sent, so that the signature never depends on how JSON is formatted."""
     at: int
-    """When what it tells of happened, in Unix milliseconds."""
+    """Time of the reported event, in Unix milliseconds."""
 
     def key(self) -> str:
         return self.id

@@ -1,4 +1,4 @@
-"""How the sink and the deliveries are built from the settings of webhooks, and the secret that signs them."""
+"""Builds the sink and the deliveries from the settings of webhooks, and provides the signing secret."""
 
 from collections.abc import Mapping
 
@@ -22,11 +22,11 @@ def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:
 
 
 def build_sink(service: SinkService) -> WebhookSink:
-    """The sink of this application. Always there: any job may name a receiver of its own."""
+    """Build the sink. It is always present, because any job may name its own receiver."""
     return webhook_sink(service.ledger, service.reports, default_url(service.settings), service.results)
 
 
 def default_url(settings: SettingsTree) -> str | None:
-    """The receiver of jobs that name none."""
+    """Return the receiver of jobs that name none."""
     url = settings.of(WebhookSettings).default_webhook_url
     return url.get_secret_value() if url else None
