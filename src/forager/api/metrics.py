@@ -1,6 +1,7 @@
 """Metrics for Prometheus. Label values are bounded: route templates and state names, never a job, a key or an
 address."""
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from forager.api.health_snapshot import Vital, VitalSigns
 from forager.app import App
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
+from forager.engine.stats import MOST_LANES
 from forager.kit.http.routes import Router
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -82,6 +84,8 @@ class _EngineFigures(Collector):
         for state, count in sorted(stats.ended.items()):
             ended.add_metric([state], count)
         yield ended
+        yield from self._pipeline_figures()
+        yield from self._lane_figures()
         failures = CounterMetricFamily(
             "forager_failures",
             "Attempts that failed or were postponed, by reason and error type.",
@@ -97,6 +101,47 @@ class _EngineFigures(Collector):
         yield _gauge("forager_store_trouble", "1 while the store accepts no work.", stats.trouble is not None)
         yield _gauge("forager_store_up", "1 while the store answers reads.", self.vital.store == "ok")
         yield from self._ledger_figures()
+
+    def _pipeline_figures(self) -> Iterable[Metric]:
+        worker, stats = self._app.worker, self._app.worker.stats
+        ended: Tally[tuple[str, str]] = Tally()
+        for (kind, state), count in list(stats.by_kind.items()):
+            ended[worker.pipeline_of(kind), state.name.lower()] += count
+        attempts = CounterMetricFamily(
+            "forager_pipeline_tasks_ended",
+            "Attempts ended, by pipeline and the task's state after.",
+            labels=["pipeline", "state"],
+        )
+        for labels, count in sorted(ended.items()):
+            attempts.add_metric(labels, count)
+        yield attempts
+        spent: Tally[str] = Tally()
+        for kind, cost in list(stats.spent.items()):
+            spent[worker.pipeline_of(kind)] += cost
+        credits_ = CounterMetricFamily(
+            "forager_pipeline_cost", "What attempts cost, in the pipeline's own unit (credits).", labels=["pipeline"]
+        )
+        for pipeline, cost in sorted(spent.items()):
+            credits_.add_metric([pipeline], cost)
+        yield credits_
+
+    def _lane_figures(self) -> Iterable[Metric]:
+        worker = self._app.worker
+        requests = CounterMetricFamily("forager_lane_requests", "Requests answered, by lane.", labels=["lane"])
+        limited = CounterMetricFamily("forager_lane_rate_limited", "Answers with 429, by lane.", labels=["lane"])
+        for lane, counts in sorted(worker.stats.lanes.by_name.items()):
+            requests.add_metric([lane], counts.requests)
+            limited.add_metric([lane], counts.rate_limited)
+        yield requests
+        yield limited
+        open_ = GaugeMetricFamily(
+            "forager_lane_breaker_open",
+            "1 while the breaker of a lane is open, 0.5 while it probes. Closed ones are not listed.",
+            labels=["lane"],
+        )
+        for lane, state in sorted(worker.breakers().items())[:MOST_LANES]:
+            open_.add_metric([lane], 1.0 if state == "open" else 0.5)
+        yield open_
 
     def _ledger_figures(self) -> Iterable[Metric]:
         figures = self.vital.figures

@@ -16,6 +16,7 @@ from forager.engine.caps import Caps
 from forager.engine.handover import read_pace, write_pace
 from forager.engine.lane_users import LaneUsers
 from forager.engine.limiter import Limiter
+from forager.engine.stats import LaneCounts
 
 HORIZON = 0.1
 """Tasks are leased so many seconds before they may start, so that the lane never has to wait for the store."""
@@ -40,11 +41,13 @@ class LaneRun:
         skippers: frozenset[str] = frozenset(),
         users: LaneUsers | None = None,
         random: Callable[[], float] | None = None,
+        counts: LaneCounts | None = None,
     ) -> None:
         """`skippers`: pipelines with steps whose tasks are skipped, instead of waiting, when a cap is reached."""
         self.id = owned.id
         self.name = owned.name
         self.policy = policy
+        self.counts = counts or LaneCounts()
         self.ours = True
         """False once the lane was given back: a task that still refers to it must send nothing through it."""
         self.in_flight = 0

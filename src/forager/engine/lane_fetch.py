@@ -349,6 +349,9 @@ class _Way:
         proxies = self._fetch.around.proxies
         if self._proxy is not None and proxies is not None:
             proxies.succeeded(self._proxy, elapsed_ms=response.elapsed_ms, size=len(response.body))
+        lane.counts.requests += 1
+        if status == 429:
+            lane.counts.rate_limited += 1
         told = response.retry_after() if status in (429, 503) else None
         challenged = first_look and response.looks == "challenge"
         slow = not challenged and (status == 429 or (status == 503 and told is not None))

@@ -26,6 +26,7 @@ from forager.engine.lane import LaneRun
 from forager.engine.lane_fairness import longest_held, who_leaves
 from forager.engine.lane_users import LaneUsers
 from forager.engine.rules import LaneRules
+from forager.engine.stats import LaneTally
 from forager.engine.step_table import StepTable
 
 IDLE_BEFORE_GIVING_BACK = 2.0
@@ -61,6 +62,7 @@ class OwnedLanes:
         *,
         most: int,
         random: Callable[[], float],
+        tally: LaneTally | None = None,
     ) -> None:
         self.news = 1
         """Counts the events after which there may be lanes to take …"""
@@ -72,6 +74,7 @@ class OwnedLanes:
         self._most = most
         self._steps = steps
         self._random = random
+        self._tally = tally or LaneTally()
         self._lanes: dict[int, LaneRun] = {}
         self._by_name: dict[str, LaneRun] = {}
         self._given_back: dict[int, LaneRun] = {}
@@ -310,6 +313,7 @@ class OwnedLanes:
             skippers=self._steps.skippers,
             users=users,
             random=self._random,
+            counts=self._tally.of(owned.name),
         )
 
     def _adopt(self, lane: LaneRun) -> None:

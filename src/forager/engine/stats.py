@@ -6,8 +6,34 @@ from dataclasses import dataclass, field
 
 from forager.core.ledger import Settlement
 from forager.core.reasons import Reason
+from forager.core.states import TaskState
 
 _OWN = frozenset(Reason)
+
+
+MOST_LANES = 100
+"""Lanes that are counted by name. A crawler meets any number of sites, and a monitor must not: the rest is `other`."""
+OTHER = "other"
+
+
+@dataclass(slots=True)
+class LaneCounts:
+    """Requests of one lane, or of all that have no counts of their own."""
+
+    requests: int = 0
+    rate_limited: int = 0
+    """Answers with status 429."""
+
+
+class LaneTally:
+    """The counts of every lane, by name; from the hundredth name on they are counted together."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, LaneCounts] = {}
+
+    def of(self, lane: str) -> LaneCounts:
+        name = lane if lane in self.by_name or len(self.by_name) < MOST_LANES else OTHER
+        return self.by_name.setdefault(name, LaneCounts())
 
 
 @dataclass(slots=True)
@@ -17,7 +43,11 @@ class WorkStats:
     reasons: frozenset[str] = frozenset()
     """Reasons that the pipelines declare."""
     started: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
+    by_kind: Counter[tuple[str, TaskState]] = field(default_factory=Counter)
+    """Attempts that ended, by the kind of their task and its state after."""
+    spent: Counter[str] = field(default_factory=Counter)
+    """What they cost, by kind."""
+    lanes: LaneTally = field(default_factory=LaneTally)
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Failed attempts by reason and error type, including those that are retried."""
     fenced: int = 0
@@ -29,8 +59,19 @@ class WorkStats:
 
     def settled(self, settlements: Sequence[Settlement]) -> None:
         """Count attempts that have been settled."""
-        self.ended.update([s.state.name.lower() for s in settlements])
+        self.by_kind.update([(s.lease.kind, s.state) for s in settlements])
+        for settlement in settlements:
+            if settlement.cost:
+                self.spent[settlement.lease.kind] += settlement.cost
         self.failures.update([(self._label(s.reason), s.error_type) for s in settlements if s.error_type is not None])
+
+    @property
+    def ended(self) -> Counter[str]:
+        """Attempts that ended, by the task's state after."""
+        ended: Counter[str] = Counter()
+        for (_, state), count in self.by_kind.items():
+            ended[state.name.lower()] += count
+        return ended
 
     def _label(self, reason: str | None) -> str:
         """Return a bounded label: undeclared reasons could be any number."""

@@ -78,7 +78,9 @@ class Worker:
         self._random = (random or Random()).random  # noqa: S311 - jitter, not a secret
         self._steps = StepTable(pipelines)
         most, lane_rules = min(MOST_LANES, capacity), rules or DeclaredLanes(pipelines)
-        self._lanes = OwnedLanes(ledger, lane_rules, self._clock, self._steps, most=most, random=self._random)
+        self._lanes = OwnedLanes(
+            ledger, lane_rules, self._clock, self._steps, most=most, random=self._random, tally=self.stats.lanes
+        )
         self._wake = asyncio.Event()
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
         self._around = Surroundings(*around, self._wake.set, self._lanes.use, blobs, offload or InThread())
@@ -133,6 +135,16 @@ class Worker:
     @property
     def in_flight(self) -> int:
         return len(self._flight)
+
+    def pipeline_of(self, kind: str) -> str:
+        """The pipeline that has a step for tasks of this kind."""
+        return self._steps.pipeline_of(kind)
+
+    def breakers(self) -> Mapping[str, str]:
+        """The lanes of this process whose breaker is not closed, with its state."""
+        now = self._clock.monotonic()
+        states = ((lane.name, lane.breaker.state(now)) for lane in self._lanes if lane.breaker)
+        return {name: state for name, state in states if state != "closed"}
 
     @property
     def session(self) -> Session | None:

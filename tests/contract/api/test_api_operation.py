@@ -95,7 +95,7 @@ async def test_open_routes_ask_the_store_once_a_second_at_most(simple: Front, mo
 async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: Front) -> None:
     job = await front.create(keyword="bars", zips=["85001", "85003"], pages=1)
     await front.work()
-    await front.data(f"/api/v1/jobs/{job}")
+    spent = (await front.data(f"/api/v1/jobs/{job}"))["spent"]
     await front.client.request("BREW", "/nowhere")
     text = (await front.client.get("/metrics")).text
     found = {
@@ -106,6 +106,11 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
     assert found["forager_tasks_ended_total", "completed"] == 1
     assert found["forager_tasks_ended_total", "failed"] == 1
     assert sum(value for name, value in found.items() if name[0] == "forager_failures_total") == 1
+    assert found["forager_pipeline_tasks_ended_total", "places", "completed"] == 1
+    assert found["forager_pipeline_tasks_ended_total", "places", "failed"] == 1
+    assert found["forager_pipeline_cost_total", "places"] == spent > 0
+    assert found["forager_lane_requests_total", "serper"] == len(front.sandbox.log)
+    assert found["forager_lane_rate_limited_total", "serper"] == 0
     assert found["forager_tasks_in_flight",] == 0
     assert found["forager_dead_letters",] == 1
     assert found["forager_http_requests_total", "POST", "/api/v1/places/jobs", "202"] == 1
