@@ -24,7 +24,7 @@ from forager.core.http import Response
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
-from forager.core.pipeline import Pipeline
+from forager.core.pipeline import Lane, Pipeline
 from forager.core.retention import Pruned
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
@@ -350,6 +350,9 @@ class App:
         """Load the reference data that the first job would otherwise wait for."""
         for name in {name for pipeline in self.pipelines.values() for name in pipeline.needs}:
             await self.reference(name)
+
+    def lane_for(self, name: str) -> Lane:
+        return self.rules.lane_for(self.rules.politeness.lane_name(name))
 
     async def read_page(self, blob: str) -> Response:
         return await self.stored_pages.blobs.read(blob)

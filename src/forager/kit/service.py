@@ -15,7 +15,7 @@ from forager.core.clock import Clock
 from forager.core.database import Database
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Submitted
-from forager.core.pipeline import Pipeline
+from forager.core.pipeline import Lane, Pipeline
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.kit.publication import Publication
@@ -121,6 +121,10 @@ class Service(Protocol):
 
     async def reference(self, name: str) -> Any:
         """Return reference data of any feature; it is loaded once."""
+        ...
+
+    def lane_for(self, name: str) -> Lane:
+        """The politeness in force for a host or a lane: rate, concurrency, pauses."""
         ...
 
     async def read_page(self, blob: str) -> Response:

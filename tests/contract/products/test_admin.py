@@ -110,3 +110,19 @@ async def test_the_seeds_tables_are_there_as_views__PR_4__PR_11__PR_17(shop_of: 
     assert float(product["price"]) == float(shop.site.shown(1)["price"])
     assert (product["crawl_task_id"], product["currency"]) == (crawled["id"], "EUR")
     assert product["domain_id"] == (await shop.get("/admin/domains"))[0]["id"]
+
+
+async def test_a_plan_counts_pages_and_time_and_fetches_nothing__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=5)
+    params: dict[str, Any] = {"urls": [shop.site.product_url(n) for n in (1, 2, 3)] + ["https://other.example/p/1"]}
+    planned = (await shop.client.post("/api/v1/jobs/plan", json={"pipeline": "products", "params": params})).json()
+    shops = {each["domain"]: each for each in planned["data"]["shops"]}
+    assert shops["other.example"]["seconds"] == 1.0  # one page a second, the default for shops
+    assert shops[f"127.0.0.1:{shop.site.port}"]["pages"] == 3
+    assert shops[f"127.0.0.1:{shop.site.port}"]["seconds"] < 0.1  # the policy file's own rate
+    assert (planned["data"]["pages"], planned["data"]["more"]) == (4, False)
+    assert shop.site.log.total == 0
+    params = {"sitemap": shop.site.url("/"), "max_pages": 2}
+    planned = (await shop.client.post("/api/v1/jobs/plan", json={"pipeline": "products", "params": params})).json()
+    assert (planned["data"]["pages"], planned["data"]["more"]) == (0, True)
+    assert shop.site.log.total == 0

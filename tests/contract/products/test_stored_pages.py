@@ -114,3 +114,17 @@ async def test_a_price_that_cannot_be_right_overwrites_nothing_and_is_kept_with_
     assert "price" in after["unseen"]
     (row,) = await shop.get(f"/jobs/{job['id']}/rejected")
     assert "out of range" in row["reason"]
+
+
+async def test_an_unchanged_page_is_stored_once_and_compressed__PR_14(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=6, change_days=(0, 0))
+    urls = [shop.site.product_url(n) for n in range(1, 7)]
+    await shop.crawl(urls=urls)
+    first = await shop.app.stored_pages.stat()
+    await shop.crawl(urls=urls)
+    again = await shop.app.stored_pages.stat()
+    assert (first.pages, again.pages) == (6, 6)
+    assert again.stored == first.stored
+    assert again.stored < again.size / 2
+    kept = await shop.app.stored_pages.collect()
+    assert kept.kept == 6  # what a page names is not collected

@@ -35,6 +35,9 @@ def crawl(
     priority: Annotated[int | None, typer.Option(help="1 (highest) to 10 (lowest), default 5.")] = None,
     recrawl: Annotated[str | None, typer.Option(help="Crawl again every 30m, 6h, 2d … (default: 1d).")] = None,
     once: Annotated[bool, typer.Option("--once", help="Do not crawl these pages again by itself.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show pages and time at the pace in force; fetch nothing.")
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
     ] = False,
@@ -65,12 +68,27 @@ def crawl(
     is_one_page = len(urls) == 1 and not sitemap and not follow
 
     async def work(at: Reached) -> None:
-        if is_one_page and (at.engine is not None or watch):
+        if plan:
+            _show_plan(await at.api.post("/jobs/plan", {"pipeline": "products", "params": job}), as_json=as_json)
+        elif is_one_page and (at.engine is not None or watch):
             await _one_page(at, job, urls[0])
         else:
             await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
 
     with_api(context, work)
+
+
+def _show_plan(planned: Any, *, as_json: bool) -> None:
+    if as_json:
+        render.show_json(planned)
+        return
+    rows = render.table("shop", "pages", "seconds per page", "time", right=("pages", "seconds per page", "time"))
+    for shop in planned["shops"]:
+        pace = f"{shop['seconds_per_page']:g}"
+        rows.add_row(render.plain(shop["domain"]), render.count(shop["pages"]), pace, f"{shop['seconds']:,.0f} s")
+    render.out().print(rows)
+    more = "; a sitemap or links may bring more" if planned["more"] else ""
+    render.notes().print(f"{render.some(planned['pages'], 'page')}{more}. Nothing was fetched.", markup=False)
 
 
 async def _one_page(at: Reached, job: dict[str, Any], url: str) -> None:

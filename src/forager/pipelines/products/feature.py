@@ -7,6 +7,7 @@ feature = Feature(
     summary="Shops, crawled and kept current: products, prices, stock.",
     build=Ref("forager.pipelines.products.wiring:build"),
     settings=Ref("forager.pipelines.products.settings:ProductsSettings"),
+    estimate=Ref("forager.pipelines.products.price:price"),
     routes=Ref("forager.pipelines.products.api:routes"),
     commands=Ref("forager.pipelines.products.cli:commands"),
     shortcuts=(

@@ -49,7 +49,6 @@ class Product(Record):
         Index(("domain", "id")),
         Index(("brand", "id")),
         Index(("category", "id")),
-        Index(("price", "id")),
         Index(("pictures_due_at", "id"), where="pictures_due_at IS NOT NULL"),
     )
     search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}

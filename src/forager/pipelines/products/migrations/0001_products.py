@@ -82,7 +82,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_items"),
         sa.UniqueConstraint("url_hash", name="uq_items_key"),
     )
-    for column in ("domain", "brand", "category", "price"):
+    for column in ("domain", "brand", "category"):
         op.create_index(f"ix_items_{column}_id", "items", [column, "id"])
     wait = sa.text("pictures_due_at IS NOT NULL")
     columns = ["pictures_due_at", "id"]

@@ -1,0 +1,57 @@
+"""Every query of the product list, the search and the scheduler walks an index."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.core.database import Database, Dialect, Row
+from forager.pipelines.products.reports import ProductFilter, find_products
+from tests.support.shop import open_shop
+
+
+class Explaining:
+    """A database that also notes how each read would be answered."""
+
+    def __init__(self, inner: Database) -> None:
+        self._inner = inner
+        self.dialect: Dialect = inner.dialect
+        self.steps: list[str] = []
+
+    async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        self.steps += [row["detail"] for row in await self._inner.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
+        return await self._inner.fetch(sql, values)
+
+    async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
+    async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self._inner.write(sql, values)
+
+
+LISTS = {
+    "": "SCAN items",  # by its id, newest first
+    "brand": "ix_items_brand_id",
+    "category": "ix_items_category_id",
+    "domain": "ix_items_domain_id",
+}
+
+
+@pytest.mark.parametrize("driving", LISTS)
+async def test_a_list_walks_the_index_of_its_filter__PR_20(tmp_path: Path, driving: str) -> None:
+    more = {"min_price": Decimal(5), "max_price": Decimal(50), "availability": "in_stock", "min_rating": Decimal(4)}
+    async with open_shop(tmp_path / "home", pages=2) as shop:
+        for others in ({}, more):
+            database = Explaining(shop.app.database)
+            await find_products(database, ProductFilter(**others, **({driving: "x"} if driving else {})))
+            assert LISTS[driving] in " ".join(database.steps)
+            assert "SEARCH items USING INDEX" in " ".join(database.steps) or not driving
+        due = await shop.app.database.fetch(
+            "EXPLAIN QUERY PLAN SELECT id FROM pages WHERE next_crawl_at IS NOT NULL AND next_crawl_at <= 5"
+            " ORDER BY next_crawl_at LIMIT 1000"
+        )
+        assert [row["detail"] for row in due] == [
+            "SEARCH pages USING COVERING INDEX ix_pages_next_crawl_at_id (next_crawl_at>? AND next_crawl_at<?)"
+        ]
