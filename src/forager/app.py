@@ -408,14 +408,17 @@ def _spare_the_collector() -> None:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[App]:
-    """Build an `App` from these settings, and close everything at the end of the block."""
+async def open_app(settings: Settings, *, clock: Clock | None = None, may_create: bool = True) -> AsyncIterator[App]:
+    """Build an `App` from these settings, and close everything at the end of the block.
+
+    `may_create`: whether an empty PostgreSQL database gets the tables.
+    """
     clock = clock or SystemClock()
     features = all_features()
     pipelines = build_pipelines(settings, features)
     catalog = Catalog(pipelines, evidence_days=settings.evidence_days)
     async with AsyncExitStack() as stack:
-        ledger = await open_ledger(settings, catalog, clock)
+        ledger = await open_ledger(settings, catalog, clock, may_create=may_create)
         stack.push_async_callback(ledger.close)
         guard = EgressGuard(settings.egress_allow)
         sealer = sealer_for(settings.home, settings.secret_key)

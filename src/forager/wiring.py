@@ -61,7 +61,8 @@ def build_sinks(service: Any) -> list[Sink]:
     return [sink for sink in built if sink is not None]
 
 
-async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Ledger:
+async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may_create: bool = True) -> Ledger:
+    """Open the store that the settings name. `may_create`: whether an empty PostgreSQL database gets the tables."""
     if settings.database_url is None:
         path = settings.home / "ledger.db"
         with usable_folder(settings.home):
@@ -69,7 +70,7 @@ async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock) -> Led
         return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
     from forager.ledger.postgres import PostgresLedger  # the driver is an extra
 
-    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog)
+    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog, may_create=may_create)
     return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
 
 

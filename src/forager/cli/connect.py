@@ -31,10 +31,10 @@ LOCAL_KEY = "in-process-call"
 
 
 @asynccontextmanager
-async def reach(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
+async def reach(settings: "Settings", *, debug: bool = False, only_reads: bool = False) -> AsyncIterator[Reached]:
     """Yield the API for this store: that of a running Forager, or one opened for this command."""
     async with AsyncExitStack() as stack:
-        yield await _first_that_answers(settings, stack, debug=debug)
+        yield await _first_that_answers(settings, stack, debug=debug, only_reads=only_reads)
 
 
 def find_running(settings: "Settings") -> str | None:
@@ -65,19 +65,22 @@ def over_http(find: Callable[[], str | None], key: str) -> Api:
 
 
 @asynccontextmanager
-async def in_process(settings: "Settings", *, debug: bool = False) -> AsyncIterator[Reached]:
-    """Open the store in this process and yield its API, which is called directly."""
+async def in_process(settings: "Settings", *, debug: bool = False, only_reads: bool = False) -> AsyncIterator[Reached]:
+    """Open the store in this process and yield its API, which is called directly.
+
+    With `only_reads`, an empty PostgreSQL database is an error: it may be the wrong one, and is not filled with tables.
+    """
     from forager.api import create_api
     from forager.app import open_app
 
     quiet_log(debug=debug)
-    async with open_app(settings) as app:
+    async with open_app(settings, may_create=not only_reads) as app:
         api = Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY)
         # On PostgreSQL, other processes may work on the store without our noticing.
         yield Reached(api, AppEngine(app), is_alone=settings.database_url is None)
 
 
-async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool) -> Reached:
+async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, debug: bool, only_reads: bool) -> Reached:
     began = time.monotonic()
     while True:
         if find_running(settings) is not None:
@@ -89,7 +92,7 @@ async def _first_that_answers(settings: "Settings", stack: AsyncExitStack, *, de
         else:
             try:
                 with render.busy("Opening the store …"):
-                    return await stack.enter_async_context(in_process(settings, debug=debug))
+                    return await stack.enter_async_context(in_process(settings, debug=debug, only_reads=only_reads))
             except StoreLocked:
                 if waited > WAIT_FOR_OWNER:
                     raise

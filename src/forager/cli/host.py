@@ -22,10 +22,10 @@ class Application:
 
         return load_settings(overrides)
 
-    def reach(self, settings: Any, *, debug: bool) -> AbstractAsyncContextManager[Reached]:
+    def reach(self, settings: Any, *, debug: bool, only_reads: bool = False) -> AbstractAsyncContextManager[Reached]:
         from forager.cli.connect import reach
 
-        return reach(settings, debug=debug)
+        return reach(settings, debug=debug, only_reads=only_reads)
 
 
 class AppEngine:

@@ -49,8 +49,11 @@ class Host(Protocol):
         """Return the settings with these values on top. Raises `Rejected` if one is not valid."""
         ...
 
-    def reach(self, settings: Any, *, debug: bool) -> AbstractAsyncContextManager[Reached]:
-        """Connect to the API of a running Forager, or open the store in this process."""
+    def reach(self, settings: Any, *, debug: bool, only_reads: bool = False) -> AbstractAsyncContextManager[Reached]:
+        """Connect to the API of a running Forager, or open the store in this process.
+
+        `only_reads`: the command changes nothing, so an empty database is an error and gets no tables.
+        """
         ...
 
 

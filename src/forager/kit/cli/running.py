@@ -9,6 +9,8 @@ from forager.kit.cli.invocation import Reached, invocation
 
 T = TypeVar("T")
 
+READING = frozenset("export facets health history kinds list logs refused rejected search show stat tasks why".split())
+"""Commands of these names change nothing, so they do not create the tables of an empty PostgreSQL database either."""
 NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --until-idle`."
 
 
@@ -24,7 +26,8 @@ def with_api(
     settings = current.settings(overrides)
 
     async def inside() -> T:
-        async with current.host.reach(settings, debug=current.debug) as reached:
+        reads = context.command.name in READING
+        async with current.host.reach(settings, debug=current.debug, only_reads=reads) as reached:
             return await work(reached)
 
     return run_loop(inside())

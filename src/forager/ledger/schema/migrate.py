@@ -32,10 +32,18 @@ def ensure_sqlite(path: Path, catalog: Catalog) -> None:
         upgrade(path, catalog)
 
 
-def ensure_postgres(url: str, catalog: Catalog) -> None:
-    """An empty database gets the schema; an older one is left alone, because other processes may be using it."""
+def ensure_postgres(url: str, catalog: Catalog, *, may_create: bool = True) -> None:
+    """An empty database gets the schema; an older one is left alone, because other processes may be using it.
+
+    Raises `StoreOutdated` if the schema is older or newer than this program's, or missing and not to be created.
+    """
 
     def create_or_check(db: Connection) -> None:
+        if not may_create and not _versions(db):
+            raise StoreOutdated(
+                "This database has no Forager tables. Check FORAGER_DATABASE_URL. `forager up` and "
+                "`forager db upgrade` create them."
+            )
         if not _create_if_empty(db, catalog):
             _check(db, catalog)
 
