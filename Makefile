@@ -22,7 +22,7 @@ help: ## list the targets
 setup: $(DEV) ## make .venv with everything that development needs
 
 demo: $(RUNTIME) ## see it work: one small job of each pipeline against the built-in sandbox
-	@for pipeline in places products reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
+	@for pipeline in places products listings reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
 
 test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres

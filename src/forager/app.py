@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock, SystemClock
 from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected, Stopping
-from forager.core.http import Response
+from forager.core.http import Fetch, Response
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Submitted
 from forager.core.names import checked_name
@@ -127,7 +127,7 @@ class App:
         self.worker = worker
         self.waits = Waits(reports, rules, worker, ledger.now)
         self.schedules = ScheduleTable(ledger.database)
-        self.scheduler = Scheduler(self.schedules, self._create_scheduled, ledger.now, clock)
+        self.scheduler = Scheduler(self.schedules, self.create_scheduled, ledger.now, clock)
         self.watches = WatchTable(ledger.database, pipelines, ledger.now)
         self.watcher = Watcher(ledger, pipelines, clock)
         if self.watcher:
@@ -381,7 +381,8 @@ class App:
             raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
         return chosen, job, {name: await self.reference(name) for name in chosen.needs}
 
-    async def _create_scheduled(self, schedule: Schedule, key: str) -> UUID:
+    async def create_scheduled(self, schedule: Schedule, key: str) -> UUID:
+        """Create the job of a schedule, once for each key."""
         return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
 
 
@@ -408,10 +409,17 @@ def _spare_the_collector() -> None:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, *, clock: Clock | None = None, may_create: bool = True) -> AsyncIterator[App]:
+async def open_app(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    may_create: bool = True,
+    around: Callable[[Fetch], Fetch] = lambda fetch: fetch,
+) -> AsyncIterator[App]:
     """Build an `App` from these settings, and close everything at the end of the block.
 
-    `may_create`: whether an empty PostgreSQL database gets the tables.
+    `may_create`: whether an empty PostgreSQL database gets the tables. `around` wraps what sends the requests of steps:
+    simulated time must stand still while one is under way.
     """
     clock = clock or SystemClock()
     features = all_features()
@@ -449,7 +457,7 @@ async def open_app(settings: Settings, *, clock: Clock | None = None, may_create
         worker = Worker(
             ledger,
             pipelines,
-            Fetcher(fetcher, browsers, logins(settings, fetcher, clock)),
+            Fetcher(around(fetcher), browsers, logins(settings, fetcher, clock)),
             clock,
             name=f"{socket.gethostname()}:{os.getpid()}",
             capacity=settings.capacity,

@@ -6,11 +6,10 @@ to the next moment for which anything waits as soon as all is quiet.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,8 +19,8 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.engine.schedule import Scheduler
 from forager.engine.watch import Watcher
-from forager.fetch import HttpFetcher
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
+from forager.sandbox.jumping_clock import StandingStill
 from tests.support.api import KEY, client_of
 from tests.support.shop import no_pauses
 from tests.support.simulation import SimulatedClock
@@ -106,14 +105,14 @@ async def open_rentals(
     home.mkdir(exist_ok=True)
     quick = {} if clock else {"queue_seconds": 0.0, "run_seconds": 0.05, "settle_seconds": 0.0}
     async with ApifySandbox(ApifyConfig(**{**quick, "rate_per_second": None, **config}), **_time(clock)) as apify:
+        simulated: dict[str, Any] = {"clock": clock, "around": StandingStill(clock.wait_for)} if clock else {}
         made = new_settings(**{**_settings(home, database_url, apify, clock), **(settings or {})})
-        with _counted(clock):
-            async with (
-                open_app(made, clock=clock) as app,
-                client_of(create_api(app, key=KEY)) as client,
-                _working(app, clock, schedules=schedules),
-            ):
-                yield Rentals(app, client, apify, clock)
+        async with (
+            open_app(made, **simulated) as app,
+            client_of(create_api(app, key=KEY)) as client,
+            _working(app, clock, schedules=schedules),
+        ):
+            yield Rentals(app, client, apify, clock)
 
 
 def _time(clock: SimulatedClock | None) -> dict[str, Any]:
@@ -151,7 +150,7 @@ async def _working(app: App, clock: SimulatedClock | None, *, schedules: bool) -
     app.worker.when_settled(watcher.tell)
     loops = [asyncio.create_task(app.worker.run()), asyncio.create_task(watcher.run())]
     if schedules:
-        scheduler = Scheduler(app.schedules, app._create_scheduled, app.ledger.now, clock, longest_nap=LOOKS)
+        scheduler = Scheduler(app.schedules, app.create_scheduled, app.ledger.now, clock, longest_nap=LOOKS)
         loops.append(asyncio.create_task(scheduler.run()))
     try:
         yield
@@ -162,25 +161,3 @@ async def _working(app: App, clock: SimulatedClock | None, *, schedules: bool) -
         draining = asyncio.create_task(app.worker.drain(LOOKS))
         await clock.run_for(2 * LOOKS)
         await asyncio.gather(draining, *loops, return_exceptions=True)
-
-
-@contextlib.contextmanager
-def _counted(clock: SimulatedClock | None) -> Iterator[None]:
-    """Simulated time stands still while a request is under way."""
-    if clock is None:
-        yield
-        return
-    under_way = 0
-    send = HttpFetcher.__call__
-
-    async def counted(self: HttpFetcher, request: Any) -> Any:
-        nonlocal under_way
-        under_way += 1
-        try:
-            return await send(self, request)
-        finally:
-            under_way -= 1
-
-    clock.wait_for(lambda: under_way)
-    with patch.object(HttpFetcher, "__call__", counted):
-        yield

@@ -7,7 +7,7 @@ import typer
 from forager.cli.feature_commands import with_demo
 from forager.cli.host import quiet_log
 from forager.core.errors import Rejected
-from forager.kit.cli.demo import Demo
+from forager.kit.cli.demo import Demo, OwnDemo
 from forager.kit.cli.invocation import Json, invocation
 
 
@@ -31,6 +31,11 @@ def demo(
     given = invocation(context)
     quiet_log(debug=given.debug)
     home = demo_setup.fresh_folder(given.settings().home / "demo")
+    if isinstance(chosen, OwnDemo):
+        if crash:
+            raise Rejected(f"The demo of {pipeline} has no crash. Try `forager demo --crash`.")
+        chosen.run(home, as_json)
+        return
     with demo_setup.upstream_process(chosen, home) as ready:
         if crash:
             from forager.cli.demo_crash import run_crash_demo
@@ -42,11 +47,11 @@ def demo(
             run_demo(chosen, home, ready(), as_json=as_json)
 
 
-def _chosen(pipeline: str | None) -> Demo:
+def _chosen(pipeline: str | None) -> Demo | OwnDemo:
     features = with_demo()
     for feature in features:
         if feature.demo is not None and pipeline in (None, feature.name):
-            demo: Demo = feature.demo.load()
+            demo: Demo | OwnDemo = feature.demo.load()
             return demo
     names = ", ".join(feature.name for feature in features)
     raise Rejected(f"There is no demo of {pipeline!r}. Choose one of: {names}.")

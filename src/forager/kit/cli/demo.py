@@ -91,3 +91,11 @@ class Demo:
     def job_for(self, upstream: Upstream) -> Mapping[str, Any]:
         """The job's parameters for this upstream."""
         return self.job(upstream) if callable(self.job) else self.job
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDemo:
+    """A demo that is more than one job: it brings its upstream and its time, and runs by itself."""
+
+    run: Callable[[Path, bool], None]
+    """`run(home, as_json)`: in this empty data folder; prints what happened, or with `as_json` all of it as data."""

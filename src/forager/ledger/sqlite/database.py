@@ -30,6 +30,11 @@ class SqliteDatabase:
         self._near: sqlite3.Connection | None = None
         self._open: list[sqlite3.Connection] = []
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command is with the writer: simulated time must not pass meanwhile."""
+        return self._writer.pending > 0
+
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
 

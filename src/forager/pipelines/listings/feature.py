@@ -20,4 +20,5 @@ feature = Feature(
         ),
     ),
     words=Ref("forager.pipelines.listings.cli_words:words"),
+    demo=Ref("forager.cli.demos.listings:demo"),
 )
