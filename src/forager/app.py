@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -135,6 +136,8 @@ class App:
         for each in features:
             if each.duties is not None:
                 worker.perform(each.duties.load()(self))
+        self.refused: Counter[str] = Counter()
+        """Jobs that this process has refused because the queue was full, by pipeline."""
         self.publications = {each.name: each.publication.load() for each in features if each.publication is not None}
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
@@ -183,6 +186,13 @@ class App:
             estimate=estimate,
             schedule=schedule,
         )
+        try:
+            return await self._create(new, plans, secrets)
+        except Busy:
+            self.refused[pipeline] += 1
+            raise
+
+    async def _create(self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret] | None) -> Submitted:
         if secrets:
             return await self._submit_with_secrets(new, plans, secrets)
         try:

@@ -1,7 +1,7 @@
 """The reviews service over a real App, called in this process, with a simulated Google Business Profile."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ class Reviews:
 
 @asynccontextmanager
 async def open_reviews(
-    home: Path, database_url: str | None = None, *, locations: int = 12, **config: Any
+    home: Path, database_url: str | None = None, *, locations: int = 12, allow: Sequence[str] = (), **config: Any
 ) -> AsyncIterator[Reviews]:
     settings_of = {
         name: config.pop(name) for name in list(config) if name.startswith(("google_", "kafka_", "max_waiting"))
@@ -74,7 +74,7 @@ async def open_reviews(
         settings = new_settings(
             home=home,
             database_url=database_url,
-            egress_allow=tuple(urlsplit(chosen[name]).netloc for name in hosts),
+            egress_allow=(*(urlsplit(url).netloc for url in hosts.values()), *allow),
             **chosen,
         )
         async with open_app(settings) as app:

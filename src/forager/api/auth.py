@@ -1,9 +1,10 @@
 """Authentication: a request needs the service key in the header `X-Service-Key`. The few routes that are open without
 it are listed by name.
 
-An address bar cannot send that header, so the two documents also take the key as the password of HTTP Basic. No other
+An address bar cannot send that header, so the documents also take the key as the password of HTTP Basic. No other
 route does: a browser attaches a stored password to requests that a foreign page triggers, so a route that changes
-something must not accept it.
+something must not accept it. The page `/demo` gets a ticket instead, which it sends in the header `X-Page-Ticket`: a
+foreign page can neither read it nor send the header. It opens only the routes that the page calls, for twelve hours.
 
 The check runs before anything else of the request is read. The key is compared in constant time and never logged or
 echoed.
@@ -12,6 +13,7 @@ echoed.
 import base64
 import binascii
 import hmac
+import time
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,7 +22,10 @@ from forager.kit.http.envelope import refusal
 
 HEADER = b"x-service-key"
 OPEN_PATHS = frozenset({"/health", "/readiness", "/metrics"})
-DOCUMENTS = frozenset({"/docs", "/openapi.json"})
+TICKET_HEADER = b"x-page-ticket"
+DOCUMENTS = frozenset({"/docs", "/openapi.json", "/demo"})
+TICKET_PATHS = ("/api/v1/review-fetch", "/api/v1/demo/stream/")
+TICKET_SECONDS = 12 * 3600
 ASK_A_BROWSER = 'Basic realm="Forager: any name, the service key as the password", charset="UTF-8"'
 WHERE = "It is in service.key in the data folder."
 MISSING = f"Send the service key in the header X-Service-Key. {WHERE}"
@@ -43,7 +48,23 @@ class ServiceKey:
         sent = [value for name, value in scope["headers"] if name == HEADER]
         if not sent and _is_for_a_document(scope):
             sent = _passwords(scope)
+        if not sent and scope["path"].startswith(TICKET_PATHS):
+            return self._accepts_ticket([value for name, value in scope["headers"] if name == TICKET_HEADER])
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._key)
+
+    def ticket(self) -> str:
+        """Return a ticket for the page that is being served: `expiry.signature`. A new service key ends it."""
+        expires = int(time.time()) + TICKET_SECONDS
+        return f"{expires}.{self._signature(expires)}"
+
+    def _accepts_ticket(self, sent: list[bytes]) -> bool:
+        expires, _, signature = sent[0].partition(b".") if len(sent) == 1 else (b"", b"", b"")
+        if not expires.isdigit() or len(expires) > 12 or int(expires) < time.time():
+            return False
+        return hmac.compare_digest(signature, self._signature(int(expires)).encode())
+
+    def _signature(self, expires: int) -> str:
+        return hmac.new(self._key, f"page ticket {expires}".encode(), "sha256").hexdigest()
 
 
 class KeyGate:

@@ -48,4 +48,5 @@ async def _run_job(demo: Demo, at: Reached, upstream: Upstream, *, as_json: bool
     assert at.engine is not None  # noqa: S101 - in_process opened it
     created = await at.api.post(demo.path, demo.job_for(upstream))
     view = progress.choose_view(render.notes(), quiet=as_json, words=demo.words)
-    return await work_on(at.api, at.engine, created["job_id"], view, demo.words)
+    follow = demo.follow if not as_json and render.out().is_terminal else None
+    return await work_on(at.api, at.engine, created["job_id"], view, demo.words, follow=follow)

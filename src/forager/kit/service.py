@@ -107,6 +107,11 @@ class Service(Protocol):
         """Check a schedule and its job, and keep it; an existing one of that name is replaced. Raises `Rejected`."""
         ...
 
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """By pipeline: jobs that this process has refused because the queue was full."""
+        ...
+
     def fingerprint(self, secret: Secret) -> str:
         """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
         ...

@@ -16,7 +16,7 @@ from forager.core.errors import Rejected
 from tests.support.api import KEY, Front, client_of
 
 OPEN = {"/health", "/readiness", "/metrics"}
-DOCUMENTS = ("/docs", "/openapi.json")
+DOCUMENTS = ("/docs", "/openapi.json", "/demo")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 
 

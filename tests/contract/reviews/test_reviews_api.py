@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from forager.pipelines.reviews.reports import figures
 from forager.sandbox import Tenant
 from tests.support.origin import Origin
 from tests.support.reviews import API, TOKEN, Reviews, open_reviews
@@ -34,7 +35,7 @@ async def test_rows_that_cannot_be_identified_are_kept_with_their_reason_and_cou
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(page)}\r\n\r\n".encode()
     async with (
         Origin(lambda _: head + page) as origin,
-        open_reviews(tmp_path, google_reviews_url=origin.url(""), locations=1) as service,
+        open_reviews(tmp_path, google_reviews_url=origin.url(""), allow=[origin.endpoint], locations=1) as service,
     ):
         job = await service.fetch()
         await service.work()
@@ -85,6 +86,12 @@ async def test_a_token_of_4096_characters_is_taken__RV_1(simple: Reviews) -> Non
     assert (await simple.client.post(API, json={"access_token": "x" * 4_096})).status_code == 202
 
 
+async def _figures(service: Reviews) -> dict[str, int]:
+    lines = (await service.client.get("/metrics")).text.splitlines()
+    name = "forager_review_jobs_"
+    return {k.removeprefix(name): int(float(v)) for k, _, v in (x.partition(" ") for x in lines) if k.startswith(name)}
+
+
 async def test_one_job_more_than_may_wait_is_refused_with_429__RV_1(tmp_path: Path) -> None:
     async with open_reviews(tmp_path, max_waiting_review_jobs=3) as service:
         for _ in range(3):
@@ -92,7 +99,10 @@ async def test_one_job_more_than_may_wait_is_refused_with_429__RV_1(tmp_path: Pa
         refused = await service.client.post(API, json={"access_token": TOKEN})
         assert refused.status_code == 429, refused.text
         assert refused.headers["Retry-After"]
+        assert await _figures(service) == {"enqueued": 3, "dequeued": 0, "waiting": 3, "rejected": 1}
         await service.work()
+        later = {each.name: each.value for each in await figures(service.app)}  # `/metrics` is a second old at most
+        assert later["forager_review_jobs_dequeued"] == 3
         await service.fetch()
 
 

@@ -13,6 +13,7 @@ from forager.kit.cli.client import Api
 from forager.kit.cli.demo import Demo, Upstream
 from forager.kit.cli.job_report import seconds_of
 from forager.kit.cli.words import Job
+from forager.pipelines.reviews.cli_tree import ReviewTree, read_events, watch_tree
 from forager.pipelines.reviews.cli_words import words
 
 TOKEN = "sandbox-demo"  # noqa: S105 - opens the simulated world only
@@ -25,7 +26,6 @@ SANDBOX: dict[str, Any] = {
 }
 """Like the real upstream: a tenth of a second, and one answer in a hundred is an error."""
 RATE = 40.0
-SHOWN_LOCATIONS, SHOWN_REVIEWS = 3, 2
 
 
 def upstream(log: Path) -> Sequence[str]:
@@ -44,29 +44,20 @@ def settings(upstream: Upstream) -> Mapping[str, Any]:
 
 
 async def found(api: Api, job_id: str) -> Any:
-    """The counts of the job, and a small part of its tree."""
+    """The counts of the job, and everything that it found, in order."""
     counts = await api.get(f"/review-fetch/{job_id}")
-    accounts = await api.get("/records/account", job=job_id, limit=10)
-    locations = await api.get("/records/location", job=job_id, limit=1_000)
-    reviews = await api.get("/records/review", job=job_id, limit=1_000)
-    return {"counts": counts, "accounts": accounts, "locations": locations, "reviews": reviews}
+    events: list[Mapping[str, Any]] = []
+    await read_events(api, job_id, events.append, lambda: None, wait=False)
+    return {"counts": counts, "events": events}
 
 
 def show(job: Job, found: Any) -> None:
-    from rich.tree import Tree
-
     console, counts = render.out(), found["counts"]
-    for account in found["accounts"]:
-        tree = Tree(f"[bold]{render.plain(account['account_name'] or account['account_id'])}[/]")
-        own = [each for each in found["locations"] if each["account_id"] == account["account_id"]]
-        for location in own[:SHOWN_LOCATIONS]:
-            branch = tree.add(render.plain(location["title"] or location["location_id"]))
-            for review in _reviews_of(found["reviews"], location)[:SHOWN_REVIEWS]:
-                stars = "★" * (review["rating"] or 0)
-                branch.add(f"[yellow]{stars}[/] {render.plain((review['text'] or '')[:60])}")
-        if len(own) > SHOWN_LOCATIONS:
-            tree.add(f"[dim]and {render.some(len(own) - SHOWN_LOCATIONS, 'location')} more[/]")
-        console.print(tree)
+    if not console.is_terminal:  # on a terminal the tree was drawn while it grew
+        tree = ReviewTree()
+        for event in found["events"]:
+            tree.add(event)
+        console.print(tree.drawn())
     figures = [
         ("accounts", render.count(counts["accounts"])),
         ("locations", render.count(counts["locations"])),
@@ -86,14 +77,6 @@ def next_steps(home: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _reviews_of(reviews: Sequence[Mapping[str, Any]], location: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [
-        each
-        for each in reviews
-        if (each["account_id"], each["location_id"]) == (location["account_id"], location["location_id"])
-    ]
-
-
 demo = Demo(
     intro=f"A reviews job: every account, location and review of one access token ({LOCATIONS} locations), against a"
     " simulated\nGoogle Business Profile. No key, no network. One answer in a hundred fails on purpose.\n",
@@ -102,6 +85,7 @@ demo = Demo(
     path="/review-fetch",
     job={"access_token": TOKEN},
     found=found,
+    follow=watch_tree,
     show=show,
     next_steps=next_steps,
     name="reviews",

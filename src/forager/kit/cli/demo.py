@@ -83,6 +83,8 @@ class Demo:
     again: Callable[[Upstream], Awaitable[None]] | None = None
     """`again(upstream)`: change the simulated world after the first job. The job then runs a second time, and `found`
     and `show` see the second one."""
+    follow: Callable[[Api, str], Awaitable[object]] | None = None
+    """`follow(api, job_id)`: draw the job on a terminal until it has ended, instead of the progress bar."""
     name: str = "found"
     """Name of the results of `found` in JSON."""
     words: Words = GENERAL

@@ -1,7 +1,7 @@
 """Creates a job and follows it to its end; the work is done by a running Forager or by an engine in this process."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -96,10 +96,21 @@ async def _follow_until_stopped(api: "Api", job_id: str, view: "View") -> "Job":
     raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", words: Words = GENERAL) -> "Job":
-    """Run the engine here until this job has stopped. Ctrl-C drains, so that no result is lost or paid for twice."""
+async def work_on(
+    api: "Api",
+    engine: LocalEngine,
+    job_id: str,
+    view: "View",
+    words: Words = GENERAL,
+    *,
+    follow: "Callable[[Api, str], Awaitable[object]] | None" = None,
+) -> "Job":
+    """Run the engine here until this job has stopped. Ctrl-C drains, so that no result is lost or paid for twice.
+
+    The job is shown by `view`, or by `follow`, which returns when the job has ended.
+    """
     with stop_on_signals() as stop:
-        following = asyncio.create_task(progress.follow(api, job_id, view))
+        following = asyncio.create_task(_shown(api, job_id, view, follow))
         hurry = asyncio.create_task(_give_back_when_hurried(engine, stop))
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -117,6 +128,16 @@ async def work_on(api: "Api", engine: LocalEngine, job_id: str, view: "View", wo
         await asyncio.gather(following, return_exceptions=True)
         _say_how_to_resume(await api.get(f"/jobs/{job_id}"), words)
         raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+async def _shown(
+    api: "Api", job_id: str, view: "View", follow: "Callable[[Api, str], Awaitable[object]] | None"
+) -> "Job":
+    if follow is None:
+        return await progress.follow(api, job_id, view)
+    await follow(api, job_id)
+    job: Job = await api.get(f"/jobs/{job_id}")
+    return job
 
 
 async def _until_notified(engine: LocalEngine, stopped: "asyncio.Task[None]") -> None:

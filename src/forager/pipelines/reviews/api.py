@@ -25,6 +25,8 @@ from forager.kit.reports import JobReport
 from forager.kit.service import Service
 from forager.pipelines.reviews import reports
 from forager.pipelines.reviews.access import review_job, submit_token
+from forager.pipelines.reviews.api_events import add_events
+from forager.pipelines.reviews.api_page import page_router
 from forager.pipelines.reviews.api_stream import add_stream
 from forager.pipelines.reviews.job import AccessToken
 from forager.pipelines.reviews.pipeline import NAME
@@ -71,11 +73,15 @@ class ReviewJobRetried(BaseModel):
 
 
 def routes(service: Service, waiter: TaskWaiter) -> Router:
+    whole = Router()
     router = Router(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     _add_jobs(router, service)
     _add_nested(router, service)
+    add_events(router, service)
     add_stream(router, service, waiter)
-    return router
+    whole.include_router(router)
+    whole.include_router(page_router())
+    return whole
 
 
 def _add_jobs(router: Router, service: Service) -> None:

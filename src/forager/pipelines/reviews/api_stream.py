@@ -31,10 +31,9 @@ from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.reviews import reports
 from forager.pipelines.reviews.access import review_job, submit_token
+from forager.pipelines.reviews.api_events import KINDS
 from forager.pipelines.reviews.job import checked_token
-from forager.pipelines.reviews.records import Account, Location, Review
 
-KINDS = tuple(record.kind for record in (Account, Location, Review))
 PAGE = 200
 LOOK_EVERY = 0.25
 MOST_STREAMS = 500

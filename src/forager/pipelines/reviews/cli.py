@@ -1,16 +1,20 @@
 """`forager reviews …`: fetch the reviews that an access token can read."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import orjson
 import typer
 
 from forager.core.errors import Rejected
 from forager.kit.cli import render
+from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import run_job
 from forager.kit.cli.running import with_api
+from forager.pipelines.reviews.cli_tree import read_events, watch_tree
 from forager.pipelines.reviews.cli_words import words
 
 commands = typer.Typer(help="Google Business Profile reviews.", no_args_is_help=True)
@@ -56,6 +60,31 @@ def show(
     counted = [(name, render.count(seen[name])) for name in ("accounts", "locations", "reviews", "failures")]
     pages = f"{render.count(seen['pages_done'])} of {render.count(seen['pages'])} known so far"
     render.out().print(render.facts([("state", render.state(seen["status"])), *counted, ("pages", pages)]))
+
+
+@commands.command()
+def stream(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Job id, as `forager jobs list` shows it.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a job finds, nested, while it runs.
+
+    With --json, or if the output is not a terminal, every account, location and review is one line of JSON.
+    """
+
+    async def work(at: Reached) -> bool:
+        wait = not at.is_alone
+        if not as_json and render.out().is_terminal:
+            return await watch_tree(at.api, job, wait=wait)
+        return await read_events(at.api, job, _print_line, sys.stdout.flush, wait=wait)
+
+    if not with_api(context, work):
+        raise JobNotDone(f"Job {job} is not progressing, because Forager is not running. Start it: forager up")
+
+
+def _print_line(event: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{orjson.dumps(event).decode()}\n")
 
 
 def _read_token(file: Path) -> str:

@@ -8,6 +8,7 @@ feature = Feature(
     build=Ref("forager.pipelines.reviews.wiring:build"),
     settings=Ref("forager.pipelines.reviews.settings:ReviewsSettings"),
     publication=Ref("forager.pipelines.reviews.publication:publication"),
+    figures=Ref("forager.pipelines.reviews.reports:figures"),
     routes=Ref("forager.pipelines.reviews.api:routes"),
     commands=Ref("forager.pipelines.reviews.cli:commands"),
     words=Ref("forager.pipelines.reviews.cli_words:words"),

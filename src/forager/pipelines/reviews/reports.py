@@ -11,7 +11,10 @@ from uuid import UUID
 import orjson
 
 from forager.core.database import Database, Row
+from forager.kit.figures import Figure
 from forager.kit.queries import job_number, loads
+from forager.kit.service import Service
+from forager.pipelines.reviews.pipeline import NAME
 
 COUNTS = {"accounts": "review_accounts", "locations": "review_locations", "reviews": "reviews"}
 PAGE = 500
@@ -27,6 +30,27 @@ async def counts(db: Database, job: UUID) -> dict[str, int]:
         (row,) = await db.fetch(f"SELECT count(*) AS n FROM {table} WHERE job_id = :job", {"job": number})
         told[name] = int(row["n"])
     return told
+
+
+async def figures(service: Service) -> list[Figure]:
+    """What `/metrics` shows about the queue of jobs (RV-1). Those in the ledger are the same in every process."""
+    (row,) = await service.database.fetch(
+        "SELECT (SELECT count(*) FROM jobs WHERE pipeline = :name) + (SELECT count(*) FROM past_jobs"
+        " WHERE pipeline = :name) AS enqueued, (SELECT count(*) FROM jobs WHERE pipeline = :name"
+        " AND finished_at IS NULL AND started_at IS NULL) AS waiting",
+        {"name": NAME},
+    )
+    enqueued, waiting = int(row["enqueued"]), int(row["waiting"])
+    return [
+        Figure("forager_review_jobs_enqueued", "Reviews jobs that were ever accepted.", enqueued),
+        Figure("forager_review_jobs_dequeued", "Reviews jobs that have left the queue.", enqueued - waiting),
+        Figure("forager_review_jobs_waiting", "Reviews jobs that wait for their first request.", waiting),
+        Figure(
+            "forager_review_jobs_rejected",
+            "Reviews jobs that this process refused, because the queue was full.",
+            service.refused.get(NAME, 0),
+        ),
+    ]
 
 
 async def nested(db: Database, job: UUID) -> AsyncIterator[bytes]:
