@@ -1,5 +1,7 @@
-"""`/docs`: the OpenAPI document as one HTML page. The page loads no other file and runs no script, so it works
-offline."""
+"""`/docs`: the OpenAPI document as one HTML page, with a form to try each call.
+
+The page loads no other file, so it works offline, and runs no script but its own.
+"""
 
 import asyncio
 import base64
@@ -9,13 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.api.docs_html import page_of
+from forager.api.docs_script import SCRIPT
 from forager.api.docs_style import STYLE
 from forager.kit.http.routes import Router
 
-_ONLY_OURS = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+def _hash_of(text: str) -> str:
+    """The form in which the policy below allows exactly this style sheet or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 HEADERS = {
-    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_ONLY_OURS}'; base-uri 'none';"
-    " form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": f"default-src 'none'; style-src {_hash_of(STYLE)}; script-src {_hash_of(SCRIPT)};"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
 

@@ -7,6 +7,7 @@ from html import escape
 from itertools import chain
 from typing import Any
 
+from forager.api.docs_script import SCRIPT
 from forager.api.docs_style import STYLE
 
 Part = Mapping[str, Any]
@@ -22,6 +23,11 @@ _BOUNDS = (
 )
 
 
+_KEY = (
+    '<p><label>Service key, for the forms on this page <input id="key" type="password" autocomplete="off"></label></p>'
+)
+
+
 def page_of(document: Part) -> str:
     """Return the whole page: the contents on the left, every operation on the right, grouped by tag."""
     info = document["info"]
@@ -32,7 +38,7 @@ def page_of(document: Part) -> str:
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n<body>'
         f"{_contents(groups)}<main><h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
         f'{_text(info["description"])}<p><a href="/openapi.json">The same for programs: openapi.json</a></p>'
-        f"{sections}</main></body></html>\n"
+        f"{_KEY}{sections}</main><script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -71,8 +77,40 @@ def _article(document: Part, method: str, path: str, operation: Part) -> str:
         f'<div class="route"><span class="method {escape(method)}">{escape(method.upper())}</span>'
         f"<code>{escape(path)}</code>{is_open}</div>{_text(operation.get('description', ''))}"
         f"{_parameters(document, operation.get('parameters', ()))}{_body(document, operation.get('requestBody'))}"
-        f"{_responses(operation['responses'])}</article>"
+        f"{_responses(operation['responses'])}{_try(document, method, path, operation)}</article>"
     )
+
+
+def _try(document: Part, method: str, path: str, operation: Part) -> str:
+    """Return a form that sends this request: a field per parameter, and the body with its first example."""
+    fields = "".join(_field(document, each) for each in operation.get("parameters", ()))
+    body = operation.get("requestBody")
+    if body is not None:
+        given = _examples(document, body)
+        text = json.dumps(given[0], indent=2, ensure_ascii=False) if given else "{}"
+        rows = min(16, text.count("\n") + 2)
+        fields += f'<label>Body <textarea rows="{rows}" spellcheck="false">{escape(text)}</textarea></label>'
+    return (
+        f'<details class="try"><summary>Try it</summary><form data-method="{escape(method.upper())}" '
+        f'data-path="{escape(path)}">{fields}<button>Send</button><output></output></form></details>'
+    )
+
+
+def _field(document: Part, parameter: Part) -> str:
+    name, schema = escape(parameter["name"]), parameter["schema"]
+    must = " required" if parameter.get("required") else ""
+    default = schema.get("default")
+    hint = "" if default is None else f' placeholder="{escape(str(default))}"'
+    return (
+        f'<label><code>{name}</code> <input name="{name}" data-in="{escape(parameter["in"])}"{hint}{must} '
+        f'title="{escape(_kind(document, schema))}"></label>'
+    )
+
+
+def _examples(document: Part, body: Part) -> list[Any]:
+    content = body["content"]["application/json"]
+    schema = _resolved(document, content["schema"])
+    return [example["value"] for example in content.get("examples", {}).values()] or list(schema.get("examples", ()))
 
 
 def _parameters(document: Part, parameters: Sequence[Part]) -> str:
@@ -92,8 +130,7 @@ def _body(document: Part, body: Part | None) -> str:
     schema = _resolved(document, content["schema"])
     must = schema.get("required", ())
     rows = [_row(document, name, each, must=name in must) for name, each in schema.get("properties", {}).items()]
-    given = [example["value"] for example in content.get("examples", {}).values()] or schema.get("examples", ())
-    shown = "".join(_code(example) for example in given)
+    shown = "".join(_code(example) for example in _examples(document, body))
     optional = "" if body.get("required") else " (may be left out)"
     return f"<h4>Body{optional}</h4>{_table(('field', 'value', ''), rows)}{shown}"
 

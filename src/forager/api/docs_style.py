@@ -58,6 +58,15 @@ pre {
 }
 summary { cursor: pointer; color: var(--link); font-size: .9rem; }
 article details { margin-top: .5rem; }
+form label { display: block; margin: .5rem 0; font-size: .9rem; }
+input, textarea, button { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line);
+  border-radius: 6px; padding: .3rem .5rem; }
+form input { min-width: 16rem; max-width: 100%; }
+textarea { display: block; width: 100%; font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+button { cursor: pointer; background: var(--link); border-color: var(--link); color: var(--paper); }
+output { display: block; margin-top: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 30rem;
+  overflow-y: auto; font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+output:not(:empty) { background: var(--panel); border-radius: 6px; padding: .7rem .9rem; }
 @media (max-width: 40rem) {
   th { display: none; }
   tr, td { display: block; }
