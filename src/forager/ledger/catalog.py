@@ -1,4 +1,5 @@
-"""What the ledger must know of the pipelines: which classes its rows decode to. Given once, by the composition root."""
+"""What the ledger needs from the pipelines: the classes to which its rows decode. The composition root builds it
+once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -32,9 +33,9 @@ class Catalog:
         self.tasks: dict[str, type[Task]] = {}
         self.prices: dict[str, int] = {}
         self.one_open = frozenset(step.task.kind for p in pipelines for step in p.steps if step.one_open)
-        """Kinds of tasks of which one is open for each key, over all jobs."""
+        """Kinds with at most one open task per key, over all jobs."""
         self.with_attempts = frozenset(step.task.kind for p in pipelines for step in p.steps if step.attempts)
-        """Kinds of tasks of which every attempt is kept."""
+        """Kinds of which every attempt is logged."""
         for pipeline in pipelines:
             for step in pipeline.steps:
                 self.prices[step.task.kind] = step.price
@@ -51,7 +52,7 @@ class Catalog:
             if step.on_end is not None
             for kind in (step.task.kind, *step.task.aliases)
         }
-        """By kind of task: what else becomes true when one ends."""
+        """`on_end` hooks by kind of task."""
         self.tells: dict[str, frozenset[TaskState]] = {
             kind: p.tells
             for p in pipelines
@@ -62,13 +63,14 @@ class Catalog:
         """By kind of task: the states that are written to the change log."""
         self._told_states = frozenset(state for states in self.tells.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
-        """The pipelines that have something to do when one of their jobs ends."""
+        """The pipelines with an `on_job_end` hook."""
         check_watches(pipelines)
         self.lane_of: Callable[[str], str] = str
-        """The lane that stands for what a task names: several hosts can be one domain's."""
+        """Maps the lane that a task names to the lane that it gets: several hosts can share one domain's lane."""
 
     def name_lanes_by(self, rule: Callable[[str], str]) -> None:
-        """From now on. Asked for every task, so answers are remembered: say it again when the rule changes."""
+        """Set the function that maps lanes. It is called for every task, so its answers are cached: call this again
+        when rules change."""
         self.lane_of = lru_cache(maxsize=LANES_REMEMBERED)(rule)
 
     def deltas(self) -> Deltas:
@@ -76,7 +78,7 @@ class Catalog:
         return Deltas(note_ends=bool(self.on_end), tells=self._told_states)
 
     def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
-        """Rows in the order of a lease's fields; the last is the body of its task."""
+        """Decode leases from rows, whose columns are a lease's fields; the last is the body of the task."""
         decode = self.decode
         return [
             Lease(number, job, lane, claim, attempt, price, kind, key, decode(kind, body), retries, waited)
@@ -84,7 +86,7 @@ class Catalog:
         ]
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:
-        """A row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""
+        """Return a row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""
         read = self._readers.get(kind)
         if read is None:
             return Undecodable(

@@ -1,4 +1,4 @@
-"""Queueing tasks once more that have ended: their past stays, what their plan says is new."""
+"""Requeues tasks that have ended, with a new plan; their history stays."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,8 +60,8 @@ class Reopened:
 
 
 async def reopen(db: Db, job: int, plans: Sequence[Encoded], lanes: Mapping[str, int], now: int) -> Reopened:
-    """Queue those of the planned tasks that have ended. What they come after is seen to by `place`, when the new ones
-    among the plans are written, too."""
+    """Requeue those of the planned tasks that have ended. `place` handles their predecessors once the new tasks among
+    the plans are written as well."""
     rows = await db.fetch(
         _REOPEN,
         job,

@@ -1,7 +1,8 @@
-"""Weaker names of things. A row that stood under a weaker name goes over to the stronger when both are seen together.
+"""Aliases: a record may be seen under a weaker key before its stronger key is known. It is renamed when both are seen
+together.
 
-Renaming looks at what stands, not at what is news: a row that another session wrote under the weaker name at the same
-moment is found when the thing is seen again.
+Renaming considers all stored rows, not only new aliases: a row that another session wrote under the weaker key at the
+same moment is renamed when the record is seen again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,8 @@ from forager.ledger.shared.text import clean
 async def learn_aliases(
     db: Db, catalog: Catalog, kinds: Mapping[str, Found], changes: list[NewChange]
 ) -> dict[str, Names]:
-    """Old and new names, by identity. `kinds`: what was found, by kind."""
+    """Store the aliases in these records, and return all known aliases by identity. `kinds` holds the records by
+    kind."""
     identities = {found.table.record.identity for found in kinds.values()}
     return {
         identity: await _names(
@@ -53,7 +55,7 @@ async def _names(db: Db, catalog: Catalog, identity: str, own: Sequence[Found], 
 
 
 async def stronger_names(db: Db, table: RecordTable, keys: Iterable[str]) -> dict[str, str]:
-    """The stronger name of each of these keys that is a weaker one."""
+    """Map each of these keys that is an alias to its stronger key."""
     identity = table.record.identity
     if identity is None:
         return {}
@@ -61,7 +63,7 @@ async def stronger_names(db: Db, table: RecordTable, keys: Iterable[str]) -> dic
 
 
 async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:
-    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
+    """Redirect the aliases of the weaker key to the stronger one, so that one lookup is always enough."""
     if not fresh:
         return
     weaker = sorted(fresh)
@@ -78,7 +80,7 @@ async def _learn(db: Db, identity: str, fresh: Mapping[str, str]) -> None:
 async def _rename_per_job(
     db: Db, table: RecordTable, strong: Mapping[str, str], jobs: Mapping[str, int], changes: list[NewChange]
 ) -> set[str]:
-    """Job rows take the stronger name, unless the job saw the thing under both: then they stay as they were seen."""
+    """Rename job-scoped rows to the stronger key, unless the job saw the record under both: then they stay."""
     key = f'"{table.record.key_field}"'
     there = await _standing(db, table, strong)
     for alias in there:
@@ -96,8 +98,8 @@ async def _rename_per_job(
 async def _rename_world(
     db: Db, table: RecordTable, strong: Mapping[str, str], jobs: Mapping[str, int], changes: list[NewChange]
 ) -> set[str]:
-    """The row goes over to the stronger name, and the log says that the weaker one is gone. Where both stand, the
-    weaker one gives what the other lacks, and goes."""
+    """Rename the row to the stronger key, with a `gone` change for the weaker one. If both rows exist, the weaker one
+    is merged into the other and deleted."""
     renamed: set[str] = set()
     field_ = table.record.key_field
     for alias, version in (await _standing(db, table, strong)).items():
@@ -117,7 +119,7 @@ async def _rename_world(
 
 
 async def _standing(db: Db, table: RecordTable, strong: Mapping[str, str]) -> dict[str, int]:
-    """Which rows stand under a weaker name, locked, with their versions."""
+    """Lock and return the rows under a weaker key, with their versions."""
     if not strong:
         return {}
     key = f'"{table.record.key_field}"'

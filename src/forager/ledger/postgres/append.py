@@ -1,6 +1,7 @@
-"""Adding to a standing job: one transaction finds or makes it, adds what it does not have yet, and lets it go on.
+"""Adds tasks to a standing job: one transaction finds or creates it, adds the tasks that it does not have yet, and
+reopens it.
 
-Rows are locked in the order of everybody else: tasks, flows, lanes, then the job.
+Rows are locked in the common order: tasks, flows, lanes, then the job.
 """
 
 from collections.abc import Mapping, Sequence

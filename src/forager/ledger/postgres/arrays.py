@@ -1,7 +1,8 @@
-"""Long arrays as parameters. The driver looks at each element of a list several times; one text it sends as it is.
+"""Encodes long arrays as parameters. The driver inspects each element of a list several times, but sends a text as it
+is.
 
-Numbers of which none is NULL travel as PostgreSQL writes an array, and the statement casts them: `$1::text::bigint[]`.
-Columns of any other kind travel as JSON, and the statement takes them apart with `rows_from`.
+Numbers without NULL are sent in PostgreSQL's array syntax, which the statement casts: `$1::text::bigint[]`. Columns of
+other types are sent as JSON, which the statement unpacks with `rows_from`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,17 +16,17 @@ T = TypeVar("T")
 
 
 def numbers(values: Iterable[int]) -> str:
-    """An array of numbers, none of them NULL, as PostgreSQL writes it."""
+    """Return numbers (without NULL) in PostgreSQL's array syntax."""
     return f"{{{','.join(map(str, values))}}}"
 
 
 def unless_all(usual: T, values: Sequence[T]) -> Sequence[T] | None:
-    """None if every value is the usual one: `unnest` then gives NULL for each, which the statement reads as that."""
+    """Return None if every value is the usual one: `unnest` then yields NULLs, which the statement replaces by it."""
     return None if values.count(usual) == len(values) else values
 
 
 def as_json(values: Sequence[Any]) -> str | None:
-    """A column of texts, numbers and truths, or of values that are to be JSON; None if it holds nothing."""
+    """Encode a column of texts, numbers and booleans, or of JSON values; None if all are None."""
     if values[0] is None and values.count(None) == len(values):
         return None
     try:
@@ -35,16 +36,18 @@ def as_json(values: Sequence[Any]) -> str | None:
 
 
 def documents(values: Sequence[str | None]) -> str | None:
-    """A column of JSON, each already written: it is stored to the letter."""
+    """Encode a column of JSON texts, which are stored unchanged."""
     if values[0] is None and values.count(None) == len(values):
         return None
     return f"[{','.join(['null' if value is None else value for value in values])}]"
 
 
 def rows_from(columns: Sequence[tuple[str, bool]], first: int = 1) -> str:
-    """The function of a FROM whose columns are (name, whether it holds documents), from parameters of that order.
+    """Return the FROM item that unpacks these columns, given as (name, whether it holds documents), from parameters in
+    that order.
 
-    A parameter that is NULL gives NULL for each row, as long as another one is not. Scalars come as text, to be cast.
+    A NULL parameter yields NULL for each row, as long as another parameter is not NULL. Scalars are text and must be
+    cast.
     """
     calls = [
         f"json_array_elements{'' if documents_ else '_text'}(${n}::json)"
@@ -54,5 +57,5 @@ def rows_from(columns: Sequence[tuple[str, bool]], first: int = 1) -> str:
 
 
 def document(column: str) -> str:
-    """A JSON null stands for a value that is not there."""
+    """Return SQL that maps a JSON null to NULL."""
     return f"CASE WHEN json_typeof({column}) <> 'null' THEN {column} END"

@@ -29,7 +29,8 @@ async def keep_attempts(db: Db, live: Sequence[Settlement]) -> None:
 async def keep_lost(
     db: Db, kinds: Collection[str], tasks: Sequence[int], given_up: Sequence[int], now: int, *, crashed: bool
 ) -> None:
-    """Of what a session still holds. `given_up`: tasks that have crashed alone for the last time."""
+    """Log the attempts that a dead session still held. `given_up` are tasks that have crashed alone for the last
+    time."""
     if kinds or given_up:
         why = (LOST, Reason.CRASHED, ErrorType.INTERNAL, DIED) if crashed else (GIVEN_BACK, None, None, None)
         await db.execute(_LOST, tasks, now, *why, list(kinds), given_up)

@@ -1,6 +1,11 @@
-"""Writing the change log. The tail row is taken last and held to the commit: numbers are dense and in commit order.
+"""Writes the change log with numbers that are dense and in commit order.
 
-A sequence would give a late commit a number that readers have already passed.
+Sinks read the log by a cursor: "everything after number n". That is only correct if no change can appear later with a
+number up to n. A sequence does not guarantee this: a transaction that draws number 5 and commits after number 6 is
+visible would be skipped by every reader that has passed 6, and its change would be lost for ever. So the next number is
+in a single row (the tail), which each transaction locks and holds until its commit. This serialises the ends of all
+writing transactions, so the row is locked last, in the last statement before the commit; locked earlier, it would also
+serialise their work.
 """
 
 from collections.abc import Sequence
@@ -21,7 +26,8 @@ FROM t, {rows_from([(name, name == "body") for name in _COLUMNS])} WITH ORDINALI
 
 
 async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
-    """The last statement of a transaction, always."""
+    """Number and insert changes. Must be the last statement of a transaction, because it locks the tail until the
+    commit."""
     if changes:
         *columns, bodies = zip(*changes, strict=True)
         written = [None if body is None else body.decode() for body in bodies]
@@ -29,7 +35,7 @@ async def write_changes(db: Db, changes: Sequence[NewChange], now: int) -> None:
 
 
 async def job_says(db: Db, job: int, op: str, more: dict[str, Any] | None = None) -> NewChange:
-    """What happened to a job, in its present state. Its row must be locked, so that versions do not collide."""
+    """Return a change of a job in its present state. The job's row must be locked, so that versions do not collide."""
     row = await db.fetchrow(
         "SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes c WHERE c.kind = 'job'"
         " AND c.key = j.public_id AND c.body IS NOT NULL), 0) AS version FROM jobs j WHERE id = $1",

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL: transactions that are tried again after a deadlock, foreign errors in our words.
+"""Connections to PostgreSQL: transactions that are retried after a deadlock, and translation of the driver's errors.
 
-Hot connections have planner settings of their own (the tables change faster than their statistics); reports never
-use them, because those settings would ruin a report.
+Connections of the hot path have their own planner settings, because the tables change faster than their statistics.
+Reports use other connections: those settings would make them slow.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ HOT_SETTINGS = {
     "enable_mergejoin": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
-    # Whoever stops in the middle of a transaction may hold the tail row: everybody would wait for it.
+    # A process that stops in the middle of a transaction may hold the tail row, for which all others would wait.
     "idle_in_transaction_session_timeout": "15s",
     "application_name": "forager",
 }
@@ -58,7 +58,7 @@ def pairs(rows: Iterable[asyncpg.Record]) -> dict[Any, Any]:
 
 
 class TryAgain(Exception):
-    """Another transaction was faster with something that this one had looked at before."""
+    """Another transaction has changed something that this one had read before."""
 
 
 COLLISIONS = (TryAgain, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -82,9 +82,9 @@ class Connections:
         return cls(hot, reports, faults)
 
     async def run(self, command: Callable[[Db], Awaitable[T]]) -> T:
-        """Run a command in one transaction; returns when that is on the server's disk.
+        """Run a command in one transaction. Returns when that is committed.
 
-        A command may be run again, from its start, if others were in its way: it must remember nothing in between.
+        A command may be run again from its start after a conflict, so it must keep no state in between.
         """
         for tried in range(1, TRIES + 1):
             try:
@@ -104,7 +104,7 @@ class Connections:
             return result
 
     async def close(self) -> None:
-        """Nothing of ours is worth waiting for: what is not committed will be tried again by whoever wanted it."""
+        """Close the connections without waiting: uncommitted transactions are retried by their callers."""
         for pool in (self.hot, self.reports):
             try:
                 await asyncio.wait_for(pool.close(), CONNECT_SECONDS)
@@ -129,12 +129,13 @@ async def _pool(url: str, most: int, settings: dict[str, str]) -> Pool:
 
 
 async def _nothing_to_reset(_: object) -> None:
-    """We leave nothing behind on a connection, and a round trip per verb would be wasted on saying so."""
+    """Skip the reset of a connection: we leave no state behind on one, and it would cost a round trip per
+    transaction."""
 
 
 @asynccontextmanager
 async def translated_errors() -> AsyncIterator[None]:
-    """asyncpg's errors in our words, in this one place."""
+    """Translate asyncpg's errors to ours; no other module does."""
     try:
         yield
     except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):

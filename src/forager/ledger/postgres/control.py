@@ -1,4 +1,4 @@
-"""What people do to jobs and dead letters: pause, resume, cancel and the drain it begins, retry, discard."""
+"""Operations on jobs and dead letters: pause, resume, cancel and its drain, retry, discard."""
 
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
@@ -39,7 +39,7 @@ async def pause(db: Db, job: UUID, reason: str | None) -> None:
 
 
 async def pause_locked(db: Db, job: int, reason: str | None) -> bool:
-    """Pause a job whose row is locked. False: it is not in a state to be paused."""
+    """Pause a job whose row is locked. Returns False if its state does not allow that."""
     paused = await db.fetchval(
         "UPDATE jobs SET state = 'paused', reason = $2 WHERE id = $1 AND state IN ('queued', 'running')"
         " AND drain IS NULL RETURNING id",
@@ -88,7 +88,7 @@ async def resume(db: Db, job: UUID) -> None:
 
 
 async def cancel(db: Db, job: UUID) -> int | None:
-    """No task of it is leased from now on; queued ones are ended in pages, running ones end by themselves.
+    """Cancel a job. No more of its tasks are leased; queued ones are ended in pages, and running ones finish.
 
     Returns the job's number, if there is something to drain.
     """
@@ -116,8 +116,8 @@ async def drain_page(
 ) -> tuple[int, tuple[str, str] | None]:
     """End those of the job's next `limit` tasks that are queued. Returns how many, and where the next page begins.
 
-    Tasks are walked in the order of their names: to look for queued ones only would walk over all that have ended,
-    page after page.
+    Tasks are walked in the order of their names. Searching for queued ones only would scan all ended tasks again for
+    every page.
     """
     why = await db.fetchval("SELECT drain FROM jobs WHERE id = $1", job)
     rows = await db.fetch(_PAGE, job, *after, limit) if why is not None else []
@@ -192,7 +192,7 @@ async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, fail
 
 
 async def _join(db: Db, job: int, tasks: Sequence[int], one_open: Collection[str], deltas: Deltas, now: int) -> int:
-    """Skip those whose key another task has meanwhile; returns how many."""
+    """Skip those whose key another task has taken meanwhile. Returns how many."""
     if not one_open:
         return 0
     rows = await db.fetch("SELECT id, job_id, kind, key FROM tasks WHERE id = ANY($1::bigint[])", list(tasks))
@@ -203,7 +203,8 @@ async def _join(db: Db, job: int, tasks: Sequence[int], one_open: Collection[str
 
 
 async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:
-    """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
+    """Return the tasks that were skipped because of these failures, and their followers. Followers of a dropped task do
+    not count."""
     skipped: dict[int, list[int]] = {}
     for after, follower in await db.fetch(
         'SELECT "after", id FROM tasks WHERE job_id = $1 AND state = 6 AND reason = $2', job, AFTER_FAILED
@@ -248,7 +249,7 @@ def _is_running_already(job: UUID, state: JobState, drain: str | None) -> bool:
 
 
 def _doing(state: JobState, drain: str | None) -> str:
-    """What to call a job that is neither here nor there."""
+    """Describe the state of a job that is being ended."""
     return "being cancelled" if drain == CANCELLED else "at its budget's end" if drain else state.public()
 
 
@@ -258,7 +259,7 @@ async def _now(db: Db) -> int:
 
 
 _PAGE = "SELECT id, kind, key FROM tasks WHERE job_id = $1 AND (kind, key) > ($2, $3) ORDER BY kind, key LIMIT $4"
-# What another transaction holds is left to it, or to the next page.
+# Rows that another transaction has locked are left to it, or to the next page.
 _DRAIN = """
 WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(SELECT task_id FROM queue WHERE task_id = ANY($1::bigint[])
     AND state <> 3 FOR UPDATE SKIP LOCKED)) RETURNING task_id, attempt)

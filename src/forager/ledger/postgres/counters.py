@@ -1,7 +1,8 @@
-"""Job counters: summed over a transaction, written once per job, exact at every commit. Jobs end here.
+"""Job counters: summed over a transaction, written once per job, exact at every commit. Jobs without open tasks are
+ended here.
 
-Rows of jobs are locked in one order by everybody: those with a limit first, then by number. A lease must lock the
-limited ones before it knows what else it will touch.
+All transactions lock rows of jobs in one order: those with a limit first, then by number. A lease must lock the limited
+ones before it knows which others it will touch.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +19,7 @@ SELECT id FROM jobs WHERE id = ANY($1::bigint[])
 ORDER BY (max_cost IS NULL AND concurrency IS NULL), id FOR NO KEY UPDATE
 """
 _DELTAS = ", ".join(f"${n}::bigint[]" for n in range(4, 4 + len(COUNTED)))
-# The count makes all of them be locked, in the common order, before the first is changed.
+# The count forces all rows to be locked, in the common order, before the first one is changed.
 _ADD = f"""
 WITH locked AS MATERIALIZED ({_LOCK})
 UPDATE jobs j SET {", ".join(f"{c} = j.{c} + coalesce(x.{c}, 0)" for c in COUNTED)},
@@ -29,9 +30,9 @@ WHERE j.id = x.id AND (SELECT count(*) FROM locked) > 0
 RETURNING j.id, j.public_id, j.queued + j.running AS open, j.state, j.finished_at, j.drain,
           j.completed, j.failed, j.skipped, j.cancelled
 """
-# Whoever waits for a job in another process is told with the commit, in one word for all that end in it. A notification
-# makes commits wait for one another: so does the change that a job's end is, and no other settlement says anything.
-# What ends while it is paused is paused no more: why it was says nothing of its end.
+# Other processes that wait for a job are notified with the commit, once for all jobs that end in it. A notification
+# serialises commits, but so does the change of a job's end, and other settlements send none. A job that ends while
+# paused is no longer paused, so its pause reason is removed.
 _END = f"""
 WITH ended AS (
   UPDATE jobs j SET state = x.state, finished_at = $3, drain = NULL,
@@ -44,7 +45,7 @@ _FORGET_FLOWS = """
 DELETE FROM flows WHERE (lane_id, job_id) IN
   (SELECT lane_id, job_id FROM flows WHERE job_id = ANY($1::bigint[]) FOR UPDATE SKIP LOCKED)
 """
-# The version of a job's change is simply how often something was said of it.
+# The version of a job's change is its number of changes so far.
 _VERSIONS = """
 SELECT x.key, 1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = x.key
   AND c.body IS NOT NULL), 0) AS next
@@ -57,7 +58,7 @@ async def lock_jobs(db: Db, jobs: Iterable[int]) -> None:
 
 
 async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection[int] = ()) -> list[NewChange]:
-    """Add the deltas, end the jobs that have nothing queued and nothing running; each end is a change."""
+    """Add the deltas, and end the jobs without queued or running tasks; each end is a change."""
     jobs = sorted(deltas.jobs())
     if not jobs:
         return []
@@ -83,7 +84,8 @@ async def write_counters(db: Db, deltas: Deltas, now: int, *, leased: Collection
 
 
 async def end_for_budget(db: Db, job: int) -> None:
-    """Nothing more can be paid and nothing in flight can give anything back: what is queued will be skipped.
+    """End a job whose budget is spent: no further task can be paid, and no in-flight task can release units. Queued
+    tasks will be skipped.
 
     The job's row is locked already; its flows are left to the lease, which sees the drain and passes them over.
     """

@@ -1,4 +1,5 @@
-"""The `Database` port on PostgreSQL: what is not a hot path, on connections without the hot path's settings."""
+"""`Database` on PostgreSQL, for everything that is not a hot path: on connections without the hot path's planner
+settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

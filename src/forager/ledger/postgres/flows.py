@@ -1,8 +1,8 @@
 """Which jobs have ready work in which lane: one row per (lane, job), so that a lease never looks at tasks to find jobs.
 
-A flow may be there without ready work (a lease finds nothing and removes it), but ready work without a flow would wait
-for ever: whoever makes work ready writes the flow in the same transaction and so holds its row; whoever removes one
-locks it first and looks for ready work in a new statement.
+A flow may exist without ready work (a lease finds nothing and removes it), but ready work without a flow would wait for
+ever. So a transaction that makes work ready also writes the flow, and thereby locks its row; one that removes a flow
+locks it first and then searches for ready work in a new statement, which sees everything committed meanwhile.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,7 +12,7 @@ from forager.ledger.postgres.connection import Db
 Flow = tuple[int, int]
 """(lane, job)"""
 
-# DO UPDATE although nothing changes: the row must be locked, or a lease could remove it meanwhile.
+# DO UPDATE although nothing changes, to lock the row: otherwise a lease could remove it meanwhile.
 _ADD = """
 INSERT INTO flows (lane_id, job_id, turn, paused)
 SELECT x.lane_id, x.job_id, j.turn, j.state NOT IN ('queued', 'running') OR j.drain IS NOT NULL
@@ -32,14 +32,14 @@ WHERE f.lane_id = x.lane_id AND f.job_id = x.job_id AND NOT EXISTS
 
 
 async def add_flows(db: Db, flows: Iterable[Flow]) -> None:
-    """Before any row of a job is locked: pausing a job takes flows first, too."""
+    """Add flows. Call this before any row of a job is locked: pausing a job locks flows first, too."""
     wanted = sorted(set(flows))
     if wanted:
         await db.execute(_ADD, [lane for lane, _ in wanted], [job for _, job in wanted])
 
 
 async def remove_exhausted(db: Db, flows: Collection[Flow]) -> None:
-    """Remove those that have no ready work. Never waits: a flow that somebody holds is about to have some."""
+    """Remove flows without ready work. Never waits: a flow that another transaction has locked is about to get some."""
     if not flows:
         return
     mine = await db.fetch(_LOCK, [lane for lane, _ in flows], [job for _, job in flows])
@@ -48,7 +48,7 @@ async def remove_exhausted(db: Db, flows: Collection[Flow]) -> None:
 
 
 async def pause_flows(db: Db, jobs: Collection[int], *, paused: bool) -> list[int]:
-    """Offer the jobs' ready work no more, or again. Returns the lanes."""
+    """Stop or resume offering the jobs' ready work. Returns their lanes."""
     rows = await db.fetch(
         "UPDATE flows SET paused = $2 WHERE (lane_id, job_id) IN (SELECT lane_id, job_id FROM flows"
         " WHERE job_id = ANY($1::bigint[]) ORDER BY lane_id, job_id FOR UPDATE) RETURNING lane_id",

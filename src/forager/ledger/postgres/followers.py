@@ -1,4 +1,5 @@
-"""Tasks that come after others: released when those end well, skipped, and theirs with them, when they do not."""
+"""Followers: tasks that come after others. They are released when their predecessor is completed, and skipped, with
+their own followers, if it is not."""
 
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ WITH t AS (UPDATE tasks SET state = 6, error = $2, reason = $4, error_type = NUL
 q AS (DELETE FROM queue USING t WHERE queue.task_id = t.id)
 SELECT id, job_id, followed FROM t
 """
-# Only what waits: a task that another session leases at this moment is left to it.
+# Only queued tasks: one that another session is leasing at this moment is left to it.
 _SKIP = """
 WITH q AS (DELETE FROM queue WHERE task_id = ANY(ARRAY(
     SELECT q.task_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
@@ -34,7 +35,7 @@ RETURNING t.id, t.job_id, t.followed
 
 
 async def release_followers(db: Db, tasks: Sequence[int], now: int) -> tuple[set[Flow], dict[int, int]]:
-    """Returns the flows that have ready work now, and by lane when the first of the others is due."""
+    """Release followers. Returns the flows with ready work, and by lane when the first of the others is due."""
     ready: set[Flow] = set()
     first_due: dict[int, int] = {}
     for lane, job, due in await db.fetch(_RELEASE, sorted(tasks), now):
@@ -46,7 +47,7 @@ async def release_followers(db: Db, tasks: Sequence[int], now: int) -> tuple[set
 
 
 async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, deltas: Deltas, now: int) -> None:
-    """Skip queued tasks and whatever comes after them. `said` is their error for people."""
+    """Skip queued tasks and their followers. `said` is their error message."""
     columns = [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
     rows = await db.fetch(_SKIP, *columns, said, now, reason)
     for row in rows:
@@ -58,9 +59,9 @@ async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, 
 async def skip_followers(
     db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, said: str | None = None
 ) -> list[int]:
-    """Skip the followers of tasks that did not end well, and theirs: nothing would ever release them.
+    """Skip the followers of tasks that were not completed, and their followers: nothing would ever release them.
 
-    `said` is their error for people; without it, the reason. Returns the tasks that were skipped.
+    `said` is their error message; without it, the reason. Returns the tasks that were skipped.
     """
     ended, skipped = list(tasks), list[int]()
     while ended:

@@ -1,7 +1,8 @@
-"""Group commit for small transactions: those that come while one is being committed are committed together next.
+"""Group commit for small transactions: those that arrive during a commit are committed together next.
 
-Every job that is created writes a change, and change numbers are given under one row's lock until the commit: alone,
-each would wait for the disk of the one before. What fails is undone by its own savepoint; the others go on.
+Every new job writes a change, and change numbers are assigned under a row lock that is held until the commit: alone,
+each job would wait for the disk sync of the one before. A command that fails is rolled back to its own savepoint; the
+others continue.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ class CommitGroup:
         self._leader: asyncio.Task[None] | None = None
 
     async def run_together(self, command: Callable[[Db, Sequence[Item]], Awaitable[Sequence[T]]], item: Item) -> T:
-        """Run a command in the next group; returns when that is on the server's disk.
+        """Run a command in the next group. Returns when that is committed.
 
-        One call does all items that wait for this command side by side, and tells of each. If it fails it is undone,
-        and called for each item alone.
+        One call handles all items that wait for this command, and returns a result for each. If it fails, it is rolled
+        back and called for each item alone.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(Asked(command, (item,), done))
@@ -48,7 +49,7 @@ class CommitGroup:
     async def _commit(self, group: list[Asked]) -> None:
         try:
             ends = await self._connections.run(lambda db: _each(db, group))
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
+        except Exception as error:  # noqa: BLE001 - passed to the waiting caller
             ends = [error] * len(group)
         for asked, end in zip(group, ends, strict=True):
             if asked.future.done():
@@ -75,7 +76,7 @@ async def _end_of(db: Db, step: Sequence[Asked]) -> list[Any]:
             return list(await _call(db, step))
     except (*COLLISIONS, StoreUnavailable, StoreFull):
         raise  # not these members' doing: the group is tried again, or lost, as a whole
-    except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
+    except Exception as error:  # noqa: BLE001 - passed to the waiting caller
         if len(step) == 1:
             return [error]
     return [end for asked in step for end in await _end_of(db, [asked])]

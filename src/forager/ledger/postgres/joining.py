@@ -1,6 +1,6 @@
-"""One open task for each key, over all jobs, for kinds that want it: a second one is skipped and names the first.
+"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first.
 
-The row of a key decides who is first: whoever comes second waits here for the first one's commit.
+The row of a key decides which transaction is first: the second one waits here for the first one's commit.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,14 +20,13 @@ class Named(NamedTuple):
     key: str
 
 
-# In the order of names, so that two transactions never wait for each other crosswise. DO UPDATE although nothing
-# changes: the row must be locked.
+# In the order of names, so that two transactions cannot deadlock. DO UPDATE although nothing changes, to lock the row.
 _LOCK = """
 INSERT INTO open_keys (kind, key, task_id)
 SELECT x.kind, x.key, x.id FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(kind, key, id) ORDER BY x.kind, x.key
 ON CONFLICT (kind, key) DO UPDATE SET task_id = open_keys.task_id RETURNING kind, key, task_id
 """
-# In a new statement, which sees what was committed while the rows were waited for.
+# A new statement sees what was committed while this one waited for the rows.
 _OPEN = "SELECT id, job_id FROM tasks WHERE id = ANY($1::bigint[]) AND state NOT IN (4, 5, 6, 7)"
 _TAKE = """
 UPDATE open_keys k SET task_id = x.id FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(kind, key, id)
@@ -41,7 +40,8 @@ FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(id, error, facts) WHERE t
 
 
 async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], now: int) -> set[int]:
-    """Skip those of the tasks whose key has an open task already; returns their numbers. Their jobs are not counted."""
+    """Skip the tasks whose key has an open task already, and return their numbers. The jobs' counters are not
+    changed."""
     new = [task for task in tasks if task.kind in one_open]
     if not new:
         return set()
@@ -62,7 +62,8 @@ async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], n
 
 
 async def _holders(db: Db, tasks: Sequence[Named]) -> Mapping[tuple[str, str], tuple[int, int]]:
-    """By name: job and number of another task that is open. The names of which none is belong to these tasks now."""
+    """Return the open task (job and number) of each name that has one. Names without an open task now belong to these
+    tasks."""
     kinds, keys = [task.kind for task in tasks], [task.key for task in tasks]
     rows = await db.fetch(_LOCK, kinds, keys, [task.task for task in tasks])
     known = {(kind, key): number for kind, key, number in rows}

@@ -1,8 +1,9 @@
-"""Lanes belong to one session at a time, or sleep until somebody makes work for them.
+"""Lane ownership: a lane belongs to one session at a time, or sleeps until it has work.
 
-The lost wake-up: an owner sees no work and puts its lane to sleep while a submission is still uncommitted, and the work
-waits for ever. Whoever makes work holds the lane's row to its commit; whoever puts it to sleep takes the row alone
-and looks for work in a new statement, which sees everything that was committed while it waited.
+The danger is a lost wake-up: an owner sees no work and puts its lane to sleep while a submission is still uncommitted;
+that work would then wait for ever. So a transaction that creates work holds the lane's row (shared) until its commit.
+One that puts a lane to sleep locks the row exclusively, and then searches for work in a new statement, which sees
+everything that was committed while it waited for the lock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,8 +42,8 @@ coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused O
 _AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
 _SHARED = f"EXISTS (SELECT 1 FROM sessions o WHERE o.id <> $1 AND o.wants > 0 AND o.lease_until >= {NOW})"
 ALIVE = f"SELECT {NOW} AS now, {_SHARED} AS shared FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s"
-"""A living session, whose row is held to the commit; and whether other sessions want lanes."""
-# A lane without tasks, such as that of a sink, is no part of what is shared.
+"""Locks a living session's row until the commit, and tells whether other sessions want lanes."""
+# Lanes without tasks, such as those of sinks, are not part of the fair share.
 _HOLDERS = f"""
 SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
 FROM sessions s WHERE s.lease_until >= $1
@@ -80,7 +81,7 @@ FROM unnest($1::bigint[], $2::bigint[]) AS x(id, spent) ORDER BY x.id
 ON CONFLICT (lane_id, day) DO UPDATE SET spent = spending.spent + excluded.spent, hour = excluded.hour,
   spent_hour = excluded.spent_hour + CASE WHEN spending.hour = excluded.hour THEN spending.spent_hour ELSE 0 END
 """
-# Suspects and ready work that is not paused call for an owner at once, a waiting task when it is due.
+# Suspects and ready work that is not paused need an owner at once, a waiting task when it is due.
 WAKE_AT = """
 CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 8)
        OR EXISTS (SELECT 1 FROM flows f WHERE f.lane_id = l.id AND NOT f.paused AND EXISTS
@@ -96,7 +97,8 @@ FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x(id, state, not_before) 
 
 
 async def wake(db: Db, lanes: Mapping[int, int]) -> None:
-    """Work is there, or will be at the given moment, in lanes that this session may not own: wake or tell the owner."""
+    """Announce work, now or at the given moment, in lanes that this session may not own: wake the lane or notify its
+    owner."""
     if not lanes:
         return
     numbers = sorted(lanes)
@@ -112,8 +114,8 @@ async def wake(db: Db, lanes: Mapping[int, int]) -> None:
 
 
 async def take(db: Db, session: int, now: int, most: int, *, shared: bool) -> list[OwnedLane]:
-    """Where more have work than can be taken, the lowest turn goes first, then who has waited longest. `shared`: other
-    sessions want lanes too."""
+    """Take lanes with work. If there are more than can be taken, the lowest turn comes first, then the lane that has
+    waited longest. `shared`: other sessions want lanes, too."""
     if shared:
         share, held = await _share(db, session, now, wants=most)
         most = most if share is None else min(most, share - held)
@@ -124,7 +126,7 @@ async def take(db: Db, session: int, now: int, most: int, *, shared: bool) -> li
 
 
 async def surplus(db: Db, session: int) -> int:
-    """How many lanes the session has above its fair share."""
+    """Return how many lanes the session has above its fair share."""
     row = await db.fetchrow(f"SELECT {NOW} AS now, {_SHARED} AS shared", session)
     if row is None or not row["shared"]:
         return 0
@@ -133,7 +135,8 @@ async def surplus(db: Db, session: int) -> int:
 
 
 async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
-    """Its fair share of the lanes, and how many it has. `wants`: how many more it could use, if it says so now."""
+    """Return the session's fair share of lanes, and how many it has. `wants`: how many more it could use, if it reports
+    that now."""
     holders = {row[0]: Holder(*row) for row in await db.fetch(_HOLDERS, now)}
     own = holders.get(session, Holder(session, 0, 0))
     if wants is not None:
@@ -148,7 +151,7 @@ async def demand(db: Db, lanes: Sequence[int], most: int) -> Demand:
 
 
 async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:
-    """Whether or not it has work; what we own already is given again."""
+    """Take one lane, whether or not it has work. Also returns a lane that the session owns already."""
     owned = await _owned(db, await db.fetch(_TAKE_ONE, session, lane), now)
     if owned:
         return owned[0]
@@ -156,7 +159,7 @@ async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Awa
 
 
 async def owned_but_unknown(db: Db, session: int, known: Iterable[int], now: int, most: int) -> list[OwnedLane]:
-    """What a take gave whose answer was lost."""
+    """Return lanes that the session owns without knowing it, because the answer of a `take` was lost."""
     return await _owned(db, await db.fetch(_OWNED_BUT_UNKNOWN, session, list(known), most), now)
 
 
@@ -194,8 +197,8 @@ async def add_spending(db: Db, spent: Mapping[int, int], now: int) -> None:
 
 
 class LaneNumbers:
-    """Lanes by name. They are made on first mention, in a transaction of their own: a lane without work harms nobody,
-    and two submissions do not wait for each other's lanes."""
+    """The numbers of lanes by name. A lane is created at its first mention, in its own transaction: an unused lane does
+    no harm, and submissions do not wait for each other's lanes."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

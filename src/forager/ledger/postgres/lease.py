@@ -1,8 +1,8 @@
-"""Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size.
+"""Leases tasks: fairly between the jobs of a lane, within each job's budget, concurrency and batch size.
 
-A turn leases for all its lanes at once, in rounds: equal parts for the jobs whose turn it is, then the rest for whoever
-has more. Jobs with a limit are locked before anything of theirs is counted, so that several sessions cannot pass it
-together.
+A lease serves all its lanes at once, in rounds: equal parts for the jobs of the lowest turn, then the rest for those
+that have more. Jobs with a limit are locked before their tasks are counted, so that several sessions cannot exceed the
+limit together.
 """
 
 from collections import Counter, defaultdict
@@ -29,28 +29,28 @@ class Round:
     claim: int
     effect: Effect
     last: dict[int, int]
-    """By lane: the job that was served last. Belongs to whoever owns the lane; lost with it, harmlessly."""
+    """The job that was served last, by lane. It belongs to the lane's owner; losing it is harmless."""
     left: dict[int, int] = field(default_factory=dict)
-    """By lane: how many are still wanted."""
+    """Tasks still wanted, by lane."""
     rows: list[Any] = field(default_factory=list)
-    """What was taken, in `LEASE_COLUMNS`."""
+    """Leased rows, in `LEASE_COLUMNS`."""
     closed: set[Flow] = field(default_factory=set)
     """Flows that give no more in this transaction: exhausted, or at a limit."""
     limited: set[int] = field(default_factory=set)
-    """Lanes in which a job had more to give than it may."""
+    """Lanes in which a job has more tasks than its limits allow."""
     limits: dict[int, Any] = field(default_factory=dict)
     """Rows of jobs with a limit, locked."""
     taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """By job: how many tasks this lease has asked for or got, over all lanes …"""
+    """Tasks requested or leased so far, by job, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """… what those may cost that were asked for …"""
+    """… the price of those requested …"""
     paid: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """… and what those do that were got."""
+    """… and of those leased."""
 
 
 async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[int]) -> dict[int, int | None]:
-    """Take tasks in the wanted lanes; for each lane that came back short, when it has more. `own`: those that the
-    session owns and that are not paused."""
+    """Lease tasks in the wanted lanes. Returns, for each lane that had fewer than wanted, when its next task is due.
+    `own`: the lanes that the session owns and that are not paused."""
     round_.left = {w.lane: w.most for w in wants if w.lane in own and w.most > 0}
     short: dict[int, int | None] = dict.fromkeys(w.lane for w in wants if w.lane not in own)
     open_lanes = set(round_.left)
@@ -84,7 +84,7 @@ def count_leases(effect: Effect, rows: Sequence[Any]) -> None:
 
 
 async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
-    """One round. Returns the lanes that want more and may have it."""
+    """Run one round. Returns the lanes that want more and may have more."""
     numbers = sorted(lanes)
     rows = await db.fetch(
         _CANDIDATES,
@@ -104,7 +104,7 @@ async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
         same = [row for row in candidates if row["turn"] == turn]
         await _share(db, round_, lane, same, asks)
         if len(candidates) >= MOST_JOBS or len(same) < len(candidates):
-            more.add(lane)  # jobs of the next turn, or further ones of this, have not been asked yet
+            more.add(lane)  # jobs of the next turn, or further ones of this turn, have not been served yet
     exhausted = await _take(db, round_, asks)
     await remove_exhausted(db, exhausted)
     round_.closed |= exhausted
@@ -113,7 +113,7 @@ async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
 
 
 async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], asks: dict[Flow, int]) -> None:
-    """Equal parts of what the lane wants; a limit leaves its rest to others."""
+    """Divide what the lane wants into equal parts; what a limit leaves goes to the other jobs."""
     left = round_.left[lane]
     for index, row in enumerate(candidates):
         part = -(-left // (len(candidates) - index))
@@ -141,7 +141,7 @@ async def _allowed(db: Db, round_: Round, row: Any, asked: int) -> int:
         return asked if row["batch_size"] is None else min(asked, row["batch_size"] - round_.taken[job])
     limit = round_.limits.get(job)
     if limit is None or limit["drain"] is not None:
-        return 0  # another session is at it: it is asked again in the next turn
+        return 0  # another session has locked it: it is served in the next transaction
     taken = round_.taken[job]
     running: int = limit["running"] + effect.deltas.of(job, "running") + taken
     most = asked
@@ -155,7 +155,7 @@ async def _allowed(db: Db, round_: Round, row: Any, asked: int) -> int:
 
 
 async def _affordable(db: Db, round_: Round, row: Any, limit: Any, most: int, running: int) -> int:
-    """How many of the next tasks can be paid, in their order: kinds of different prices may wait in one lane."""
+    """Return how many of the next tasks can be paid, in their order: tasks of one lane may have different prices."""
     job, deltas = row["job_id"], round_.effect.deltas
     prices = [r[0] for r in await db.fetch(_PRICES, row["lane_id"], job, most)]
     left = limit["max_cost"] - limit["committed"] - deltas.of(job, "spent") - deltas.of(job, "reserved")
@@ -172,7 +172,8 @@ async def _affordable(db: Db, round_: Round, row: Any, limit: Any, most: int, ru
 
 
 async def _lock_limited(db: Db, round_: Round, rows: Sequence[Any]) -> None:
-    """Wait for them in the first round, in the common order; later ones are taken only where nobody else is."""
+    """Lock jobs with a limit: in the first round wait for them, in the common order; later, skip those that are
+    locked."""
     wanted = {row["job_id"] for row in rows if row["limited"]} - round_.limits.keys()
     if not wanted:
         return
@@ -185,7 +186,7 @@ async def _lock_limited(db: Db, round_: Round, rows: Sequence[Any]) -> None:
 
 
 async def _take(db: Db, round_: Round, asks: Mapping[Flow, int]) -> set[Flow]:
-    """Take what was asked, for all lanes in one statement. Returns the flows that gave less."""
+    """Lease the requested tasks of all lanes in one statement. Returns the flows that had fewer."""
     if not asks:
         return set()
     rows = await db.fetch(
@@ -213,7 +214,8 @@ async def _take(db: Db, round_: Round, asks: Mapping[Flow, int]) -> set[Flow]:
 
 
 def _check_paid(round_: Round, paid: Mapping[int, int]) -> None:
-    """The tasks that were priced are those that were taken, unless another transaction held some of them."""
+    """Check the budget: the leased tasks are those that were priced, unless another transaction had locked some of
+    them."""
     for job, amount in paid.items():
         if amount > round_.reserved[job] - round_.paid[job] and round_.limits[job]["max_cost"] is not None:
             raise TryAgain(f"job {job} would pass its budget")
@@ -231,8 +233,8 @@ SELECT x.id FROM unnest($1::bigint[]) AS x(id)
 CROSS JOIN LATERAL (SELECT due FROM queue WHERE lane_id = x.id AND state = 1 AND due <= $2 ORDER BY due LIMIT 1) q
 ORDER BY q.due
 """
-# In the order of their moments, a page at a time: after an outage a million may be due at once. What another
-# transaction holds (a skip, a drain) is left to it.
+# In the order of their moments, a page at a time: after an outage a million may be due at once. Rows that another
+# transaction (a skip, a drain) has locked are left to it.
 _PROMOTE = """
 UPDATE queue q SET state = 0, due = NULL WHERE q.task_id = ANY(ARRAY(
   SELECT y.task_id FROM unnest($1::bigint[], $2::int[]) AS x(lane_id, most) CROSS JOIN LATERAL (
@@ -275,8 +277,9 @@ SELECT t.price FROM (SELECT task_id, rank FROM queue WHERE lane_id = $1 AND job_
   ORDER BY rank, task_id LIMIT $3) q JOIN tasks t ON t.id = q.task_id ORDER BY q.rank, q.task_id
 """
 # `state = 0` is a literal so that ix_queue_ready fits; its order is the order of work inside a job. Rows that another
-# turn, a skip or a drain holds are passed over: a lease never waits. The update finds them where they lie, since they
-# are locked; a row that was moved meanwhile is not there any more: it is passed over, too, and found within a second.
+# transaction (a lease, a skip, a drain) has locked are skipped: a lease never waits. The update finds the rows by their
+# physical position, since they are locked; a row that was moved meanwhile is skipped as well, and found within a
+# second.
 _TAKE = f"""
 WITH pick AS MATERIALIZED (
   SELECT y.place FROM unnest($1::bigint[], $2::bigint[], $3::int[]) AS a(lane_id, job_id, n)

@@ -1,5 +1,5 @@
-"""Hearing from other processes: of new work, and of jobs that have ended. A lost notification costs at most one poll of
-whoever waits, never work."""
+"""Notifications from other processes: new work, and jobs that have ended. A lost notification only delays a waiter
+until its next poll."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from forager.ledger.postgres.connection import CONNECT_SECONDS, Db
 CHANNEL = "forager_work"
 ENDED = "forager_ended"
 MOST_NAMED = 400
-"""A notification holds 8,000 bytes: of more jobs than this, ended at once, none is named."""
+"""A notification holds 8,000 bytes: if more jobs than this end at once, none is named."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 # The last: what the driver says when the connection goes away between two of its own steps.
@@ -21,8 +21,8 @@ LOST = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, as
 
 
 async def tell(db: Db) -> None:
-    """Say, with this transaction's commit, that there is work for somebody else. It delays the commits of others that
-    say so too: never in a turn that feeds only its own session."""
+    """Notify other processes, with this transaction's commit, that there is work. Notifications serialise commits, so a
+    transaction whose work is only for its own session must not send one."""
     await db.execute(f"NOTIFY {CHANNEL}")
 
 
@@ -62,7 +62,7 @@ class Listener:
             await asyncio.sleep(pause)
 
     async def _listen_once(self) -> None:
-        """Until the connection is lost."""
+        """Listen until the connection is lost."""
         lost = asyncio.Event()
         db = await asyncpg.connect(
             self._url, timeout=CONNECT_SECONDS, server_settings={"application_name": "forager listener"}
@@ -71,14 +71,14 @@ class Listener:
             db.add_termination_listener(lambda _: lost.set())
             await db.add_listener(CHANNEL, lambda *_: self._arrived.set())
             await db.add_listener(ENDED, self._jobs_ended)
-            self._arrived.set()  # something may have been said while nobody listened
+            self._arrived.set()  # a notification may have been missed while not connected
             self._jobs_ended()
             await lost.wait()
         finally:
             db.terminate()
 
     def _jobs_ended(self, *said: Any) -> None:
-        """With the jobs' numbers, where they were named."""
+        """Report ended jobs, with their numbers if they were named."""
         named = said[-1] if said else ""
         jobs = [int(number) for number in named.split(",")] if named else []
         for tell in self._tell:

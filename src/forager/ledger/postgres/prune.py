@@ -1,4 +1,4 @@
-"""Removing what is old, a page per transaction. `shared/retention.py` explains what is walked, and why in this way.
+"""Removes old data, a page per transaction. `shared/retention.py` explains what is walked, and why in this way.
 
 Several processes may prune at once: one of them locks a job's row and removes it, and removed rows are not found again.
 """
@@ -78,7 +78,7 @@ async def jobs(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Removed:
 
 
 async def clearing(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Removed:
-    """The tasks that big jobs have left behind."""
+    """Remove the remaining tasks of removed big jobs."""
     job = await db.fetchval(_CLEARING)
     if job is None:
         return Removed(Pruned())
@@ -100,7 +100,7 @@ async def _clear(db: Db, jobs: list[int]) -> int:
 
 
 async def messages(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Removed:
-    """What standing jobs of our own have done; their counters forget it, too."""
+    """Remove the finished tasks of our own standing jobs, also from their counters."""
     job, kind, key = after or (0, "", "")
     found = await db.fetchval(f"{internal_jobs(catalog)} AND id >= $1 ORDER BY id LIMIT 1", job)
     if found is None:
@@ -140,7 +140,7 @@ async def changes(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Remov
 
 
 async def records(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Removed:
-    """What removed jobs had of their own, table by table."""
+    """Remove the job-scoped records of removed jobs, table by table."""
     tables = [table.name for table in catalog.records.values() if table.per_job]
     if not tables:
         return Removed(Pruned())

@@ -1,4 +1,4 @@
-"""The statements that store records, made once for each table. What they take and give is `records.py`'s business."""
+"""The statements that store records, built once per table. `records.py` uses them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +14,7 @@ JSON = "JSON"
 @dataclass(frozen=True, slots=True)
 class Statements:
     types: tuple[str, ...]
-    """Of the record's own columns, as PostgreSQL calls them."""
+    """PostgreSQL types of the record's own columns."""
     insert: str
     lock: str
     update: str
@@ -82,7 +82,7 @@ def _note(table: RecordTable, types: tuple[str, ...], *, seen: bool) -> str:
 
 
 def _restate(table: RecordTable, types: tuple[str, ...]) -> str:
-    """A row whose reason is NULL is as gone as it was."""
+    """Return the statement for a new version of a row. A NULL reason leaves `gone_at` as it is."""
     n = len(types)
     sets = ", ".join(f'"{c}" = {_value(c, t)}' for c, t in zip(table.fields, types, strict=True))
     columns = [*((c, t == JSON) for c, t in zip(table.fields, types, strict=True))]

@@ -1,8 +1,8 @@
-"""Storing what was found. World records merge into one row per natural key; job records keep the first of each job.
+"""Stores records. World-scoped records are merged into one row per key; job-scoped records keep the first of each job.
 
-A field that is None says nothing, so it never overwrites. A change is written only where something really changed that
-is not quiet, or where a thing that was gone is seen again.
-Rows are inserted and locked in the order of their keys, so that two settlements never wait for each other crosswise.
+A field that is None never overwrites a stored value. A change is written only if a field changed that is not quiet, or
+if a record that was gone is seen again. Rows are inserted and locked in key order, so that two settlements cannot
+deadlock.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _NUL_IN_JSON = "\\u0000"
 async def store_records(
     db: Db, catalog: Catalog, findings: Sequence[Finding], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    """Store records in the order of their finding; returns their changes, not yet numbered."""
+    """Store records in the order of discovery. Returns their changes, not yet numbered."""
     kinds = by_kind(catalog, findings)
     changes: list[NewChange] = []
     names = await learn_aliases(db, catalog, kinds, changes)
@@ -73,7 +73,7 @@ async def _store_world(db: Db, found: Found, renamed: set[str], deltas: Deltas, 
 async def _insert_new(
     db: Db, table: RecordTable, rows: Mapping[str, list[Any]], again: Mapping[str, Sized], now: int
 ) -> set[str]:
-    """Insert what is not there; waits for whoever inserts the same key at this moment."""
+    """Insert new rows. Waits for a transaction that is inserting the same key."""
     keys = sorted(rows)
     columns = columns_of(table, [rows[key] for key in keys])
     return set(await db.fetchval(statements_for(table).insert, *columns, _times_seen(keys, again), now) or ())
@@ -82,7 +82,7 @@ async def _insert_new(
 async def _merge_into(
     db: Db, table: RecordTable, old: Mapping[str, list[Sighting]], renamed: set[str], now: int
 ) -> dict[str, tuple[int, int, bytes]]:
-    """Merge sightings into rows that are there: (version, job, body) of those that changed."""
+    """Merge sightings into existing rows. Returns (version, job, body) of those that changed."""
     sql = statements_for(table)
     changed: dict[str, tuple[int, int, bytes]] = {}
     moved: list[tuple[Values, int, int]] = []
@@ -113,7 +113,7 @@ async def _merge_into(
 
 
 def _change(table: RecordTable, old: Values, sightings: Sequence[Sighting]) -> tuple[int | None, Values]:
-    """The job whose answer first changed something that is not quiet, if one did, and what is known now."""
+    """Return the job whose answer first changed a field that is not quiet, if one did, and the merged values."""
     teller: int | None = None
     known = old
     for job, told in sightings:
@@ -129,7 +129,9 @@ async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list
     is final: the body of the change is read from the row."""
     table = found.table
     first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
-    names = sorted(first, key=itemgetter(1))  # the statement sorts them, by job too: it is spared most of that
+    names = sorted(
+        first, key=itemgetter(1)
+    )  # presorted: the statement sorts them by job as well, and so has less to do
     row = await db.fetchrow(
         statements_for(table).insert_per_job,
         *_final_columns(table, [found.records[first[name]] for name in names], [key for _, key in names]),
@@ -145,8 +147,8 @@ async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list
 
 
 def columns_of(table: RecordTable, rows: list[list[Any]]) -> list[str | None]:
-    """Rows as parameters. NUL, which PostgreSQL's text cannot hold, is replaced in the rows themselves; it is rare, so
-    that a whole column is looked at in one go."""
+    """Return rows as parameters. NUL, which PostgreSQL's text cannot contain, is replaced; it is rare, so a whole
+    column is checked at once."""
     types = statements_for(table).types
     columns = _encoded(types, rows)
     if any(_NUL_IN_JSON in c for kind, c in zip(types, columns, strict=True) if kind != JSON and c is not None):
@@ -170,7 +172,8 @@ def _encoded(types: Sequence[str], rows: list[list[Any]]) -> list[str | None]:
 
 
 def _final_columns(table: RecordTable, records: list[Record], keys: list[str]) -> list[str | None]:
-    """Records that nothing is merged into: they need not become rows before they become parameters."""
+    """Encode job-scoped records directly as parameters: nothing is merged into them, so they need not become rows
+    first."""
     columns = [list(column) for column in zip(*map(table.pick, records), strict=True)]
     columns[table.key_index] = keys
     return [

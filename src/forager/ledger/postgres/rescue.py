@@ -1,8 +1,11 @@
-"""Mending what a dead session left: its running tasks become suspects, its lanes are free again.
+"""Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
 
-A suspect runs again beside at most half as many others as before, so that a task that kills its worker is soon alone;
-only a crash when alone counts against it. The innocent burn nothing. A turn holds its session's row, and so does a
-rescue: neither can begin while the other is under way, and what comes late finds its claims gone.
+A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
+crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task; all others
+burn no attempt. Counting every crash instead would make dead letters of innocent tasks that happened to run beside it.
+
+`settle_and_lease` and a rescue both lock the session's row: neither can begin while the other is under way, and a late
+settlement finds its claims gone.
 """
 
 from collections import defaultdict
@@ -49,7 +52,7 @@ UPDATE tasks t SET state = $4, error = $5, reason = $8, error_type = $9, ended_a
   crashes = t.crashes + 1, attempt = q.attempt, claim = q.claim, claimed_at = q.claimed_at
 FROM q WHERE t.id = q.id
 """
-# No task is ever in these lanes: a worker must not take them for work.
+# These lanes never have tasks: a worker must not take them.
 _FREE_LANES = f"""
 UPDATE lanes SET owner = NULL, wake_at = CASE WHEN {IS_WITHOUT_TASKS} THEN NULL ELSE $2::bigint END
 WHERE owner = $1
@@ -64,22 +67,24 @@ class Rescued:
 
 
 async def rescue_late(db: Db, catalog: Catalog) -> Rescued | None:
-    """A page of the session that is late for longest; None if nobody is, or others are at it."""
+    """Rescue a page of the session that has been late for longest. Returns None if there is none, or if another process
+    is rescuing it."""
     session = await db.fetchval(_LATE)
     return None if session is None else await rescue(db, catalog, session, crashed=True)
 
 
 async def end_session(db: Db, catalog: Catalog, session: int) -> Rescued:
-    """A session gives everything back by itself: nobody crashed."""
+    """End a session in order: it gives everything back, and no task becomes a suspect."""
     if await db.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session) is None:
         return Rescued(0, whole=True)
     return await rescue(db, catalog, session, crashed=False)
 
 
 async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Rescued:
-    """Take back what a session held, a page at a time. Its reserved cost counts as spent: it may have been."""
+    """Take back what a session held, a page at a time. Its reserved cost counts as spent, because the requests may have
+    been sent."""
     in_flight = await db.fetchval("SELECT count(*) FROM queue WHERE session_id = $1 AND state = 3", session)
-    # What is left for the next page is never so little that a task would look as if it had run alone.
+    # The last page must not be so small that a task would look as if it had run alone.
     rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
     effect = Effect(await db.fetchval(f"SELECT {NOW}"), catalog.deltas())
     alone = crashed and in_flight == 1

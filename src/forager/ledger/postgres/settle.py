@@ -1,7 +1,13 @@
-"""The one transaction of an effect: task state, followers, children, records, changes, counters, cost.
+"""Settles tasks in one transaction: state, followers, children, records, changes, counters, cost.
 
-Every settlement passes the fence first: its row must still be in the queue under the claim that it carries. What does
-not pass leaves no trace at all. Locks are taken in the order tasks → children → flows → lanes → records → jobs → tail.
+Every settlement must pass the fence first: its row must still be in the queue under the claim that the settlement
+carries. A worker can be late without knowing it (a paused machine, a long garbage collection, a lost connection), and
+meanwhile its session is rescued and another worker runs the task under a new claim. The late outcome must then have no
+effect at all, or records, costs and children would count twice. So the fence is the statement that locks the row in the
+same transaction that writes the effects; a check before it could be out of date by the commit.
+
+Locks are taken in the order tasks → children → flows → lanes → records → jobs → tail. Every transaction keeps to this
+order; any other could deadlock.
 """
 
 from collections import defaultdict
@@ -39,7 +45,7 @@ Children = Sequence[tuple[int, Encoded]]
 
 @dataclass(slots=True)
 class Effect:
-    """What a transaction has done so far and must still write before its commit."""
+    """Collects what a transaction has done and must still write before its commit."""
 
     now: int
     deltas: Deltas = field(default_factory=Deltas)
@@ -48,24 +54,24 @@ class Effect:
     ready: set[Flow] = field(default_factory=set)
     """Work that became ready."""
     due: dict[int, int] = field(default_factory=dict)
-    """By lane: when work that was put off is due."""
+    """When postponed work is due, by lane."""
     halted: dict[int, str] = field(default_factory=dict)
     """Jobs to be paused, and why."""
     draining: set[int] = field(default_factory=set)
-    """Jobs that got new tasks although they are being ended."""
+    """Jobs that got new tasks although they are being drained."""
     rows: list[RowEffect] = field(default_factory=list)
     """Effects of settlements on plain tables …"""
     hooked: list[RowEffect] = field(default_factory=list)
     """… and those of hooks."""
 
     def sleep_until(self, due: Mapping[int, int]) -> None:
-        """Work of these lanes waits for these moments."""
+        """Note that tasks of these lanes wait for these moments."""
         for lane, at in due.items():
             self.due[lane] = min(at, self.due.get(lane, at))
 
 
 def children_of(settlements: Sequence[Settlement], catalog: Catalog) -> dict[int, list[Encoded]]:
-    """The children of each settlement, encoded, by its task."""
+    """Encode the children of each settlement, by its task."""
     return {s.lease.task_id: encode(s.tasks, catalog) for s in settlements if s.tasks}
 
 
@@ -78,7 +84,7 @@ async def settle(
     own_lanes: frozenset[int],
     effect: Effect,
 ) -> None:
-    """Everything but the jobs' rows and the change log, which are written last, together with what is leased."""
+    """Settle everything except the jobs' rows and the change log, which are written last, together with the leases."""
     drains = await _drains(db, settlements)
     live, followed = await _pass_the_fence(db, settlements, drains, effect)
     if not live:
@@ -114,7 +120,8 @@ async def _store(db: Db, catalog: Catalog, live: list[Settlement], effect: Effec
 
 
 async def _drains(db: Db, settlements: Sequence[Settlement]) -> dict[int, str]:
-    """Which of the jobs are being ended. Asked only where it matters: for tasks that go back, and for new ones."""
+    """Return which jobs are being drained. Queried only if needed: for tasks that go back to the queue, and for new
+    ones."""
     jobs = sorted({s.lease.job_id for s in settlements if s.state not in COUNTER_OF or s.tasks})
     if not jobs:
         return {}
@@ -124,7 +131,7 @@ async def _drains(db: Db, settlements: Sequence[Settlement]) -> dict[int, str]:
 async def _pass_the_fence(
     db: Db, settlements: Sequence[Settlement], drains: Mapping[int, str], effect: Effect
 ) -> tuple[list[Settlement], set[int]]:
-    """Who may settle, and which of these tasks have followers by now (the lease may be older)."""
+    """Return the settlements that pass, and which of their tasks have followers by now (the lease may be older)."""
     first: dict[int, Settlement] = {}
     for s in settlements:
         if s.lease.task_id in first:
@@ -182,18 +189,18 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
 
 
 def _passed(row: Any) -> dict[int, bool]:
-    """In two arrays, since a group has hundreds: those that passed, and those of them that are followed."""
+    """Return two arrays, since a group has hundreds: the tasks that passed, and those of them with followers."""
     return {**dict.fromkeys(row[0] or (), False), **dict.fromkeys(row[1] or (), True)}
 
 
 async def bury(db: Db, tasks: Sequence[int], now: int) -> None:
-    """Note dead letters where they are found again."""
+    """Insert dead letters into their index table."""
     if tasks:
         await db.execute("INSERT INTO dead (task_id, ended_at) SELECT unnest($1::bigint[]), $2", tasks, now)
 
 
 async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int, bool]:
-    """Retries, snoozes and halts go back to the queue."""
+    """Return retries, snoozes and halts to the queue."""
     if not back:
         return {}
     dues = [effect.now + round(s.wait * 1000) if s.wait > 0 else None for s in back]
@@ -227,7 +234,7 @@ async def _put_back(db: Db, back: list[Settlement], effect: Effect) -> dict[int,
 
 
 async def _wait_or_give_up(db: Db, back: Sequence[Settlement], now: int) -> list[NewWait]:
-    """Those that have waited in vain for long enough have failed from now on; what to note about the others."""
+    """Fail tasks that have waited in vain for long enough; return what to store about the others."""
     vain = in_vain(back)
     if not vain:
         return []
@@ -238,7 +245,7 @@ async def _wait_or_give_up(db: Db, back: Sequence[Settlement], now: int) -> list
 
 
 async def _note_waits(db: Db, waits: Sequence[NewWait]) -> None:
-    """Of tasks whose rows this transaction holds already."""
+    """Store the waits of tasks whose rows this transaction has locked already."""
     if waits:
         await db.execute(
             "UPDATE tasks t SET waited = x.waited, waited_until = x.until"
@@ -248,7 +255,7 @@ async def _note_waits(db: Db, waits: Sequence[NewWait]) -> None:
 
 
 def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
-    """Summed here first: a group has hundreds of settlements but few jobs."""
+    """Sum the counters first: a group has hundreds of settlements but few jobs."""
     sums: dict[tuple[int, str], list[int]] = {}
     for s, counter in settled:
         lease = s.lease
@@ -264,7 +271,7 @@ def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
 
 
 async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:
-    """Skip what need not run, release the followers of what ended well, skip those of what did not."""
+    """Skip tasks that need not run, release the followers of completed tasks, and skip those of the others."""
     for (reason, said), names in _skips(live).items():
         await skip_tasks(db, names, reason, said, effect.deltas, effect.now)
     well = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state is TaskState.COMPLETED]
@@ -278,7 +285,7 @@ async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int],
 
 
 def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str, str]]]:
-    """Names of tasks, by reason and the sentence for it."""
+    """Return the names of tasks to skip, by reason and message."""
     by_reason: defaultdict[tuple[str, str], list[tuple[int, str, str]]] = defaultdict(list)
     for s in live:
         for skip in s.skip:

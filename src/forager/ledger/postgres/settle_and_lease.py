@@ -31,12 +31,12 @@ FROM (SELECT {NOW} AS now) n
 
 @dataclass(slots=True)
 class Worker:
-    """What this process remembers of a session of its own."""
+    """This process's cache for one of its sessions."""
 
     session: Session
     lanes: set[int] = field(default_factory=set)
     last: dict[int, int] = field(default_factory=dict)
-    """By lane: the job that was served last."""
+    """The job that was served last, by lane."""
     lost_an_answer: bool = False
 
     def forget(self, lanes: Iterable[int]) -> None:
@@ -97,7 +97,7 @@ async def _decoded(catalog: Catalog, rows: Sequence[Any]) -> list[Lease]:
 
 
 async def _finish(db: Db, catalog: Catalog, effect: Effect, leased: Collection[int]) -> None:
-    """The jobs' rows and the change log, in this order, last. `leased`: jobs that have tasks running now."""
+    """Write the jobs' rows and the change log, in this order and last. `leased`: jobs with newly running tasks."""
     if effect.halted:
         await lock_jobs(db, effect.deltas.jobs())
         for job, reason in sorted(effect.halted.items()):

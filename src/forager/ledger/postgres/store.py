@@ -1,7 +1,7 @@
 """`Ledger` on PostgreSQL: every verb is one transaction; the only clock is the database's.
 
-What this process remembers (numbers of lanes, which job of a lane was served last, what is being drained) only saves
-work: all of it may be lost or out of date.
+What this process caches (numbers of lanes, the job of a lane that was served last, drains in progress) only saves work:
+all of it may be lost or out of date.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -83,7 +83,8 @@ class PostgresLedger(SharedVerbs):
     # ── jobs ──
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
+        """Submit a job: in one transaction up to 20,000 tasks; a bigger one in chunks, and nothing of it can be leased
+        before the last."""
         return await self._submissions.write(job, plan)
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
@@ -135,7 +136,7 @@ class PostgresLedger(SharedVerbs):
     async def beat(
         self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
     ) -> datetime | None:
-        """The heartbeat is a transaction of its own: it must wait for nobody who holds a lane."""
+        """Heartbeat, in its own transaction: it must not wait for a transaction that has locked a lane."""
         now = await self._connections.run(
             lambda db: db.fetchval(
                 f"UPDATE sessions SET lease_until = {NOW} + $2, wants = $3 WHERE id = $1 RETURNING {NOW}",
@@ -158,7 +159,7 @@ class PostgresLedger(SharedVerbs):
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
         worker = self._worker(session)
         found: list[OwnedLane] = []
-        if worker.lost_an_answer:  # the last take may have given lanes that nobody here knows of
+        if worker.lost_an_answer:  # the last `take` may have given us lanes in an answer that was lost
             found = await self._connections.run(lambda db: self._unknown_lanes(db, session, worker, most))
         worker.lost_an_answer = True
         if len(found) < most:
@@ -223,7 +224,7 @@ class PostgresLedger(SharedVerbs):
         self._listener.when_jobs_end(tell)
 
     async def sweep(self) -> Swept:
-        """Safe beside other sweepers: each dead session is rescued by one of them."""
+        """Sweep. Several processes may sweep at once: each dead session is rescued by one of them."""
         rescued = ended = 0
         for _ in range(MOST_SESSIONS_PER_SWEEP):
             page = await self._connections.run(lambda db: rescue_late(db, self._catalog))
@@ -279,7 +280,7 @@ class PostgresLedger(SharedVerbs):
 
     @staticmethod
     async def _take_lanes(db: Db, session: Session, most: int) -> list[OwnedLane]:
-        # Held to the commit, so that nobody ends the session while it takes lanes.
+        # Locked until the commit, so that the session cannot be ended while it takes lanes.
         alive = await db.fetchrow(lanes.ALIVE, session.id)
         return [] if alive is None else await lanes.take(db, session.id, alive["now"], most, shared=alive["shared"])
 

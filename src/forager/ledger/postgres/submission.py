@@ -1,4 +1,4 @@
-"""The course of a submission: whole or in chunks, once per Idempotency-Key however many callers come together."""
+"""Runs a submission: whole or in chunks, once per Idempotency-Key, however many callers there are at once."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,8 @@ class Submissions:
         self._connections = connections
         self._group = group
         self._queues: defaultdict[str, CommitGroup] = defaultdict(lambda: CommitGroup(connections))
-        """Jobs for a queue with a limit, by pipeline: one at a time waits for the queue's lock."""
+        """One lock per pipeline with a bounded queue: one submission at a time waits for the queue's lock in the
+        database."""
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._catalog = catalog
         self._lanes = lanes
@@ -60,7 +61,7 @@ class Submissions:
             if isinstance(repeat, Submitted):
                 return repeat
             if repeat is None:
-                # The losers of a race for the key look again: they find the winner's job.
+                # The losers of a race for the key search again and find the winner's job.
                 with contextlib.suppress(Repeated):
                     if planned.whole:
                         return await self._write_whole(Whole(job, planned.first))
@@ -84,8 +85,8 @@ class Submissions:
         return await group.run_together(self._create, whole)
 
     def _turn_of(self, job: NewJob) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Those that would wait for their queue's lock wait here, one after the other: each would hold a connection
-        there, and the heartbeat could get none."""
+        """Serialise submissions to a bounded queue here: waiting for the lock in the database would hold a connection
+        each, and the heartbeat could get none."""
         return self._locks[job.pipeline] if job.limits.bounds_queue else contextlib.nullcontext()
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:

@@ -1,6 +1,7 @@
-"""A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole.
+"""Submits jobs. A small job is one transaction; a big one is written in chunks and cannot be leased until it is
+complete.
 
-Small ones that wait side by side are written together: most of what one costs is the statements, not the rows.
+Small jobs that wait at the same time are written together: most of their cost is the statements, not the rows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,16 +49,16 @@ class JobRow:
 
 
 class Repeated(Exception):
-    """Somebody else was first with this Idempotency-Key."""
+    """Another submission was first with this Idempotency-Key."""
 
 
 async def create_whole(
     db: Db, new: Sequence[Whole], lanes: Mapping[str, int], one_open: Collection[str]
 ) -> list[Submitted]:
-    """New jobs with all their tasks: they can be leased as soon as this transaction is committed.
+    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed.
 
-    With an Idempotency-Key, the key's row decides who is first: whoever comes second waits here for the first one's
-    commit, then raises `Repeated`.
+    With an Idempotency-Key, the key's row decides which transaction is first: the second one waits here for the first
+    one's commit, then raises `Repeated`.
     """
     require_different_keys(job for job, _ in new)
     now, rows = await _insert_jobs(db, [(job, len(plans)) for job, plans in new])
@@ -97,9 +98,10 @@ async def _skip_joined(db: Db, written: Written, now: int) -> Deltas:
 
 
 async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
-    """The job that the same Idempotency-Key made within a day; PLANNING while it is still being written.
+    """Return the job created with the same Idempotency-Key within a day; its state is PLANNING while it is still being
+    written.
 
-    One whose submission died is none: the sweep will remove it.
+    A job whose submission died does not count: the sweep will remove it.
     """
     if job.idempotency_key is None:
         return None
@@ -116,9 +118,9 @@ async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
 
 
 async def check_room(db: Db, jobs: Sequence[tuple[NewJob, int]]) -> None:
-    """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue.
+    """Raise `Busy` if one of these jobs, with so many tasks each, would exceed its pipeline's queue limit.
 
-    First of all in its transaction: whoever submits to the same queue waits here until these are counted.
+    Must come first in its transaction: other submissions to the same queue wait here until these are counted.
     """
     waiting: dict[str, Queue] = {}
     for queue, limits in limited_queues(jobs).items():
@@ -130,13 +132,14 @@ async def check_room(db: Db, jobs: Sequence[tuple[NewJob, int]]) -> None:
 
 
 async def begin_planning(db: Db, job: NewJob) -> JobRow:
-    """A new job whose tasks follow: nothing of it can be leased. Raises `Repeated`, as `create_whole` does."""
+    """Create a job whose tasks follow in chunks; nothing of it can be leased yet. Raises `Repeated`, as `create_whole`
+    does."""
     _, (row,) = await _insert_jobs(db, [(job, None)])
     return row
 
 
 async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tuple[int, list[JobRow]]:
-    """The time, and the rows of new jobs of so many tasks each (None: not known yet)."""
+    """Insert new jobs with so many tasks each (None: not known yet). Returns the time and their rows."""
     ((numbers, now),) = await db.fetch(_JOB_NUMBERS, len(jobs))
     rows = [JobRow(number, str(job.id or uuid4())) for number, (job, _) in zip(numbers, jobs, strict=True)]
     columns = zip(*[job_values(job) for job, _ in jobs], strict=True)
@@ -154,7 +157,7 @@ async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tup
         await write_secrets(db, row.number, job.secrets)
     numbered = zip(numbers, (job for job, _ in jobs), strict=True)
     keyed = {job.idempotency_key: (number, job) for number, job in numbered if job.idempotency_key is not None}
-    for key, (number, job) in sorted(keyed.items()):  # two processes must not wait for each other crosswise
+    for key, (number, job) in sorted(keyed.items()):  # two processes must not deadlock
         if await db.fetchval(_INSERT_KEY, key, fingerprint(job), number, remembered_ms(job)) is None:
             raise Repeated
     return now, rows
@@ -195,7 +198,7 @@ async def write_chunk(
 
 
 async def still_planning(db: Db, job: int) -> None:
-    """Keep a submission alive; one that was late is being removed, and must not go on."""
+    """Keep a submission alive. Raises if it was late and is being removed."""
     alive = await db.fetchval(
         f"UPDATE jobs SET planning_until = {NOW} + $2 WHERE id = $1 AND planning_until >= {NOW} RETURNING id",
         job,
@@ -206,12 +209,12 @@ async def still_planning(db: Db, job: int) -> None:
 
 
 async def give_up_planning(db: Db, job: int) -> None:
-    """The sweep will remove what was written so far."""
+    """Give up a submission: the sweep will remove what was written so far."""
     await db.execute("UPDATE jobs SET planning_until = 0 WHERE id = $1 AND planning_until IS NOT NULL", job)
 
 
 async def end_planning(db: Db, job: JobRow, total: int) -> None:
-    """The job is whole: let it be leased."""
+    """Complete a submission: from now on the job can be leased."""
     now = await db.fetchval(
         "UPDATE jobs SET state = 'queued', total = $2, queued = $2 - skipped, planning_until = NULL"
         f" WHERE id = $1 AND planning_until >= {NOW} RETURNING {NOW}",
@@ -228,7 +231,8 @@ async def end_planning(db: Db, job: JobRow, total: int) -> None:
 
 
 async def remove_unfinished(db: Db) -> bool | None:
-    """Take back, a page at a time, a job whose submission never ended. True when it is gone, None if there is none."""
+    """Remove a job whose submission never ended, a page at a time. Returns True when it is gone, None if there is
+    none."""
     job = await db.fetchval(
         f"SELECT id FROM jobs WHERE state = 'planning' AND finished_at IS NULL AND planning_until < {NOW}"
         " LIMIT 1 FOR UPDATE SKIP LOCKED"

@@ -1,4 +1,4 @@
-"""What must never be the case but would wait for ever if it were: ready work that nobody is going to look at."""
+"""Repairs states that should never occur but would otherwise last for ever: ready work that no session will find."""
 
 from forager.core.pipeline import AGED_AFTER
 from forager.ledger.postgres.connection import NOW, Db
@@ -49,7 +49,7 @@ UPDATE jobs SET turn = 0 WHERE id = ANY(ARRAY(
 
 
 async def wake_sleepers(db: Db) -> int:
-    """Mend and count what sleeps on work, so that the fault is seen."""
+    """Wake lanes that sleep although they have work, and count them, so that such a defect becomes visible."""
     now = await db.fetchval(f"SELECT {NOW}")
     ready = await db.fetch(_READY, now)
     await add_flows(db, [(row["lane_id"], row["job_id"]) for row in ready if row["missing"]])
@@ -66,16 +66,16 @@ async def wake_sleepers(db: Db) -> int:
 
 
 async def age(db: Db) -> int:
-    """Jobs that have waited long enough behind others are behind nobody any more. Never waits: the next sweep does it.
+    """Set the turn of jobs that have waited long enough to 0. Never waits for a lock: the next sweep tries again.
 
-    Flows are looked at for themselves, since one may be written by somebody who has read its job a moment before.
+    Flows are updated separately, because a flow may have just been written by a transaction that read its job before.
     """
     await db.execute(_AGE_FLOWS, round(AGED_AFTER * 1000))
     return len(await db.fetch(_AGE_JOBS, round(AGED_AFTER * 1000)))
 
 
 async def drop_old(db: Db, most: int) -> int:
-    """Evidence past its time, and Idempotency-Keys past theirs."""
+    """Delete expired evidence and Idempotency-Keys."""
     old = await db.fetch(
         "DELETE FROM evidence WHERE task_id = ANY(ARRAY(SELECT task_id FROM evidence"
         f" WHERE kept_until < {NOW} LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING task_id",
@@ -86,7 +86,7 @@ async def drop_old(db: Db, most: int) -> int:
 
 
 async def drop_old_robots(db: Db) -> int:
-    """robots.txt files that nobody has tried to read for long."""
+    """Delete robots.txt files that have not been refreshed for long."""
     old = await db.fetch(
         "DELETE FROM robots WHERE origin = ANY(ARRAY(SELECT origin FROM robots"
         f" WHERE tried_at < {NOW} - $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING origin",

@@ -1,4 +1,4 @@
-"""Writing tasks: into `tasks`, which is identity and history, and into `queue`, which is open work only."""
+"""Writes tasks: to `tasks` (identity and history) and to `queue` (open work only)."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -22,17 +22,17 @@ ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
 
 @dataclass(slots=True)
 class Written:
-    """What became of a group of plans. Those that were there already are not counted."""
+    """The result of writing a group of plans. Tasks that existed already are not counted."""
 
     ready: set[Flow]
     count: dict[int, int]
     """By job."""
     due: dict[int, int]
-    """By lane: when the first of those is due that wait for their moment."""
+    """When the first waiting task is due, by lane."""
     dead_ends: set[int]
-    """Tasks that have ended badly already, although some new ones come after them: nobody will release those."""
+    """Predecessors that have ended without being completed: their new followers will never be released."""
     joined: dict[int, int]
-    """By job: how many of them were skipped, because another task is open for their key."""
+    """Number of tasks skipped because another one is open for their key, by job."""
 
     def count_in(self, deltas: Deltas) -> None:
         for job, count in self.count.items():
@@ -41,7 +41,8 @@ class Written:
 
 
 class _New(NamedTuple):
-    """New rows of `tasks`, column by column: that is how they are made quickest, and both ways in take them so."""
+    """New rows of `tasks`, column by column: the fastest way to build them, and the form that both ways of writing
+    need."""
 
     id: Sequence[int]
     job_id: Sequence[int]
@@ -89,7 +90,7 @@ async def insert_tasks(
 
 
 async def _join(db: Db, new: _New, one_open: Collection[str]) -> dict[int, int]:
-    """Skip those whose key has an open task already. Returns their jobs, by task."""
+    """Skip tasks whose key has an open task already. Returns their jobs by task."""
     names = [Named(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
     if not any(name.kind in one_open for name in names):
         return {}
@@ -103,7 +104,7 @@ def _held(
     given: Mapping[TaskName, int],
     before: Mapping[TaskName, tuple[int, int]],
 ) -> dict[int, tuple[int, int]]:
-    """By task: the one it comes after, and its own state. Only those that come after one."""
+    """Return the predecessor and the initial state of each task that has a predecessor."""
     held: dict[int, tuple[int, int]] = {}
     for number, (job, plan) in zip(numbers, plans, strict=True):
         if plan.after is None:
@@ -146,7 +147,7 @@ def _columns_of(
 
 
 async def _hold_until_due(db: Db, new: _New) -> dict[int, int]:
-    """Those whose moment is still to come wait for it. Returns the first of these moments by lane."""
+    """Let tasks with a future due time wait for it. Returns the first due time by lane."""
     now = await db.fetchval(f"SELECT {NOW}")
     first: dict[int, int] = {}
     states: list[int] = new.state  # type: ignore[assignment]  # made as a list
@@ -158,7 +159,7 @@ async def _hold_until_due(db: Db, new: _New) -> dict[int, int]:
 
 
 async def _numbers(db: Db, count: int) -> list[int]:
-    """Numbers of tasks, from their sequence; in rising order, so that the order of planning is kept."""
+    """Draw task numbers from the sequence, in ascending order, so that the order of planning is kept."""
     numbers: list[int] = await db.fetchval(
         "SELECT array(SELECT nextval('tasks_id_seq') FROM generate_series(1, $1::int))", count
     )
@@ -174,8 +175,8 @@ async def _not_there(db: Db, plans: Sequence[tuple[int, Encoded]]) -> list[tuple
 async def predecessors(
     db: Db, fresh: Sequence[tuple[int, Encoded]], given: Mapping[TaskName, int]
 ) -> dict[TaskName, tuple[int, int]]:
-    """Tasks written earlier that new ones come after: number and state. They are locked, so that none of them can end
-    without seeing that it is followed now."""
+    """Lock and return existing predecessors (number and state). The lock ensures that none of them can end without
+    noticing its new follower."""
     names = sorted({(job, p.kind, p.after) for job, p in fresh if p.after is not None} - given.keys())
     if not names:
         return {}
@@ -193,11 +194,11 @@ async def predecessors(
 
 
 async def _copy(db: Db, new: _New) -> None:
-    """For tasks of which none can be there already; the quickest way in."""
+    """Insert tasks with COPY, the fastest way. Only for tasks that cannot exist already."""
     columns = new._asdict()
     for name in ("due", "retries"):
         if not any(value is not None for value in columns[name]):
-            del columns[name]  # what most tasks do not have costs them nothing
+            del columns[name]  # columns that most tasks leave empty are omitted
     await db.copy_records_to_table("tasks", columns=tuple(columns), records=zip(*columns.values(), strict=True))
     queued: dict[str, Sequence[int | None]] = {}
     queued |= {"task_id": new.id, "lane_id": new.lane_id, "job_id": new.job_id, "rank": new.rank, "state": new.state}
@@ -213,7 +214,7 @@ async def _insert(db: Db, new: _New) -> None:
 
 
 def _moments(new: _New) -> list[int | None]:
-    """What stands in the queue: of tasks that are ready, their moment has passed."""
+    """Return the due times for the queue; those of ready tasks have passed."""
     return [None if state == TaskState.READY else due for state, due in zip(new.state, new.due, strict=True)]
 
 
@@ -227,7 +228,7 @@ JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key
 """
 _EXISTING = f"SELECT t.job_id, t.kind, t.key {_NAMED}"
 _PREDECESSORS = f"SELECT t.job_id, t.kind, t.key, t.id, t.state {_NAMED} ORDER BY t.id FOR NO KEY UPDATE OF t"
-# In the order of names: two outcomes that add the same tasks must not wait for each other crosswise.
+# In the order of names, so that two outcomes that add the same tasks cannot deadlock.
 _INSERT = """
 WITH t AS (
   INSERT INTO tasks (id, job_id, lane_id, kind, key, state, rank, "after", followed, price, body, due, retries)

@@ -1,4 +1,4 @@
-"""Queueing tasks once more that have ended: their past stays, what their plan says is new."""
+"""Requeues tasks that have ended, with a new plan; their history stays."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ UPDATE tasks SET state = ?, due = ?, lane_id = ?, rank = ?, price = ?, retries =
 def reopen(
     db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[Encoded], deltas: Deltas
 ) -> dict[int, Encoded]:
-    """Queue those of the planned tasks that have ended, and count them. Returns their plans, by number.
+    """Requeue those of the planned tasks that have ended, and count them. Returns their plans by task number.
 
-    What they come after is seen to by `place`, when the new ones among the plans are written, too.
+    `place` handles their predecessors once the new tasks among the plans are written as well.
     """
     names = orjson.dumps([(plan.kind, plan.key) for plan in plans]).decode()
     tasks: dict[int, Encoded] = {}

@@ -1,6 +1,6 @@
 """Rings when the next lane without an owner wakes up, so that waiting for work needs no polling.
 
-It may ring in vain, for a lane that was taken meanwhile; it never stays silent when one has woken up.
+It may ring for a lane that was taken meanwhile, but never misses one that has woken up.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from forager.core.clock import Clock, Timer
 
 
 class Alarm:
-    """Used by the loop alone. After it has rung it must be set anew, from the table: other lanes may be next."""
+    """Used only on the event loop. After it has rung it must be set again, from the table: other lanes may be next."""
 
     def __init__(self, clock: Clock, ring: Callable[[], object]) -> None:
         self._clock = clock

@@ -1,4 +1,5 @@
-"""Weaker and stronger names of one thing. What stood under a weaker name goes over to the stronger, for good."""
+"""Aliases: a record may be seen under a weaker key before its stronger key is known. It then moves to the stronger key
+for good."""
 
 import sqlite3
 from collections import defaultdict
@@ -20,8 +21,8 @@ Found = tuple[int, Record]
 def learn_aliases(
     db: sqlite3.Connection, memory: Memory, found: Mapping[str, Sequence[Found]], changes: list[NewChange]
 ) -> dict[str, Names]:
-    """Weaker names of things, old and new, by identity; `found` is by kind. A row that stood under a weaker name gets
-    the stronger one."""
+    """Store the aliases in these records, and return all known aliases by identity. Rows under a weaker key are
+    renamed. `found` holds the records by kind."""
     of: defaultdict[str, list[Sequence[Found]]] = defaultdict(list)
     for kind, items in found.items():
         if identity := memory.catalog.records[kind].record.identity:
@@ -56,7 +57,7 @@ def _names(
 
 
 def stronger_names(db: sqlite3.Connection, memory: Memory, table: RecordTable, keys: Iterable[str]) -> dict[str, str]:
-    """The stronger name of each of these keys that is a weaker one."""
+    """Map each of these keys that is an alias to its stronger key."""
     identity = table.record.identity
     if identity is None or identity not in memory.aliased:
         return {}
@@ -72,12 +73,12 @@ def _known(db: sqlite3.Connection, identity: str, names: Sequence[str]) -> dict[
 
 
 def _shows(kind: Sequence[Found]) -> bool:
-    """Whether records of a kind have other names at all: most kinds do not, and every record would be asked."""
+    """Return whether a kind has aliases at all. Most do not, and checking every record would be slow."""
     return type(kind[0][1]).other_keys is not Record.other_keys
 
 
 def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
-    """Whatever was an alias of the weaker name is one of the stronger from now on, so that one look is enough."""
+    """Redirect the aliases of the weaker key to the stronger one, so that one lookup is always enough."""
     db.execute("UPDATE aliases SET key = ? WHERE identity = ? AND key = ?", (key, identity, alias))
     db.execute(
         "INSERT INTO aliases (identity, alias, key) VALUES (?, ?, ?)"
@@ -89,9 +90,9 @@ def _learn(db: sqlite3.Connection, identity: str, alias: str, key: str) -> None:
 def _rename(
     db: sqlite3.Connection, memory: Memory, identity: str, alias: str, key: str, job: int, changes: list[NewChange]
 ) -> bool:
-    """Rows that stand under the weaker name go over to the stronger, and the log says that the weaker one is gone.
+    """Rename rows from the weaker key to the stronger one, with a `gone` change for the weaker key.
 
-    Where both stand, a world row gives what the other lacks and goes; job rows stay as they were seen.
+    If both rows exist, a world row is merged into the other and deleted; job-scoped rows stay as they were seen.
     """
     renamed = False
     for table in memory.catalog.records.values():
@@ -117,7 +118,7 @@ def _rename(
 
 
 def _merge(db: sqlite3.Connection, table: RecordTable, alias: str, key: str) -> None:
-    """Does nothing where the weaker row could simply take the stronger name."""
+    """Merge the weaker row into the stronger one. Does nothing if the weaker row could simply be renamed."""
     name, field_ = table.name, table.record.key_field
     fill = ", ".join(f"{c} = coalesce({name}.{c}, weaker.{c})" for c in table.fields if c != field_)
     db.execute(

@@ -1,4 +1,5 @@
-"""Adding to a standing job: one transaction finds or makes it, adds what it does not have yet, and lets it go on."""
+"""Adds tasks to a standing job: one transaction finds or creates it, adds the tasks that it does not have yet, and
+reopens it."""
 
 import sqlite3
 from collections.abc import Sequence

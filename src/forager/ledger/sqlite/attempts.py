@@ -27,7 +27,8 @@ def keep_attempts(db: sqlite3.Connection, live: Sequence[Settlement]) -> None:
 def keep_lost(
     db: sqlite3.Connection, memory: Memory, session: int, now: int, *, crashed: bool, given_up: int | None = None
 ) -> None:
-    """Of what a session still holds. `given_up`: the task that has crashed alone for the last time."""
+    """Log the attempts that a dead session still held. `given_up` is the task that has crashed alone for the last
+    time."""
     kinds = memory.catalog.with_attempts
     if kinds or given_up is not None:
         why = (LOST, Reason.CRASHED, ErrorType.INTERNAL, DIED) if crashed else (GIVEN_BACK, None, None, None)

@@ -1,7 +1,7 @@
-"""Writing many rows. A statement for each costs more than the rows do: they go together by 64, the rest
-by powers of two.
+"""Inserts many rows. A statement per row would cost more than the row itself, so rows are inserted 64 at a time, the
+rest by powers of two.
 
-What is the same in all of them is handed over once per statement: that, too, costs more than the row does.
+A value that is the same in all rows is bound once per statement, because binding costs more than the row as well.
 """
 
 import sqlite3
@@ -12,8 +12,8 @@ from typing import Any
 
 TOGETHER = 64
 MANY = 500
-"""For thousands of rows that are written beside another busy thread: each statement has to get the interpreter back
-from it. Preparing so big a one takes 12 ms and half a megabyte, once for each pattern of what the rows share."""
+"""Rows per statement when thousands are written beside another busy thread, because each statement must reacquire the
+interpreter. Preparing such a statement takes 12 ms and half a megabyte, once per pattern of shared values."""
 
 
 def insert_many(
@@ -48,13 +48,14 @@ def _insert_blocks(
 
 
 def _all_same(column: Sequence[Any]) -> bool:
-    """Equal is the same here: what a column holds has one type by its affinity."""
+    """Return whether all values are equal. Equality is enough, because a column's affinity gives its values one
+    type."""
     return column.count(column[0]) == len(column)
 
 
 @lru_cache(maxsize=256)
 def _statement(into: str, same: tuple[bool, ...], rows: int, on_conflict: str) -> str:
-    """Parameters: of each column that is the same in all rows its value, then the others, row by row."""
+    """Build the statement. Its parameters: first the value of each shared column, then the others, row by row."""
     shared = [alike and sum(same[: number + 1]) for number, alike in enumerate(same)]
     values, given = [], sum(same)
     for _ in range(rows):

@@ -1,4 +1,4 @@
-"""Writing the change log. One writer makes the numbers dense and in commit order without further ado."""
+"""Writes the change log. There is one writer, so numbers are dense and in commit order without further measures."""
 
 import sqlite3
 from collections.abc import Sequence

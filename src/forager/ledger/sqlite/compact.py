@@ -1,4 +1,4 @@
-"""Rewriting the file of an embedded store without its free space. Nothing else may have it open."""
+"""Rewrites the file of an embedded store without its free space. No other process may have it open."""
 
 import contextlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""What people do to jobs and dead letters: pause, resume, cancel, retry, discard."""
+"""Operations on jobs and dead letters: pause, resume, cancel, retry, discard."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def resume(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
 
 
 def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
-    """No task of it is leased from now on; queued ones are ended in pages, running ones end by themselves."""
+    """Cancel a job. No more of its tasks are leased; queued ones are ended in pages, and running ones finish."""
     number, state = _job(db, job)
     if state is JobState.CANCELLED:
         return
@@ -89,10 +89,10 @@ def cancel(db: sqlite3.Connection, memory: Memory, job: UUID) -> None:
 
 
 def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
-    """End the queued ones among the next `limit` tasks of jobs that are cancelled or out of budget; returns how many.
+    """End the queued tasks among the next `limit` tasks of jobs that are cancelled or out of budget. Returns how many.
 
-    Tasks are walked in the order of their names: to look for queued ones only would walk over all that have ended,
-    page after page.
+    Tasks are walked in the order of their names. Searching for queued ones only would scan all ended tasks again for
+    every page.
     """
     now = memory.now_ms()
     draining = memory.flows.draining
@@ -125,7 +125,7 @@ def drain(db: sqlite3.Connection, memory: Memory, limit: int) -> int:
 
 
 def drain_left_over(db: sqlite3.Connection, memory: Memory) -> None:
-    """Should a job that is being ended have queued tasks that nobody walks to, it is walked again."""
+    """Walk a job again that is being ended and still has queued tasks after its walk."""
     for (job,) in db.execute(_LEFT_OVER).fetchall():
         if job not in memory.flows.draining:
             memory.flows.drain(job)
@@ -150,7 +150,8 @@ def discard(db: sqlite3.Connection, task: UUID) -> None:
 
 
 def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]:
-    """Those that were skipped because of these failures, and theirs. A follower of a dropped task is none of them."""
+    """Return the tasks that were skipped because of these failures, and their followers. Followers of a dropped task do
+    not count."""
     skipped: dict[int, list[int]] = {}
     rows = db.execute(
         'SELECT "after", id FROM tasks WHERE job_id = ? AND state = 6 AND reason = ?', (job, AFTER_FAILED)
@@ -207,7 +208,7 @@ _LANES_OF = "SELECT DISTINCT t.lane_id FROM json_each(?) g JOIN tasks t ON t.id 
 
 
 def _doing(db: sqlite3.Connection, job: int, state: JobState) -> str:
-    """What to call a job that is neither here nor there."""
+    """Describe the state of a job that is being ended."""
     drain = _drain(db, job)
     return "being cancelled" if drain == CANCELLED else "at its budget's end" if drain else state.public()
 
@@ -225,7 +226,7 @@ def _job(db: sqlite3.Connection, job: UUID) -> tuple[int, JobState]:
 
 
 def age(db: sqlite3.Connection, memory: Memory, now: int) -> int:
-    """Jobs that have waited long enough behind others are behind nobody any more."""
+    """Set the turn of jobs that have waited long enough to 0."""
     rows = db.execute(
         "UPDATE jobs SET turn = 0 WHERE finished_at IS NULL AND turn > 0 AND created_at <= ? RETURNING id",
         (now - round(AGED_AFTER * 1000),),

@@ -1,4 +1,5 @@
-"""Job counters: summed over a group, written once per job, exact at every commit. A job with nothing open ends here."""
+"""Job counters: summed over a group, written once per job, exact at every commit. A job without open tasks is ended
+here."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -36,12 +37,12 @@ def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: 
 
 
 def say(db: sqlite3.Connection, job: int, op: str, now: int, more: dict[str, Any] | None = None) -> None:
-    """Write down what happened to a job, in its present state."""
+    """Write a change of a job in its present state."""
     public_id, state, version = db.execute(_LAST_WORD, (job,)).fetchone()
     write_changes(db, [job_change(job, public_id, op, JobState(state), version, more)], now)
 
 
-# What ends while it is paused is paused no more: why it was says nothing of its end.
+# A job that ends while paused is no longer paused, so its pause reason is removed.
 _END = """
 UPDATE jobs SET state = ?, finished_at = ?, drain = NULL, reason = CASE WHEN state = 'paused' THEN NULL ELSE reason END
 WHERE id = ?
@@ -51,7 +52,7 @@ SELECT public_id, state, 1 + coalesce((SELECT max(version) FROM changes WHERE ki
   AND body IS NOT NULL), 0)
 FROM jobs WHERE id = ?
 """
-# The version of a job's change is simply how often something was said of it.
+# The version of a job's change is its number of changes so far.
 _WITHOUT_WORK = """
 SELECT j.id, j.public_id, j.completed, j.failed, j.skipped, j.cancelled, j.drain,
        1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'job' AND c.key = j.public_id

@@ -1,6 +1,7 @@
-"""`Database` on SQLite: what is not a hot path reads on connections of its own and writes through the one writer.
+"""`Database` on SQLite, for everything that is not a hot path: reads on separate connections, writes through the one
+writer.
 
-The loop itself reads nothing but what was just written: anything else may have to wait for a disk.
+The event loop itself reads only what was just written, because anything else may have to wait for the disk.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ READERS = 2
 
 
 class SqliteDatabase:
-    """Reads on connections of their own: in a few threads, on the loop what is fresh. Writes through the writer."""
+    """Reads on separate connections: in a few threads, or on the loop if the rows are fresh. Writes through the
+    writer."""
 
     dialect: Dialect = "sqlite"
 
@@ -39,13 +41,13 @@ class SqliteDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
 
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Here and now: no disk is asked, and to hand it to a thread would take the loop longer."""
+        """Read on the event loop: the rows are in the cache, and a thread would take longer."""
         try:
             if self._near is None:
                 self._near = connect(self._path, read_only=True, timeout=0)
                 self._open.append(self._near)
             return _rows(self._near.execute(sql, dict(values or {})))
-        except sqlite3.Error:  # busy, say: a thread may wait for it, or tell what is wrong
+        except sqlite3.Error:  # for example busy: a thread may wait for it, or report the error
             return await self.fetch(sql, values)
 
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:

@@ -1,7 +1,8 @@
-"""Which jobs have ready work in which lane. A memory of the single process, rebuilt at start; never a source of truth.
+"""Which jobs have ready work in which lane: an in-memory index of the single process, rebuilt at start and after a
+rollback.
 
-It may name a job that has nothing left (a lease then finds nothing, and it is dropped), but it never misses one that
-has: entries are added when work becomes ready and removed when a lease came back short. A rollback makes it read anew.
+It may list a job that has nothing left (a lease then finds nothing and removes the entry), but it never misses one that
+has: entries are added when work becomes ready, and removed only when a lease returned fewer tasks than wanted.
 """
 
 import sqlite3
@@ -11,8 +12,8 @@ from itertools import islice
 
 FROM_THE_START = ("", "")
 MOST_JOBS = 16
-"""So many jobs share one lease; the others are next, in turn. Tasks of one job lie together and a lease costs what it
-touches: with twice as many jobs, one of 500 tasks takes a tenth longer."""
+"""Maximum jobs that share one lease; the others come in the next one. Tasks of one job are adjacent, and a lease costs
+by the pages it touches: with twice as many jobs, a lease of 500 tasks takes a tenth longer."""
 
 
 class Flows:
@@ -23,11 +24,12 @@ class Flows:
         self._parked: dict[int, set[tuple[int, int]]] = {}
         self.next_due: dict[int, int] = {}
         self.draining: dict[int, tuple[str, str]] = {}
-        """Jobs whose queued tasks are being ended, a page at a time, and the (kind, key) up to where that was done."""
+        """Jobs whose queued tasks are being ended page by page, with the (kind, key) reached so far."""
         self.grew = False
 
     def add(self, lane: int, job: int, turn: int) -> bool:
-        """Note that a job has ready work in a lane. False: the job is parked, so nobody need look yet."""
+        """Note that a job has ready work in a lane. Returns False if the job is parked, so that no lease is needed
+        yet."""
         if job in self._parked:
             self._parked[job].add((lane, turn))
             return False
@@ -53,14 +55,14 @@ class Flows:
             del self._lanes[lane]
 
     def park(self, job: int) -> None:
-        """A paused job keeps its place but is offered no more. Also for jobs whose tasks are still being written."""
+        """Stop offering a paused job; it keeps its entries. Also used for jobs whose tasks are still being written."""
         parked = self._parked.setdefault(job, set())
         for lane, turn in list(self._where.get(job, {}).items()):
             parked.add((lane, turn))
             self.drop(lane, job)
 
     def unpark(self, job: int) -> set[int]:
-        """Offer a job's work again; returns the lanes it is in."""
+        """Offer a job's work again. Returns its lanes."""
         parked = self._parked.pop(job, set())
         for lane, turn in parked:
             self.add(lane, job, turn)
@@ -89,13 +91,13 @@ class Flows:
         return []
 
     def served(self, lane: int, job: int) -> None:
-        """It had its chance: whoever was not asked yet comes before it next time."""
+        """Move a job behind those that have not been served yet."""
         turn = self._where.get(job, {}).get(lane)
         if turn is not None:
             self._lanes[lane][turn].move_to_end(job)
 
     def sleep_until(self, lane: int, due: int) -> bool:
-        """Note when a task of a lane is due. Whether it is the first of the lane."""
+        """Note when a task of a lane is due. Returns whether it is the first of the lane."""
         known = self.next_due.get(lane)
         first = known is None or due < known
         if first:
@@ -106,11 +108,11 @@ class Flows:
         return lane in self._lanes
 
     def with_work(self) -> Set[int]:
-        """Lanes that have something ready, or due some time."""
+        """Return lanes with ready or waiting tasks."""
         return self._lanes.keys() | self.next_due.keys()
 
     def drain(self, job: int) -> None:
-        """End its queued tasks, those that were passed already, too."""
+        """Start ending a job's queued tasks, from the beginning."""
         self.draining[job] = FROM_THE_START
 
     def lowest_turn(self, lane: int) -> int | None:
@@ -144,7 +146,7 @@ WITH RECURSIVE seen(lane_id, job_id) AS (
 )
 SELECT lane_id, job_id FROM seen
 """
-# The same of ix_tasks_waiting: one probe per lane, however many tasks wait there.
+# The same for ix_tasks_waiting: one probe per lane, however many tasks wait there.
 _NEXT_DUE = """
 WITH RECURSIVE seen(lane_id, due) AS (
   SELECT * FROM (SELECT lane_id, due FROM tasks WHERE state = 1 ORDER BY lane_id, due LIMIT 1)

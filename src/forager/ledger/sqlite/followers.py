@@ -1,4 +1,5 @@
-"""Tasks that come after others: skipped, and theirs with them, when those do not end well."""
+"""Followers: tasks that come after others. They are skipped, with their own followers, if their predecessor is not
+completed."""
 
 import sqlite3
 
@@ -13,9 +14,9 @@ RETURNING id, followed
 def skip_followers(
     db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, said: str | None = None
 ) -> list[int]:
-    """Skip the followers of a task that did not end well, and theirs: nothing would ever release them.
+    """Skip the followers of a task that was not completed, and their followers: nothing would ever release them.
 
-    `said` is their error for people; without it, the reason. Returns the tasks that were skipped.
+    `said` is their error message; without it, the reason. Returns the tasks that were skipped.
     """
     ended, skipped = [task], list[int]()
     while ended:

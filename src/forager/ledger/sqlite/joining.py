@@ -1,4 +1,5 @@
-"""One open task for each key, over all jobs, for kinds that want it: a second one is skipped and names the first."""
+"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the
+first."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ UPDATE tasks SET state = 6, reason = ?, error = ?, error_type = NULL, facts = ?,
 
 
 def join_open(db: sqlite3.Connection, memory: Memory, job: int, tasks: Iterable[int], deltas: Deltas) -> int:
-    """Skip those of a job's tasks that were just queued although their key has an open task; returns how many."""
+    """Skip a job's newly queued tasks whose key has an open task already. Returns how many."""
     if not memory.catalog.one_open:
         return 0
     kinds = orjson.dumps(list(memory.catalog.one_open)).decode()

@@ -1,7 +1,8 @@
-"""Lanes belong to one session at a time, or sleep until somebody makes work for them. Who may be taken, in which order.
+"""Lane ownership: a lane belongs to one session at a time, or sleeps until it has work. This module decides which lanes
+may be taken, in which order.
 
-Where more lanes have work than can be taken, the lowest turn goes first, then who has waited longest. Jobs age (the
-sweep), so that nobody waits for ever behind a lower turn.
+If more lanes have work than can be taken, the lowest turn comes first, then the lane that has waited longest. Jobs age
+(see the sweep), so that none waits for ever behind a lower turn.
 """
 
 import sqlite3
@@ -29,7 +30,7 @@ WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused AND EXISTS (SELECT 1 F
 RETURNING id, name, state, epoch
 """
 _OTHERS_WANT = "SELECT 1 FROM sessions WHERE id <> ? AND wants > 0 LIMIT 1"
-# A lane without tasks, such as that of a sink, is no part of what is shared.
+# Lanes without tasks, such as those of sinks, are not part of the fair share.
 _HOLDERS = f"""
 SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
 FROM sessions s WHERE s.lease_until >= ?
@@ -59,7 +60,7 @@ def beat(
     states: Mapping[int, Mapping[str, Any]],
     wants: int,
 ) -> bool:
-    """Keep a session alive, with what it knows of its lanes and wants of others. False: it is lost."""
+    """Extend a session, store the states of its lanes, and note how many more it wants. Returns False if it is lost."""
     row = db.execute("SELECT wants FROM sessions WHERE id = ?", (session,)).fetchone()
     if row is None:
         return False
@@ -94,7 +95,7 @@ def others_want(db: sqlite3.Connection, session: int) -> bool:
 
 
 def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> int:
-    """How many lanes the session has above its fair share."""
+    """Return how many lanes the session has above its fair share."""
     if not others_want(db, session):
         return 0
     share, held = _share(db, session, memory.now_ms())
@@ -102,7 +103,8 @@ def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> int:
 
 
 def _share(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
-    """Its fair share of the lanes, and how many it has. `wants`: how many more it could use, if it says so now."""
+    """Return the session's fair share of lanes, and how many it has. `wants`: how many more it could use, if it reports
+    that now."""
     holders = {row[0]: Holder(*row) for row in db.execute(_HOLDERS, (now,))}
     own = holders.get(session, Holder(session, 0, 0))
     if wants is not None:
@@ -130,9 +132,10 @@ def give(db: sqlite3.Connection, memory: Memory, session: int, lanes: Mapping[in
 
 
 def wake_sleepers(db: sqlite3.Connection, memory: Memory) -> int:
-    """No lane should sleep on ready work. Should one, it is woken and counted, so that the fault is seen.
+    """Wake lanes that sleep although they have ready work, and count them. This should never happen; the count makes
+    such a defect visible.
 
-    Only lanes that have something are looked at: of all that there ever were, most are idle for good.
+    Only lanes with work are examined: most lanes that ever existed are idle.
     """
     woken = 0
     now, suspected = memory.now_ms(), _suspected(db)
@@ -165,7 +168,7 @@ def _turn(db: sqlite3.Connection, memory: Memory, lane: int) -> int:
 
 
 def _wakes_at(memory: Memory, lane: int, suspected: Container[int], now: int) -> int | None:
-    """When a lane that nobody owns has something to do: at once, when its first waiting task is due, or never."""
+    """Return when a lane without an owner has work: now, when its first waiting task is due, or never."""
     if memory.flows.has_work(lane) or lane in suspected:
         return now
     return memory.flows.next_due.get(lane)
@@ -182,7 +185,7 @@ def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
 
 
 def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int, int]:
-    """What the lane has spent this UTC hour, this day and this month."""
+    """Return what the lane has spent in this UTC hour, day and month."""
     day, hour = day_and_hour(now)
     in_hour, in_day, in_month = db.execute(_SPENT, (day, hour, lane, before_month(day))).fetchone()
     return in_hour, in_day, in_month

@@ -1,4 +1,4 @@
-"""Handing out work: fair between the jobs of a lane, within each job's budget, concurrency and batch size."""
+"""Leases tasks: fairly between the jobs of a lane, within each job's budget, concurrency and batch size."""
 
 import sqlite3
 from collections import defaultdict
@@ -22,7 +22,7 @@ _JOB, _PRICE = 1, 5
 # `state = 0` is a literal so that ix_tasks_ready fits; its order is the order of work inside a job.
 _NEXT = f"SELECT {_COLUMNS} FROM tasks WHERE state = 0 AND lane_id = ? AND job_id = ? ORDER BY rank, id LIMIT ?"
 _THESE = f"SELECT {_COLUMNS} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
-# Read first, then taken, all in one statement: RETURNING would copy every row once more.
+# Rows are read first and marked afterwards, all in one statement: RETURNING would copy every row once more.
 _TAKE = """
 UPDATE tasks SET state = 3, attempt = attempt + 1, claim = ?, claimed_at = ?, session_id = ?
 WHERE id IN (SELECT value FROM json_each(?))
@@ -61,17 +61,17 @@ class _Claim:
     number: int
     now: int
     taken: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """By job: how many tasks this lease gave out already, over all lanes …"""
+    """Tasks leased so far, by job, over all lanes …"""
     reserved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """… and what they may cost. The jobs' own counters are written once, at the end."""
+    """… and their price. The jobs' counters are written once, at the end."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    """What was given out, in `_COLUMNS` …"""
+    """Leased rows, in `_COLUMNS` …"""
     marked: int = 0
-    """… of which so many are marked as running: the others still look ready."""
+    """… of which so many are marked as running; the others still look ready."""
     limited: set[int] = field(default_factory=set)
-    """Lanes in which a job had more to give than it may."""
+    """Lanes in which a job has more tasks than its limits allow."""
     jobs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
-    """Rows of jobs, looked up once for all lanes; None of one that is paused, ended or being drained."""
+    """Rows of jobs, read once for all lanes; None for one that is paused, ended or being drained."""
 
     def look_up(self, db: sqlite3.Connection, jobs: Sequence[int]) -> None:
         unknown = [job for job in jobs if job not in self.jobs]
@@ -85,7 +85,7 @@ class _Claim:
         self.reserved[job] += sum([row[_PRICE] for row in rows])
 
     def mark(self, db: sqlite3.Connection) -> None:
-        """What was given out looks ready no more."""
+        """Mark the leased tasks as running."""
         if self.marked < len(self.rows):
             numbers = orjson.dumps([row[0] for row in self.rows[self.marked :]]).decode()
             db.execute(_TAKE, (self.number, self.now, self.session.id, numbers))
@@ -103,7 +103,8 @@ class _Claim:
 
 
 def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Sequence[Want]) -> LeaseBatch:
-    """Leases for the wanted lanes, and for each lane that came back short when it has more."""
+    """Lease tasks for the wanted lanes. For each lane that had fewer than wanted, the result tells when its next task
+    is due."""
     now = memory.now_ms()
     next_due: dict[int, int | None] = {}
     claim: _Claim | None = None
@@ -127,7 +128,7 @@ def lease(db: sqlite3.Connection, memory: Memory, session: Session, wants: Seque
 def lease_suspects(
     db: sqlite3.Connection, memory: Memory, session: Session, room: Mapping[int, int] | None
 ) -> list[Lease]:
-    """The smallest waiting group: as many as may run together, and nothing beside them."""
+    """Lease the smallest waiting group of suspects. They run together, with nothing beside them."""
     rows = db.execute(_SUSPECTS, (session.id, MOST_SUSPECTS)).fetchall()
     chosen, broke = choose((Suspect(*row) for row in rows), room)
     for job in broke:
@@ -145,7 +146,7 @@ def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease
 
 
 def has_suspects(db: sqlite3.Connection, session: Session) -> bool:
-    """Whether `lease_suspects` could give this session something."""
+    """Return whether `lease_suspects` could return something for this session."""
     if db.execute("SELECT 1 FROM tasks WHERE state = 8 LIMIT 1").fetchone() is None:
         return False
     return db.execute(_SUSPECTS, (session.id, 1)).fetchone() is not None
@@ -160,7 +161,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
         jobs = memory.flows.next_jobs(want.lane, but=limited)
         if not jobs:
             break
-        claim.mark(db)  # a job that is asked again must not give the same
+        claim.mark(db)  # a job that is served again must not return the same tasks
         part = -(-left // len(jobs))
         claim.look_up(db, jobs)
         for job in jobs:
@@ -183,7 +184,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
 def _allowed(
     db: sqlite3.Connection, memory: Memory, lane: int, row: tuple[Any, ...] | None, asked: int, claim: _Claim
 ) -> int:
-    """How many of the asked a job may have now. No row: it is paused, ended or being drained."""
+    """Return how many of the wanted tasks a job may lease now. Without a row it is paused, ended or being drained."""
     if row is None:
         return 0
     job, running, concurrency, batch_size, max_cost, committed = row
@@ -203,7 +204,7 @@ def _allowed(
 
 
 def _affordable(prices: Sequence[int], left: int) -> int:
-    """How many of the next tasks can be paid, in their order."""
+    """Return how many of the next tasks can be paid, in their order."""
     for count, price in enumerate(prices):
         left -= price
         if left < 0:
@@ -212,7 +213,8 @@ def _affordable(prices: Sequence[int], left: int) -> int:
 
 
 def _end_for_budget(db: sqlite3.Connection, memory: Memory, job: int) -> None:
-    """Nothing more can be paid and nothing in flight can give anything back: what is queued will be skipped."""
+    """End a job whose budget is spent: no further task can be paid, and no in-flight task can release units. Queued
+    tasks will be skipped."""
     db.execute("UPDATE jobs SET drain = ?, reason = ? WHERE id = ? AND drain IS NULL", (BUDGET, BUDGET, job))
     memory.flows.park(job)
     memory.flows.drain(job)

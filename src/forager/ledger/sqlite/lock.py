@@ -1,4 +1,5 @@
-"""Who owns the embedded store. The lock dies with its process, so an owner that is gone holds up nobody."""
+"""The lock of the embedded store. The system releases it when its process dies, so a dead owner blocks no other
+process."""
 
 import fcntl
 import os
@@ -36,7 +37,7 @@ class StoreLock:
         self.announce(None)
 
     def announce(self, url: str | None) -> None:
-        """Write down who we are and where our API answers."""
+        """Store our process id and the address of our API."""
         if self._file is None:
             return
         os.ftruncate(self._file, 0)
@@ -51,7 +52,8 @@ class StoreLock:
 
 @contextmanager
 def usable_folder(folder: Path) -> Iterator[None]:
-    """Made if it is absent. What is wrong with it, here or in the block, is said as what the user can change."""
+    """Create the folder if it does not exist. Errors here or in the block are reported with what the user can
+    change."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -64,7 +66,7 @@ def usable_folder(folder: Path) -> Iterator[None]:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """The living owner, or None. A file that an owner left behind when it died does not count: nobody locks it."""
+    """Return the living owner, or None. A file left behind by a dead owner does not count: it is not locked."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Removing what is old, a page per command. `shared/retention.py` explains what is walked, and why in this way."""
+"""Removes old data, a page per command. `shared/retention.py` explains what is walked, and why in this way."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from forager.ledger.shared.retention import LOOKED_AT, PAGE, STANDING, Limits, R
 from forager.ledger.sqlite.writer_state import Memory
 
 VACUUMED = 500
-"""Database pages that go back to the system at once: 2 MB."""
+"""Database pages that are returned to the system at once: 2 MB."""
 
 INCREMENTAL = 2
 
@@ -68,7 +68,7 @@ def jobs(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) -> 
 
 
 def clearing(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) -> Removed:
-    """The tasks that big jobs have left behind."""
+    """Remove the remaining tasks of removed big jobs."""
     row = db.execute("SELECT id FROM past_jobs WHERE clearing LIMIT 1").fetchone()
     if row is None:
         return Removed(Pruned())
@@ -89,7 +89,7 @@ def _clear(db: sqlite3.Connection, job: int, limit: int) -> int:
 
 
 def messages(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) -> Removed:
-    """What standing jobs of our own have done; their counters forget it, too."""
+    """Remove the finished tasks of our own standing jobs, also from their counters."""
     job, kind, key = after or (0, "", "")
     row = db.execute(f"{internal_jobs(memory.catalog)} AND id >= ? ORDER BY id LIMIT 1", (job,)).fetchone()
     if row is None:
@@ -131,7 +131,7 @@ def changes(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) 
 
 
 def records(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) -> Removed:
-    """What removed jobs had of their own, table by table."""
+    """Remove the job-scoped records of removed jobs, table by table."""
     tables = [table.name for table in memory.catalog.records.values() if table.per_job]
     name, last = after or (tables[0] if tables else "", 0)
     if not tables:
@@ -163,8 +163,8 @@ def past_jobs(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any
 
 
 def space(db: sqlite3.Connection, memory: Memory, limits: Limits, after: Any) -> Removed:
-    """Return free pages of the file to the system, a few at a time. A store that was made before the file was laid out
-    for that has none to return: its free pages are used again."""
+    """Return free pages of the file to the system, a few at a time. A store created before this was supported keeps its
+    free pages and reuses them."""
     db.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
     (free,), (mode,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "auto_vacuum"))
     return Removed(Pruned(), after=True if mode == INCREMENTAL and free > 0 else None)

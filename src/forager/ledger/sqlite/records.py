@@ -1,8 +1,8 @@
-"""Storing what was found. World records merge into one row per natural key; job records keep the first of each job.
+"""Stores records. World-scoped records are merged into one row per key; job-scoped records keep the first of each job.
 
-A field that is None says nothing, so it never overwrites. A change is written only where something really changed that
-is not quiet, or where a thing that was gone is seen again. Rows are written in the order of their keys: neighbours in
-an index together cost a third less than here and there.
+A field that is None never overwrites a stored value. A change is written only if a field changed that is not quiet, or
+if a record that was gone is seen again. Rows are written in key order: adjacent index entries cost a third less than
+scattered ones.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ _JOB_AND_KEY = itemgetter(0, 1)
 def store_records(
     db: sqlite3.Connection, memory: Memory, found: Sequence[Found], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    """Store records; of one thing in the order of its finding. Returns their changes, not yet numbered."""
+    """Store records, those with the same key in the order of discovery. Returns their changes, not yet numbered."""
     by_kind: defaultdict[str, list[Found]] = defaultdict(list)
     for item in found:
         by_kind[item[1].kind].append(item)
@@ -52,7 +52,7 @@ def store_records(
 
 
 def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -> list[FoundRow]:
-    """Each record's key, as it is known, and its columns: worked out once, since every record passes here."""
+    """Return each record's stored key and its columns. Computed once, because this is a hot path."""
     rows: list[FoundRow] = []
     index, values_of = table.key_index, table.values
     for job, record in found:
@@ -96,7 +96,7 @@ def _store_world(
 def _apart(
     found: list[FoundRow], name: Callable[[FoundRow], Any]
 ) -> tuple[dict[Any, FoundRow], dict[Any, list[FoundRow]]]:
-    """The first row of each name, and the others of the few that have more."""
+    """Split rows into the first of each key, and the others for keys with several."""
     first: dict[Any, FoundRow] = {}
     again: defaultdict[Any, list[FoundRow]] = defaultdict(list)
     for row in found:
@@ -108,7 +108,7 @@ def _apart(
 def _see_again(
     db: sqlite3.Connection, table: RecordTable, sights: dict[str, list[FoundRow]], renamed: set[str], now: int
 ) -> list[NewChange]:
-    """Things that were known: what an answer tells anew is merged into them."""
+    """Merge records into rows that existed before."""
     changes: list[NewChange] = []
     changed: list[tuple[Any, ...]] = []
     noted: list[tuple[Any, ...]] = []
@@ -140,7 +140,7 @@ def sets(columns: Iterable[str]) -> str:
 
 
 def _change(table: RecordTable, old: Values, rows: list[FoundRow]) -> tuple[int | None, Values]:
-    """The job whose answer first changed something that is not quiet, if one did, and what is known now."""
+    """Return the job whose answer first changed a field that is not quiet, if one did, and the merged values."""
     teller: int | None = None
     known = old
     for job, _, values in rows:
@@ -175,7 +175,7 @@ def _store_per_job(
 
 
 def rows_by_key(db: sqlite3.Connection, table: RecordTable, keys: Iterable[str]) -> dict[str, StoredRow]:
-    """The rows of world scope that stand under these keys."""
+    """Return the world-scoped rows with these keys."""
     columns = ", ".join(f"r.{c}" for c in table.fields)
     rows = db.execute(
         f"SELECT r.version, r.gone_at, {columns} FROM json_each(?) g"
@@ -186,9 +186,10 @@ def rows_by_key(db: sqlite3.Connection, table: RecordTable, keys: Iterable[str])
 
 
 def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ...]], names: list[Any]) -> set[Any]:
-    """Insert what is new; returns the names of what was known before.
+    """Insert new rows. Returns the keys that existed before.
 
-    A first run finds mostly new things: nothing is looked for before, and what the insert refused only if it did.
+    Most records of a first run are new, so nothing is read before the insert; only if it refused some are those looked
+    up.
     """
     (newest,) = db.execute(f"SELECT coalesce(max(id), 0) FROM {table.name}").fetchone()
     before = db.total_changes
@@ -205,7 +206,7 @@ def _insert(db: sqlite3.Connection, table: RecordTable, rows: list[tuple[Any, ..
 
 
 def _older(db: sqlite3.Connection, table: RecordTable, names: list[Any], newest: int) -> set[Any]:
-    """Of these names, those whose row is no newer than `newest`."""
+    """Return those of these keys whose row is not newer than `newest`."""
     key = table.record.key_field
     which = f"FROM json_each(?) g CROSS JOIN {table.name} r ON r.{key} = g.value WHERE r.id <= ?"
     if not table.per_job:

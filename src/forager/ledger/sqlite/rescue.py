@@ -1,7 +1,8 @@
-"""Mending what a dead process left: its running tasks become suspects, its lanes are free again.
+"""Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
 
-A suspect runs again beside at most half as many others as before, so that a task that kills its worker is soon alone;
-only a crash when alone counts against it. The innocent burn nothing.
+A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
+crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task; all others
+burn no attempt. Counting every crash instead would make dead letters of innocent tasks that happened to run beside it.
 """
 
 import sqlite3
@@ -22,7 +23,8 @@ CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this 
 
 
 def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int], *, crashed: bool) -> int:
-    """Take back everything that these sessions held. Their reserved cost counts as spent: it may have been."""
+    """Take back everything that these sessions held. Their reserved cost counts as spent, because the requests may have
+    been sent."""
     now = memory.now_ms()
     rescued = 0
     for session in sessions:
@@ -37,14 +39,14 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
         rescued += len(rows)
         lanes = db.execute("UPDATE lanes SET owner = NULL WHERE owner = ? RETURNING id, name", (session,)).fetchall()
         for lane, name in lanes:
-            if not name.startswith(WITHOUT_TASKS):  # no task is ever in such a lane: a worker must not take it for work
+            if not name.startswith(WITHOUT_TASKS):  # such a lane never has tasks: a worker must not take it
                 wake(db, memory, lane, now)
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
     return rescued
 
 
 def _given_up(rows: list[tuple[Any, ...]], *, crashed: bool) -> int | None:
-    """The task that was alone in flight at a crash, if it was so often enough."""
+    """Return the task that was alone in flight at a crash, if that has happened often enough."""
     if not crashed or len(rows) != 1:
         return None
     number, _, _, _, crashes, _, drain, _ = rows[0]
@@ -86,7 +88,7 @@ def _rescue(
             elif not crashed:
                 memory.flows.add(lane, job, turn)
         wake(db, memory, lane, now)
-    memory.flows.grew = True  # suspects, too, are work for whoever waits for some
+    memory.flows.grew = True  # suspects are work, too: wake the workers that wait for some
     add_spending(db, spent, now)
     close(db, memory, deltas, now)
 

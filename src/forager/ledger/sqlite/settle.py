@@ -1,7 +1,10 @@
-"""The one transaction of an effect: task state, followers, children, records, changes, counters, cost.
+"""Settles tasks in one transaction: state, followers, children, records, changes, counters, cost.
 
-Every settlement passes the fence first: the task must still be running under the claim that it carries. What does not
-pass leaves no trace at all.
+Every settlement must pass the fence first: the task must still be running under the claim that the settlement carries.
+A worker can be late without knowing it (a paused machine, a long garbage collection, a lost connection), and meanwhile
+its session is rescued and another worker runs the task under a new claim. The late outcome must then have no effect at
+all, or records, costs and children would count twice. So the fence is checked inside the same transaction that writes
+the effects; a check before it could be out of date by the commit.
 """
 
 import sqlite3
@@ -61,7 +64,7 @@ ON CONFLICT (lane_id, day) DO UPDATE SET spent = spent + excluded.spent, hour = 
 
 
 def settle(db: sqlite3.Connection, memory: Memory, settlements: Sequence[Settlement]) -> list[int]:
-    """Returns the ids of the tasks whose settlement was refused."""
+    """Settle a group. Returns the ids of the tasks whose settlement was refused."""
     if not settlements:
         return []
     live, followed, fenced = _pass_the_fence(db, settlements)
@@ -71,7 +74,8 @@ def settle(db: sqlite3.Connection, memory: Memory, settlements: Sequence[Settlem
 
 
 def _pass_the_fence(db: sqlite3.Connection, all_: Sequence[Settlement]) -> tuple[list[Settlement], set[int], list[int]]:
-    """Who may settle, which of these tasks have followers by now (the lease may be older), and who is refused."""
+    """Return the settlements that pass, which of their tasks have followers by now (the lease may be older), and those
+    refused."""
     rows = db.execute(_RUNNING, (orjson.dumps([s.lease.task_id for s in all_]).decode(),)).fetchall()
     claims = {number: claim for number, claim, _ in rows}
     live, fenced = [], []
@@ -108,7 +112,7 @@ def _apply(db: sqlite3.Connection, memory: Memory, live: list[Settlement], follo
 def _store(
     db: sqlite3.Connection, memory: Memory, live: list[Settlement], rare: list[Settlement], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    """`rare`: those that tell more than what they found."""
+    """Store the records. `rare` are settlements with more than records to store."""
     if rare:
         keep_rejected(db, rare, deltas, now)
         return store_in_order(db, memory, live, deltas, now)
@@ -117,7 +121,7 @@ def _store(
 
 
 def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: int) -> None:
-    """Most of a job's tasks end alike: each look and each statement is for all that do."""
+    """End tasks. Most tasks of a job end alike, so each statement covers all that do."""
     alike: defaultdict[_Alike, list[int]] = defaultdict(list)
     for s in ended:
         lease = s.lease
@@ -134,8 +138,8 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
 
 
 def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[Settlement]:
-    """Those that have waited in vain for long enough; how long the others have is written down. Of a cancelled job
-    nothing waits any more."""
+    """Fail tasks that have waited in vain for long enough, and store how long the others have. Tasks of a cancelled job
+    do not wait any more."""
     vain = [s for s in in_vain(back) if db.execute(_JOB, (s.lease.job_id,)).fetchone()[0] != CANCELLED]
     if not vain:
         return []
@@ -146,7 +150,7 @@ def _give_up(db: sqlite3.Connection, back: list[Settlement], now: int) -> list[S
 
 
 def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], deltas: Deltas, now: int) -> None:
-    """Retries, snoozes and halts go back to the queue, unless their job was cancelled meanwhile."""
+    """Return retries, snoozes and halts to the queue, unless their job was cancelled meanwhile."""
     for s in back:
         lease = s.lease
         if s.halt is not None:
@@ -177,7 +181,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
 def _settle_neighbours(
     db: sqlite3.Connection, memory: Memory, live: list[Settlement], followed: set[int], deltas: Deltas, now: int
 ) -> None:
-    """Skip what need not run, release or skip the followers, add the children."""
+    """Skip tasks that need not run, release or skip followers, add children."""
     done: list[int] = []
     for s in live:
         lease = s.lease

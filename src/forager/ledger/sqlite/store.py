@@ -1,4 +1,4 @@
-"""`Ledger` on SQLite: every verb is a command to the one writer thread; reports read beside it, undisturbed by WAL."""
+"""`Ledger` on SQLite: every verb is a command to the one writer thread. Thanks to WAL, reports read in parallel."""
 
 import asyncio
 import contextlib
@@ -112,13 +112,14 @@ class SqliteLedger(SharedVerbs):
         self.lock.release()
 
     def announce(self, url: str | None) -> None:
-        """In the lock file, where commands of this machine look first."""
+        """Write the address to the lock file, where commands on this machine look first."""
         self.lock.announce(url)
 
     # ── jobs ──
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """One transaction up to 20,000 tasks; above, chunks, and nothing can be leased before the last."""
+        """Submit a job: in one transaction up to 20,000 tasks; a bigger one in chunks, and nothing of it can be leased
+        before the last."""
         planned = await Planned.read(plan, self._catalog)
         while True:
             if planned.whole:
@@ -162,7 +163,7 @@ class SqliteLedger(SharedVerbs):
     async def begin(self, name: str) -> Session:
         def command(db: sqlite3.Connection) -> Session:
             now = self._now_ms()
-            # Not a rowid: SQLite gives the last one again after a delete, and a lost session must never be another.
+            # Not a rowid: SQLite reuses the last one after a delete, and a lost session's number must never be reused.
             number = next_number(db, "claim")
             db.execute(
                 "INSERT INTO sessions (id, name, started_at, lease_until) VALUES (?, ?, ?, ?)",
@@ -224,7 +225,7 @@ class SqliteLedger(SharedVerbs):
         return await self._run(lambda db: held(db, self._memory, session))
 
     async def work_arrived(self, timeout: float) -> None:
-        """Also when a lane without an owner wakes up: every such moment goes through this process."""
+        """Also returns when a lane without an owner wakes up: all such moments are known in this process."""
         if self._alarm.has_rung:
             await self._run(lambda db: self._memory.read_next_wake(db))
             self._alarm.set_for(self._memory.next_wake, self._now_ms())
@@ -236,10 +237,11 @@ class SqliteLedger(SharedVerbs):
             self._listeners -= 1
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
-        """Nobody else can end one: this process's engine tells of its own."""
+        """Does nothing: only this process can end a job, and its engine reports that itself."""
 
     async def sweep(self) -> Swept:
-        """The lock proves that no other process lives here, so only late sessions of our own can be found."""
+        """Sweep. The lock proves that no other process uses the store, so only late sessions of our own can be
+        found."""
 
         def command(db: sqlite3.Connection) -> Swept:
             now = self._now_ms()
@@ -299,9 +301,9 @@ class SqliteLedger(SharedVerbs):
         return round(self._clock.now().timestamp() * 1000)
 
     async def _submit_announced(self, whole: Whole) -> Submitted | None:
-        """Whoever waits for work hears of it at once: its look stands behind the submission in the queue, so that it
-        finds the work, and both may share one commit. Not where the last submission brought nothing, such as a refusal
-        by a full queue or a repeat: all of those would wake the whole engine for nothing."""
+        """Wake waiting workers at once: their lease is queued behind the submission, so it finds the work, and both may
+        share one commit. Not after a submission that added nothing (refused by a full queue, or a repeat), which would
+        wake the engine for nothing."""
         told = self._brings_work
         if told:
             self._arrived.set()
@@ -337,12 +339,12 @@ class SqliteLedger(SharedVerbs):
         self._memory = memory
 
     async def _take_over(self) -> None:
-        """We have the lock, so whoever wrote before is dead: mend what it left, at once."""
+        """Rescue everything at once: we have the lock, so all earlier owners are dead."""
 
         def command(db: sqlite3.Connection) -> None:
             dead = [r[0] for r in db.execute("SELECT id FROM sessions")]
             rescue_sessions(db, self._memory, dead, crashed=True)
-            # Every lane that has something is looked at once: this clock may be behind the one that told its time.
+            # Examine every lane with work once: our clock may be behind the one that stored its wake-up time.
             db.execute("UPDATE lanes SET owner = NULL, wake_at = min(wake_at, ?)", (self._now_ms(),))
             db.execute("UPDATE jobs SET planning_until = 0 WHERE state = 'planning'")
 

@@ -1,6 +1,7 @@
-"""A small job is one transaction; a big one is written in chunks and cannot be leased until it is whole.
+"""Submits jobs. A small job is one transaction; a big one is written in chunks and cannot be leased until it is
+complete.
 
-Small ones that wait side by side are written together: most of what one costs is the statements, not the rows.
+Small jobs that wait at the same time are written together: most of their cost is the statements, not the rows.
 """
 
 import sqlite3
@@ -39,19 +40,19 @@ from forager.ledger.sqlite.writer_state import Memory, sleep_until, wake
 
 
 class Repeat(NamedTuple):
-    """The job that the same Idempotency-Key made within a day."""
+    """The job that was created with the same Idempotency-Key within a day."""
 
     public_id: str
     total: int
     being_written: bool
 
     def told(self) -> Submitted | None:
-        """None: how big it is will be known soon."""
+        """The answer to a repeat; None while the job is still being written."""
         return None if self.being_written else Submitted(UUID(self.public_id), self.total, created=False)
 
 
 def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
-    """One whose submission died is none: the sweep will remove it."""
+    """Find a repeat. A job whose submission died does not count: the sweep will remove it."""
     if job.idempotency_key is None:
         return None
     row = db.execute(
@@ -67,7 +68,7 @@ def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
 
 
 def check_room(db: sqlite3.Connection, jobs: Sequence[tuple[NewJob, int]]) -> None:
-    """Raise `Busy` if one of these, with so many tasks each, would be too much for its pipeline's queue."""
+    """Raise `Busy` if one of these jobs, with so many tasks each, would exceed its pipeline's queue limit."""
     waiting: dict[str, Queue] = {}
     for name, limits in limited_queues(jobs).items():
         tasks = 0 if limits.tasks is None else db.execute(_WAITING_TASKS, (name,)).fetchone()[0]
@@ -77,9 +78,9 @@ def check_room(db: sqlite3.Connection, jobs: Sequence[tuple[NewJob, int]]) -> No
 
 
 def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whole]) -> list[Submitted | None]:
-    """Each as if it came alone. None: the same job is being written now.
+    """Submit each job as if it came alone. Returns None for a job that is being written at this moment.
 
-    What can be refused is refused before anything is written: nothing has to be undone, and remembered anew, for it.
+    Jobs are refused before anything is written, so that a refusal needs no rollback.
     """
     require_different_keys(job for job, _ in asked)
     now = memory.now_ms()
@@ -91,7 +92,7 @@ def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whol
 
 
 def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -> list[Submitted]:
-    """New jobs with all their tasks: they can be leased as soon as this transaction is committed."""
+    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed."""
     now, numbers = memory.now_ms(), _next_jobs(memory, len(new))
     tasks = [task_rows(db, memory, number, plans) for number, (_, plans) in zip(numbers, new, strict=True)]
     jobs = [(number, job, len(plans)) for number, (job, plans) in zip(numbers, new, strict=True)]
@@ -121,7 +122,8 @@ def _join(db: sqlite3.Connection, memory: Memory, new: Sequence[tuple[int, TaskR
 
 
 def begin_planning(db: sqlite3.Connection, memory: Memory, job: NewJob) -> tuple[int, UUID]:
-    """A new job whose tasks follow: nothing of it can be leased. Returns its number and its public id."""
+    """Create a job whose tasks follow in chunks; nothing of it can be leased yet. Returns its number and its public
+    id."""
     (number,) = _next_jobs(memory, 1)
     (public_id,) = _insert_jobs(db, [(number, job, None)], memory.now_ms())
     memory.flows.park(number)
@@ -135,7 +137,7 @@ def _next_jobs(memory: Memory, count: int) -> range:
 
 
 def _insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[int, NewJob, int | None]], now: int) -> list[UUID]:
-    """The rows of new jobs, by number, of so many tasks each (None: not known yet). Returns their public ids."""
+    """Insert the rows of new jobs, with so many tasks each (None: not known yet). Returns their public ids."""
     rows, keys, changes, public_ids = [], [], [], []
     secrets: list[tuple[int, str, str]] = []
     for number, job, total in jobs:
@@ -168,7 +170,7 @@ def write_secrets(db: sqlite3.Connection, secrets: Sequence[tuple[int, str, str]
 
 
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
-    """Keep a submission alive; one that was late is being removed, and must not go on."""
+    """Keep a submission alive. Raises if it was late and is being removed."""
     now = memory.now_ms()
     _require_alive(
         db.execute(
@@ -179,12 +181,12 @@ def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:
 
 
 def give_up_planning(db: sqlite3.Connection, job: int) -> None:
-    """The sweep will remove what was written so far."""
+    """Give up a submission: the sweep will remove what was written so far."""
     db.execute("UPDATE jobs SET planning_until = 0 WHERE id = ? AND planning_until IS NOT NULL", (job,))
 
 
 def end_planning(db: sqlite3.Connection, memory: Memory, job: int, public_id: UUID, total: int) -> None:
-    """The job is whole: let it be leased."""
+    """Complete a submission: from now on the job can be leased."""
     now = memory.now_ms()
     _require_alive(
         db.execute(
@@ -205,7 +207,7 @@ def _require_alive(updated: sqlite3.Cursor) -> None:
 
 
 def remove_unfinished(db: sqlite3.Connection, memory: Memory, job: int, limit: int = CHUNK) -> bool:
-    """Take back, a page at a time, a job whose submission never ended. True when it is gone."""
+    """Remove a job whose submission never ended, a page at a time. Returns True when it is gone."""
     gone = db.execute(
         "DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE job_id = ? LIMIT ?)", (job, limit)
     ).rowcount

@@ -1,4 +1,5 @@
-"""Writing tasks: those of new jobs, further ones of a big job, and what a task or an append adds to one that runs."""
+"""Writes tasks: those of new jobs, further chunks of a big job, and tasks that a task or an append adds to a running
+job."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -24,20 +25,20 @@ class TaskRows(NamedTuple):
     ready: set[int]
     """The lanes of those that can run at once."""
     due: dict[int, int]
-    """By lane: when the first of those is due that wait for their moment."""
+    """When the first waiting task is due, by lane."""
     before: dict[int, tuple[int, int]]
-    """By the number of one that comes after another: the number of that, and how it starts itself."""
+    """Followers by number: the number of their predecessor, and their own initial state."""
     followed: set[int]
     dead_ends: set[int]
-    """Tasks that some come after, and that have already ended badly: nobody will release those followers."""
+    """Predecessors that have ended without being completed: their followers will never be released."""
 
 
 def insert_tasks(
     db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded], deltas: Deltas
 ) -> int:
-    """Write those tasks that the job does not have yet, and count them; returns how many.
+    """Write those tasks that the job does not have yet, and count them. Returns how many.
 
-    Those that come after a task that has ended badly are skipped at once, and so are those whose key another task has.
+    A task whose predecessor has failed is skipped at once, and so is one whose key another open task has.
     """
     first, rows, ready, due, before, followed, dead_ends = task_rows(db, memory, job, plans)
     changed = db.total_changes
@@ -59,7 +60,7 @@ def insert_tasks(
 
 
 def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[Encoded]) -> TaskRows:
-    """Give tasks their numbers, and what follows from their plans. Writes nothing but lanes never heard of."""
+    """Assign numbers and initial states to tasks. Writes nothing except new lanes."""
     first = memory.next_task
     memory.next_task = first + len(plans)
     dead_ends: set[int] = set()
@@ -85,7 +86,7 @@ def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[
 
 
 def waiting_until(due: int, now: int) -> tuple[int, int | None]:
-    """The state of a task with such a moment that nothing else holds, and the moment if it is still to come."""
+    """Return the initial state of a task with this due time, and the time itself if it is in the future."""
     return (int(TaskState.WAITING), due) if due > now else (int(TaskState.READY), None)
 
 
@@ -121,7 +122,7 @@ def _follow_the_first(
     before: Mapping[int, tuple[int, int]],
     dead_ends: set[int],
 ) -> set[str]:
-    """Some tasks were there already under other numbers: their new followers come after those. Returns ready lanes."""
+    """Attach new followers to predecessors that existed already under other numbers. Returns lanes with ready tasks."""
     there = {n for (n,) in db.execute("SELECT id FROM tasks WHERE id BETWEEN ? AND ?", (min(plans), max(plans)))}
     ready = set()
     for number, (after, _) in before.items():
@@ -141,7 +142,7 @@ def _follow_the_first(
 
 
 def predecessor(db: sqlite3.Connection, job: int, kind: str, key: str, dead_ends: set[int]) -> tuple[int, int]:
-    """The number of a task written earlier, and how its follower starts: at once if it has already ended well."""
+    """Return the number of an existing predecessor, and the initial state of its follower: ready if it is completed."""
     row = db.execute(
         "SELECT id, state FROM tasks WHERE job_id = ? AND kind = ? AND key = ?", (job, kind, key)
     ).fetchone()

@@ -1,8 +1,9 @@
-"""The one thread that writes. Commands that arrive while others run are committed with them, those that arrive while it
-commits together next time.
+"""The one writer thread, with group commit. Commands that arrive while others run are committed with them; those that
+arrive during a commit are committed together next.
 
-Durability costs one `fsync` per group, not per command. A command that fails is undone alone, by its savepoint; the
-others of its group go on. Commands that do the same for different items may be done by one call, for all that wait.
+Durability costs one `fsync` per group, not per command. A command that fails is rolled back alone, to its savepoint;
+the others of its group continue. Commands that do the same for different items may be handled by one call for all
+waiting items.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ def connect(path: Path, *, read_only: bool = False, timeout: float = 10) -> sqli
 
 class Writer:
     def __init__(self, db: sqlite3.Connection, faults: Faults, on_rollback: Command) -> None:
-        """`on_rollback` mends what was remembered of writes that did not happen."""
+        """`on_rollback` repairs in-memory state after writes that were rolled back."""
         self.db = db
         self._loop = asyncio.get_running_loop()
         self._faults = faults
@@ -54,17 +55,17 @@ class Writer:
         self._remembers_wrongly = False
         self._closing = False
         self.pending = 0
-        """Commands whose result the loop has not seen yet; counted on the loop alone."""
+        """Commands whose result the loop has not seen yet; counted only on the loop."""
         self._commands: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._waiting: deque[Asked] = deque()
-        """Taken from the queue by the thread, and not begun."""
+        """Commands that the thread has taken from the queue and not started."""
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
         self._thread.start()
 
     async def run(self, command: Callable[[sqlite3.Connection], T], *, followed: bool = False) -> T:
-        """Run a command in the next transaction; returns when that is on the disk.
+        """Run a command in the next transaction. Returns when that is synced to disk.
 
-        `followed`: it makes somebody send another one at once, and the commit waits a moment for that.
+        `followed`: the command causes another one to be sent at once, and the commit waits a moment for it.
         """
         result: T = await self._ask(command, (), followed)
         return result
@@ -72,9 +73,9 @@ class Writer:
     async def run_together(
         self, command: Callable[[sqlite3.Connection, Sequence[Item]], Sequence[T]], item: Item, *, followed: bool
     ) -> T:
-        """Like `run`, but one call does all items that wait for this command side by side, and tells of each.
+        """Like `run`, but one call handles all items that wait for this command, and returns a result for each.
 
-        If it fails it is undone, and called for each item alone.
+        If it fails, it is rolled back and called for each item alone.
         """
         result: T = await self._ask(command, (item,), followed)
         return result
@@ -109,7 +110,8 @@ class Writer:
                 future.set_exception(error)
 
     def _take(self, timeout: float | None = None) -> bool:
-        """Take all that has come, and wait for one if nothing has. False: none came in time, or none will any more."""
+        """Take all commands that have arrived; wait for one if there is none. Returns False if none came in time, or
+        the writer is closed."""
         while True:
             try:
                 asked = self._commands.get(timeout=0 if self._waiting else timeout)
@@ -122,7 +124,7 @@ class Writer:
         return bool(self._waiting)
 
     def _steps(self, begun: list[Asked]) -> Iterator[list[Asked]]:
-        """What to do next, of all that has come by the time that those before it are done."""
+        """Yield the next steps from everything that has arrived by then."""
         while (room := MOST_IN_A_GROUP - len(begun)) and self._take(
             FOLLOWED_WITHIN if begun and begun[-1].followed else 0
         ):
@@ -131,7 +133,8 @@ class Writer:
             yield step
 
     def _commit(self) -> list[Done]:
-        """Do a group of those that wait, and what comes meanwhile. If it is lost, those not begun still wait."""
+        """Run and commit a group of waiting commands, including those that arrive meanwhile. If the group is lost,
+        commands not started stay in the queue."""
         begun: list[Asked] = []
         done: list[Done] = []
         db = self.db
@@ -153,7 +156,7 @@ class Writer:
         return done
 
     def _remember_rightly(self) -> None:
-        """After a lost group, before the next one: by then a full disk may have room again."""
+        """Rebuild in-memory state after a lost group, before the next one: by then a full disk may have space again."""
         if self._remembers_wrongly:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -169,9 +172,9 @@ class Writer:
                 results = first.command(db, [item for asked in step for item in asked.items])
             else:
                 results = [first.command(db)]
-        except BaseException as error:  # handed to whoever waits for the command
+        except BaseException as error:  # passed to the waiting caller
             if not db.in_transaction:
-                raise  # SQLite undid the whole group by itself (disk full): nobody's work is in
+                raise  # SQLite rolled back the whole group by itself (disk full)
             db.execute("ROLLBACK TO command")
             db.execute("RELEASE command")
             if db.total_changes != before:
@@ -184,7 +187,7 @@ class Writer:
 
 
 def translated(error: BaseException) -> BaseException:
-    """SQLite's own errors in our words."""
+    """Translate SQLite's errors to ours."""
     if not isinstance(error, sqlite3.Error):
         return error
     said = str(error)
