@@ -5,7 +5,7 @@ Google leaves out every empty value: an account without locations answers `{}`, 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from forager.core.errors import Permanent
@@ -48,6 +48,19 @@ def read_reviews(response: Response, account_id: str, location_id: str) -> PageR
     )
 
 
+def accounts_in(rows: Sequence[Any]) -> PageRead[Account]:
+    """Rows of Google's accounts as a page without a successor. The same holds for the two below."""
+    return _read(rows, Account, _account)
+
+
+def locations_in(rows: Sequence[Any], account_id: str) -> PageRead[Location]:
+    return _read(rows, Location, lambda raw: _location(raw, account_id))
+
+
+def reviews_in(rows: Sequence[Any], account_id: str, location_id: str) -> PageRead[Review]:
+    return _read(rows, Review, lambda raw: _review(raw, account_id, location_id))
+
+
 def _page(
     response: Response, name: str, kind: type[R], read: Callable[[Mapping[str, Any]], R], total: str | None = None
 ) -> PageRead[R]:
@@ -61,19 +74,23 @@ def _page(
             reason=NOT_A_PAGE,
             error_type=ErrorType.PARSE,
         )
+    page = _read(rows, kind, read)
+    token, count = body.get("nextPageToken"), body.get(total) if total else None
+    return replace(
+        page,
+        next_page_token=token if isinstance(token, str) and token else None,
+        total=count if isinstance(count, int) else None,
+    )
+
+
+def _read(rows: Sequence[Any], kind: type[R], read: Callable[[Mapping[str, Any]], R]) -> PageRead[R]:
     records, rejected = [], []
     for raw in rows:
         try:
             records.append(read(raw if isinstance(raw, dict) else {}))
         except ValueError as error:
             rejected.append(Reject(kind, f"It cannot be identified: {error}.", raw))
-    token, count = body.get("nextPageToken"), body.get(total) if total else None
-    return PageRead(
-        records,
-        rejected,
-        token if isinstance(token, str) and token else None,
-        count if isinstance(count, int) else None,
-    )
+    return PageRead(records, rejected)
 
 
 def _account(raw: Mapping[str, Any]) -> Account:

@@ -6,6 +6,7 @@ from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
+from forager.pipelines.reviews.recorded import RecordedGoogle
 from forager.pipelines.reviews.records import Account, Location, Review
 from forager.pipelines.reviews.steps import REASONS, GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import LANES, AccountsPage, LocationsPage, ReviewsPage
@@ -28,7 +29,7 @@ def plan(_: ReviewsJob) -> Iterator[Plan]:
 
 
 def build(
-    google: GoogleBusinessProfile | None = None,
+    google: GoogleBusinessProfile | RecordedGoogle | None = None,
     *,
     lanes: Sequence[Lane] | None = None,
     most_waiting_jobs: int = MOST_WAITING_JOBS,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from forager.kit.setting_types import WebUrl
+from forager.kit.setting_types import Location, WebUrl
 from forager.kit.settings import FeatureSettings, setting
 
 _google = partial(setting, group="Google Business Profile")
@@ -17,6 +17,10 @@ class ReviewsSettings(FeatureSettings):
         "https://mybusinessbusinessinformation.googleapis.com", "Base URL of the API that lists locations."
     )
     google_reviews_url: WebUrl = _google("https://mybusiness.googleapis.com", "Base URL of the API that lists reviews.")
+    google_mock_folder: Location | None = _google(
+        None,
+        "Folder with accounts.json, locations.json and Reviews.json that is read instead of asking Google; any token.",
+    )
     google_requests_per_second: float | None = _google(
         None,
         "Maximum requests per second to each of the three APIs, over time (10); Google's quota is 300 per minute.",

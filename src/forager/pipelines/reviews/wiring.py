@@ -1,9 +1,14 @@
 """How the reviews pipeline is built from its settings."""
 
+from pathlib import Path
+
+import orjson
+
 from forager.core.errors import FieldError, Rejected
 from forager.core.pipeline import Pipeline
 from forager.kit.settings import SettingsTree
 from forager.pipelines.reviews import pipeline
+from forager.pipelines.reviews.recorded import FILES, RecordedGoogle, arranged
 from forager.pipelines.reviews.settings import ReviewsSettings
 from forager.pipelines.reviews.steps import GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import LANES
@@ -20,16 +25,33 @@ MOST = 100_000
 
 def build(settings: SettingsTree) -> Pipeline:
     own = settings.of(ReviewsSettings)
-    google = GoogleBusinessProfile(
+    google = _google(own) if own.google_mock_folder is None else recorded_in(own.google_mock_folder)
+    capacity, rate = bucket(own)
+    # A window as long as the bucket takes to fill: `capacity` at once, `rate` over time, never more than the bucket.
+    lanes = [pipeline.google_lane(name, rate=capacity, per=capacity / rate, burst=capacity) for name in LANES]
+    return pipeline.build(google, lanes=lanes, most_waiting_jobs=own.max_waiting_review_jobs)
+
+
+def _google(own: ReviewsSettings) -> GoogleBusinessProfile:
+    return GoogleBusinessProfile(
         accounts_url=own.google_accounts_url,
         locations_url=own.google_locations_url,
         reviews_url=own.google_reviews_url,
         timeout=own.google_timeout_seconds,
     )
-    capacity, rate = bucket(own)
-    # A window as long as the bucket takes to fill: `capacity` at once, `rate` over time, never more than the bucket.
-    lanes = [pipeline.google_lane(name, rate=capacity, per=capacity / rate, burst=capacity) for name in LANES]
-    return pipeline.build(google, lanes=lanes, most_waiting_jobs=own.max_waiting_review_jobs)
+
+
+def recorded_in(folder: Path) -> RecordedGoogle:
+    """Read the three files of a folder. Raises `Rejected` if one is missing or cannot be used."""
+    files = {}
+    for name in FILES:
+        try:
+            files[name] = orjson.loads((folder / name).read_bytes())
+        except OSError as error:
+            raise Rejected(f"FORAGER_GOOGLE_MOCK_FOLDER: {folder / name} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise Rejected(f"FORAGER_GOOGLE_MOCK_FOLDER: {folder / name} is not JSON: {error}.") from error
+    return arranged(files)
 
 
 def bucket(own: ReviewsSettings) -> tuple[int, float]:
