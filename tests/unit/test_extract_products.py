@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from forager.extract.availability import availability_of
 from forager.extract.canonical import canonical_url, url_hash
 from forager.extract.currencies import _CODES, _SYMBOLS, CURRENCY, iso_currency
+from forager.extract.document import Document
 from forager.extract.gtin import classify, gtin_of
 from forager.extract.prices import parse_price
+from forager.pipelines.products.parsers import base
 from tests.support.shared_data import shared_data
 
 
@@ -212,3 +214,52 @@ def test_a_long_text_is_not_searched_for_ever() -> None:
     for text in ("1 " * 5_000, "1$ " * 5_000, "a" * 50_000, "20% " * 5_000, "1.1.2000 " * 2_000):
         parse_price(text)
     assert time.process_time() - began < 1.0
+
+
+def visible(html: str, url: str = "https://shop.example.com/p/1") -> dict[str, object]:
+    found = base.read(Document(html.encode(), url))
+    return {name: value.value for name, value in found.values.items()}
+
+
+PAGE = "<html><head><meta charset=utf-8><title>{title}</title></head><body>{body}</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (  # the button is an input, the old price is labelled
+            "<h1>Oak Table</h1><p>Retail: $125.00</p><p>Our price: $99.50</p><input type=submit value='Add to Basket'>",
+            {"product_name": "Oak Table", "price": Decimal("99.50"), "currency": "USD", "availability": "in_stock"},
+        ),
+        (  # no headline: an element that is called the product's name
+            "<div class='product-name'>Oak Table</div><span class='price'>£20.00</span><button>Add to cart</button>",
+            {"product_name": "Oak Table", "price": Decimal("20.00"), "currency": "GBP", "availability": "in_stock"},
+        ),
+        (  # an article number in one line
+            "<h1>Oak Table</h1><p>€ 10,83</p><p>Artikelnummer: 8570931</p><button>In den Warenkorb</button>",
+            {
+                "product_name": "Oak Table",
+                "price": Decimal("10.83"),
+                "currency": "EUR",
+                "sku": "8570931",
+                "availability": "in_stock",
+            },
+        ),
+        (  # a list of products is no product
+            "<h1>Tables</h1>" + "<p>Table</p><p>$5.00</p><button>Add to cart</button>" * 6,
+            {},
+        ),
+        ("<h1>About us</h1><p>We have sold $5.00 worth of tables, and then $7.00 worth.</p>", {}),
+    ],
+)
+def test_a_page_without_markup_is_read_as_a_reader_would__PR_10(body: str, expected: dict[str, object]) -> None:
+    assert visible(PAGE.format(title="Oak Table | Shop", body=body)) == expected
+
+
+def test_a_bare_dollar_is_american_only_where_nothing_speaks_against_it__PR_11() -> None:
+    body = "<h1>Oak Table</h1><p>$20.00</p><button>Add to cart</button>{}"
+    page = PAGE.format(title="Oak Table", body=body)
+    assert visible(page.format(""))["currency"] == "USD"
+    for against in ("<p>All prices in CAD</p>", "<p>A$20.00</p>"):
+        assert "currency" not in visible(page.format(against))
+    assert "currency" not in visible(page.format(""), "https://shop.example.com.au/p/1")

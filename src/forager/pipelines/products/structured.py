@@ -4,6 +4,7 @@ Several offers are never averaged: the offer that the page shows is the price, o
 in the metadata.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -72,9 +73,9 @@ def _read_product(document: Document, thing: Thing, found: Findings) -> None:
     data = thing.data
     found.add("product_name", thing.text("name"), source)
     found.add("description", thing.text("description"), source)
-    found.add("brand", thing.text("brand", "manufacturer"), source)
+    found.add("brand", _unlabelled(thing.text("brand", "manufacturer")), source)
     found.add("category", _category(data.get("category")), source)
-    found.add("sku", thing.text("sku", "productID", "mpn"), source)
+    found.add("sku", _unlabelled(thing.text("sku", "productID", "mpn")), source)
     for name in GTINS:
         if not found.add("gtin", _bare(thing.text(name)), source):
             continue
@@ -190,6 +191,18 @@ def _category(value: Any) -> str | None:
     if text is None or text.startswith("http"):
         return None
     return text.replace("›", ">").replace("»", ">").rpartition(">")[2].strip() or None
+
+
+_LABEL = re.compile(
+    r"(?:brand|manufacturer|marke|hersteller|marque|marca|sku|mpn"
+    r"|(?:item|model|product|part)(?: (?:no\.?|number|code|id|#))?)\s*[:#]\s*",
+    re.IGNORECASE,
+)
+
+
+def _unlabelled(text: str | None) -> str | None:
+    """`Manufacturer: Black Leaf` is Black Leaf: some shops mark the label up with the value."""
+    return _LABEL.sub("", text, count=1) if text and _LABEL.match(text) else text
 
 
 def _bare(text: str | None) -> str | None:

@@ -9,17 +9,12 @@ from collections.abc import Sequence
 
 from forager.extract.availability import availability_of
 from forager.extract.document import Document, Line
-from forager.extract.prices import Price, parse_price
+from forager.pipelines.products.buying import can_be_bought, headline_of, is_in_stock
 from forager.pipelines.products.findings import Findings
+from forager.pipelines.products.visible_price import read_price
 
 NEAR = 40
 """Lines after the headline in which the price is looked for."""
-_BUY = re.compile(
-    r"\b(?:add to (?:cart|basket|bag|trolley)|buy (?:it )?now|in den (?:warenkorb|einkaufswagen)|ajouter au panier"
-    r"|añadir (?:al carrito|a la cesta)|aggiungi al carrello|in winkelwagen|do koszyka|в корзину|купить"
-    r"|do košíku|lägg i varukorg|pre-?order now|notify me)",
-    re.IGNORECASE,
-)
 _LABELS = {
     "brand": re.compile(
         r"brand|marke|marque|marca|manufacturer|hersteller|fabricant|производитель|бренд", re.IGNORECASE
@@ -35,29 +30,33 @@ _RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|/|von|sur|de)\s*5\b", re.IGNO
 _REVIEWS = re.compile(
     r"\(?(\d[\d,.\s]*)\)?\s*(?:customer\s+)?(?:reviews?|ratings?|opinions?|bewertungen|avis)\b", re.IGNORECASE
 )
-_WAS = re.compile(r"\b(?:was|list price|rrp|uvp|statt|instead of|regular price|ancien prix)\b", re.IGNORECASE)
+_INLINE = re.compile(
+    r"(?:sku|(?:item|article|product|model|part|art|catalog)[\s.-]*(?:number|no\.?|nr\.?|code|#|id)|mpn|artikelnummer|art\.-?nr\.?"
+    r"|артикул|kód(?: produktu| zboží)?|référence|symbol)\s*[:#]\s*([\w][\w./-]{2,29})",
+    re.IGNORECASE,
+)
+"""`Item #: AB-123` in one line."""
 
 
 def read_visible(document: Document, found: Findings) -> None:
     """Add what a reader would take for the product's name, price and stock."""
-    headline = document.first_text("h1")
-    if headline is None or not _can_be_bought(document, found):
+    headline = found.get("product_name") or headline_of(document)
+    if headline is None or not can_be_bought(document, known=bool(found.values)):
         return
-    lines = _around(document.shown, headline[0])
-    if not found.values.keys() & {"product_name"}:
-        found.add("product_name", headline[0], "heuristic")
+    lines = _around(document.shown, headline)
+    if "product_name" not in found:
+        found.add("product_name", headline, "heuristic")
     if "price" not in found:
-        _read_price(document, lines, found)
+        read_price(document, lines, found)
     _read_words(lines, found)
+    _read_code(document, found)
+    if "availability" not in found and "price" in found and is_in_stock(document):
+        found.add("availability", "in_stock", "heuristic")
     _read_facts(document, found)
     if not found.images:
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
-            if (node.attributes.get("alt") or "").casefold() == headline[0].casefold():
+            if (node.attributes.get("alt") or "").casefold() == headline.casefold():
                 found.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
-
-
-def _can_be_bought(document: Document, found: Findings) -> bool:
-    return bool(found.values) or _BUY.search(document.text) is not None
 
 
 def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
@@ -65,37 +64,6 @@ def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
         if line.tag == "h1" or line.text == headline:
             return lines[place : place + NEAR]
     return lines[:NEAR]
-
-
-def _read_price(document: Document, lines: Sequence[Line], found: Findings) -> None:
-    """The first price after the headline that has a currency and is not crossed out."""
-    struck = {_digits(node.text(separator=" ")) for node in document.tree.css("del, s, strike")[:50]}
-    for line in lines[1:]:
-        if line.area in ("nav", "footer", "aside") or len(line.text) > 120:
-            continue
-        for part in _priced_parts(line.text):
-            price = parse_price(part)
-            if price.amount is None or price.symbol is None or price.text is None:
-                continue
-            if _digits(part) in struck or _digits(price.text) in struck or _WAS.search(part):
-                found.metadata.setdefault("regular_price", str(price.amount))
-                continue
-            found.add_price(price.amount, _currency(price, document), "heuristic")
-            return
-
-
-def _priced_parts(text: str) -> list[str]:
-    """`$49.00 $39.00` is two prices; a range stays one."""
-    parts = re.split(r"(?<=\d)\s+(?=[$€£¥]\s*\d)|(?<=[€₽])\s+(?=\d)", text)
-    return parts[:5]
-
-
-def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text)
-
-
-def _currency(price: Price, document: Document) -> str | None:
-    return price.currency or document.metas.get("currency")
 
 
 def _read_words(lines: Sequence[Line], found: Findings) -> None:
@@ -110,6 +78,17 @@ def _read_words(lines: Sequence[Line], found: Findings) -> None:
             found.add("rating", rated[1], "heuristic")
         if "review_count" not in found and (counted := _REVIEWS.search(line.text)):
             found.add("review_count", re.sub(r"\D", "", counted[1]), "heuristic")
+
+
+def _read_code(document: Document, found: Findings) -> None:
+    """The article number, if the page names one, and only one."""
+    if "sku" in found:
+        return
+    codes = {
+        coded[1] for line in document.shown[:2_000] if len(line.text) <= 120 and (coded := _INLINE.search(line.text))
+    }
+    if len(codes) == 1:
+        found.add("sku", codes.pop(), "heuristic")
 
 
 def _read_facts(document: Document, found: Findings) -> None:

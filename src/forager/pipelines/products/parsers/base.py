@@ -5,15 +5,20 @@ from forager.pipelines.products.findings import Findings
 from forager.pipelines.products.parser import BASE, Parser
 from forager.pipelines.products.structured import read_meta, read_structured
 from forager.pipelines.products.visible import read_visible
+from forager.pipelines.products.visible_price import read_currency
+
+ESSENTIAL = ("product_name", "price", "availability", "sku")
+"""If markup tells all of these, the visible text is not read: it takes longer than everything else."""
 
 
 def read(document: Document) -> Findings:
     found = Findings()
     read_structured(document, found)
     read_meta(document, found)
-    if "price" not in found or "product_name" not in found:
+    if any(name not in found for name in ESSENTIAL):
         read_visible(document, found)
+    read_currency(document, found)
     return found
 
 
-parser = Parser(BASE, 1, read)
+parser = Parser(BASE, 2, read)

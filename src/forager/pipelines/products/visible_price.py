@@ -1,0 +1,136 @@
+"""The price that a reader sees: near the headline, or in an element that is called a price; and its currency. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from selectolax.lexbor import LexborNode
+
+from forager.extract.currencies import is_currency
+from forager.extract.document import Document, Line
+from forager.extract.prices import Price, parse_price
+from forager.extract.text import one_line
+from forager.pipelines.products.findings import Findings
+
+_WAS = re.compile(
+    r"\b(?:was|were|list price|retail|r\.?r\.?p|m\.?s\.?r\.?p|uvp|statt|instead of|regular price|ancien prix|you save"
+    r"|your savings?|save|savings|compare at|other (?:shops|stores)|innych sklepach|shipping|delivery|versand"
+    r"|price break|orders? over|běžná cena|původní)\b",
+    re.IGNORECASE,
+)
+_NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
+_OLD_CLASS = re.compile(
+    r"old|was|list|retail|rrp|msrp|compare|strike|cross|save|saving|other|ship|deliver|label|cart|basket|filter|range"
+    r"|total|mini|related|similar|upsell",
+    re.IGNORECASE,
+)
+_SIGNS = r"\$|€|£|zł|Kč|₽|руб"
+_SIGNED = re.compile(rf"({_SIGNS})\s?\d|\d\s?({_SIGNS})")
+_OTHER_DOLLARS = re.compile(
+    r"\b(?:CAD|AUD|NZD|HKD|SGD|MXN|TWD|BRL|CLP|COP|ARS)\b|(?<![A-Z])(?:CA?|AU?|NZ|HK|S|R|MX|NT)\$"
+    r"|\b(?:canadian|australian) dollars?\b"
+)
+_WORDS = frozenset({"ALL", "TOP", "CUP", "SOS", "TRY", "MOP", "PEN", "GEL", "BAM", "AMD", "MAD"})
+"""Codes that are words as well: in visible text they are not taken for a currency."""
+_AMERICAN = frozenset({"com", "us", "net", "org", "shop", "store"})
+MOST_NODES = 400
+
+
+def read_price(document: Document, lines: Sequence[Line], found: Findings) -> None:
+    """Add the first price after the headline that is not crossed out or called an old one."""
+    struck = {_digits(node.text(separator=" ")) for node in document.tree.css("del, s, strike")[:50]}
+    for text in (*_lines(lines), *_called_prices(document)):
+        for part in _priced_parts(text):
+            price = parse_price(part)
+            if not price.amount or price.text is None or not _is_signed(price):
+                continue
+            is_old = _digits(part) in struck or _digits(price.text) in struck or _WAS.search(part)
+            if is_old and not _NOW.search(part):
+                found.metadata.setdefault("regular_price", str(price.amount))
+                continue
+            found.add_price(price.amount, _currency(price, document), "heuristic")
+            return
+
+
+def read_currency(document: Document, found: Findings) -> None:
+    """The currency of a price that came without one: the sign beside the same amount on the page."""
+    amount = found.get("price")
+    if amount is None or "currency" in found:
+        return
+    for node in document.tree.css("[class*=currency i], [itemprop=priceCurrency]")[:20]:
+        if is_currency(code := one_line(node.text() or node.attributes.get("content") or "")):
+            found.add("currency", code, "heuristic")
+            return
+    for line in document.shown[:2_000]:
+        if len(line.text) > 200 or not any(char.isdigit() for char in line.text):
+            continue
+        for part in _priced_parts(line.text):
+            price = parse_price(part)
+            if price.amount == amount and _is_signed(price):
+                found.add("currency", _currency(price, document), "heuristic")
+                return
+    signs = {one or other for one, other in _SIGNED.findall(document.text)}
+    if len(signs) == 1:  # the only one on the page
+        (sign,) = signs
+        found.add("currency", _dollar(document) if sign == "$" else parse_price(f"1 {sign}").currency, "heuristic")
+
+
+def _lines(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines[1:]:
+        if line.area not in ("nav", "footer", "aside") and len(line.text) <= 120:
+            yield line.text
+
+
+def _called_prices(document: Document) -> Iterator[str]:
+    """The texts of elements whose class or id has the word price, but those that name another kind of price."""
+    for node in document.tree.css("[class*=price i], [id*=price i]")[:MOST_NODES]:
+        called = f"{node.attributes.get('class') or ''} {node.attributes.get('id') or ''}"
+        if _OLD_CLASS.search(called) or _inside_old(node):
+            continue
+        text = one_line(node.text(separator=" "))
+        if text and len(text) <= 60:
+            yield text
+
+
+def _inside_old(node: LexborNode) -> bool:
+    above = node.parent
+    for _ in range(2):
+        if above is None:
+            return False
+        if re.search(r"old|was|list|retail|related|upsell", above.attributes.get("class") or "", re.IGNORECASE):
+            return True
+        above = above.parent
+    return False
+
+
+def _priced_parts(text: str) -> list[str]:
+    """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
+    parts = re.split(
+        r"(?<=\d)\s+(?=[$€£¥]\s*\d)|(?<=[€₽])\s+(?=\d)|(?<=\d)\s+(?=(?:our|your|sale|special|you|now|retail|list)\b)",
+        text,
+        flags=re.IGNORECASE,
+    )
+    return parts[:5]
+
+
+def _is_signed(price: Price) -> bool:
+    return price.symbol is not None and price.symbol.upper() not in _WORDS
+
+
+def _currency(price: Price, document: Document) -> str | None:
+    said = price.currency or document.metas.get("currency")
+    return said or (_dollar(document) if price.symbol == "$" else None)
+
+
+def _dollar(document: Document) -> str | None:
+    """US dollars, if the site's address fits and nothing on the page mentions another country's dollar."""
+    host = urlsplit(document.url).hostname or ""
+    lang = (document.tree.root.attributes.get("lang") or "").lower() if document.tree.root is not None else ""
+    is_american = host.rpartition(".")[2] in _AMERICAN and lang in ("", "en", "en-us", "en_us")
+    if not is_american or _OTHER_DOLLARS.search(document.text):
+        return None
+    return "USD"
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
