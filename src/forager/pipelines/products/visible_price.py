@@ -106,7 +106,8 @@ def _inside_old(node: LexborNode) -> bool:
 def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
     parts = re.split(
-        r"(?<=\d)\s+(?=[$€£¥]\s*\d)|(?<=[€₽])\s+(?=\d)|(?<=\d)\s+(?=(?:our|your|sale|special|you|now|retail|list)\b)",
+        r"(?<=\d)\s+(?=[$€£¥]\s*\d)|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
+        r"|(?<=\d)\s+(?=(?:our|your|sale|special|you|now|retail|list)\b)",
         text,
         flags=re.IGNORECASE,
     )
