@@ -18,7 +18,7 @@ from tests.support.keeping import KeepingOptions, keep_plans, keeping
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
-PAGES, KILLS, SEED = 600, 8, 20260304
+PAGES, KILLS, SEED = 240, 4, 20260304
 
 
 async def test_a_kill_in_the_middle_of_storing_loses_and_damages_nothing(tmp_path: Path) -> None:

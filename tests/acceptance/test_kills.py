@@ -57,8 +57,8 @@ async def on_sqlite(folder: Path, *, kills: int, tasks: int) -> None:
         assert 0 < verdict.repeats <= kills * 33
 
 
-async def test_a_job_survives_thirty_kills_and_nothing_is_lost_or_doubled__R2(tmp_path: Path) -> None:
-    await on_sqlite(tmp_path, kills=30, tasks=2_000)
+async def test_a_job_survives_twelve_kills_and_nothing_is_lost_or_doubled__R2(tmp_path: Path) -> None:
+    await on_sqlite(tmp_path, kills=12, tasks=800)
 
 
 @pytest.mark.chaos
@@ -123,8 +123,8 @@ async def on_postgres(
         assert fenced >= (25 if stops >= 4 else 1)
 
 
-async def test_two_workers_survive_thirty_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
-    await on_postgres(postgres_url, kills=24, stops=6, tasks=2_000, lease=LEASE, log=tmp_path / "fenced")
+async def test_two_workers_survive_twelve_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
+    await on_postgres(postgres_url, kills=8, stops=4, tasks=1_000, lease=LEASE, log=tmp_path / "fenced")
 
 
 @pytest.mark.chaos

@@ -15,7 +15,7 @@ import pytest
 from tests.support.doomed import BROKEN, POINTS, TASKS
 from tests.support.postgres import Postgres
 
-KILLS = 4
+KILLS = 2
 FULL_KILLS = 20
 
 Findings = dict[str, Any]

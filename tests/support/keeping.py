@@ -79,7 +79,7 @@ class Nothing(BaseModel):
 
 def keeping() -> Pipeline:
     steps = (step(Keep, keep), step(Reread, reread))
-    lanes = (Lane("*", rate=None, concurrency=20), READING)
+    lanes = (Lane("127.0.0.1:*", rate=None, concurrency=10), READING)
     return Pipeline("keeping", Nothing, lambda _: (), steps, records=(KeptPage,), lanes=lanes)
 
 
