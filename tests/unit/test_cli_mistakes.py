@@ -157,4 +157,4 @@ def test_a_name_that_is_no_part_of_an_address_is_refused_before_it_becomes_one(
     ran = forager("schedules", *command)
 
     assert ran.code == 2
-    assert "is no name; use letters, digits" in ran.err
+    assert "is not a valid name; use letters, digits" in ran.err

@@ -1,1 +1,1 @@
-"""The nouns and the seams: what every room may import. No I/O, and nothing of ours from outside this folder."""
+"""The domain types and the ports, which every package may import. No I/O, and no imports of our other packages."""

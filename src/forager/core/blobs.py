@@ -1,9 +1,9 @@
-"""Stored pages: an answer that a step asked to keep, and can read again later without its lane or the network.
+"""Stored pages: answers that a step keeps, and can read again later without its lane or the network.
 
-A stored page has a URL of its own, `blob:` and the digest of its content. Only a step's request may have such a URL;
-everything that comes from outside (job parameters, redirects, robots.txt) is checked by the egress guard, which
-refuses it. A page is stored before the commit that names it, and it may still be lost later: then it is fetched again.
-Nothing here does I/O.
+A stored page has its own URL: `blob:` and the digest of its content. Only a step's request may have such a URL;
+everything from outside (job parameters, redirects, robots.txt) is checked by the egress guard, which refuses it. A page
+is stored before the commit that refers to it. It may still be lost later, and is then fetched again. Nothing here does
+I/O.
 """
 
 import re
@@ -19,11 +19,11 @@ DIGEST_BYTES = 20
 _URL = re.compile(rf"blob:[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
 References = Callable[[], AsyncIterator[Sequence[str]]]
-"""Goes through all `blob:` URLs that something still refers to, some at a time."""
+"""Yields all `blob:` URLs that something still refers to, in batches."""
 
 
 def is_blob(url: str) -> bool:
-    """Whether this is the URL of a stored page."""
+    """Return whether this is the URL of a stored page."""
     return _URL.fullmatch(url) is not None
 
 
@@ -35,23 +35,23 @@ class BlobStat:
     size: int
     """Bytes of the pages as they were received."""
     stored: int
-    """Bytes that they take on the disk."""
+    """Bytes on disk."""
     unused: int
-    """Bytes on the disk that belong to no page any more; the next collection may return them."""
+    """Bytes on disk that no longer belong to any page; the next collection may free them."""
     segments: int
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a collection of unused pages did, or would do."""
+    """The result of a collection of unused pages."""
 
     pages: int
     """Pages that were removed."""
     kept: int
     freed: int
-    """Bytes that the disk got back."""
+    """Bytes freed on disk."""
     segments: int
-    """Files that were removed, those included whose remaining pages were moved to another one."""
+    """Files removed, including those whose remaining pages were moved to another one."""
     dry_run: bool = False
 
 
@@ -75,8 +75,8 @@ class Blobs(Protocol):
     async def collect(self, references: References, *, dry_run: bool = False) -> Collected:
         """Remove the pages that nothing refers to, and return their space to the disk.
 
-        A page that was stored lately is never removed: the commit that names it may still be on its way. Raises
-        `Conflict` while another process collects in the same place.
+        A recently stored page is never removed, because the commit that refers to it may still be under way. Raises
+        `Conflict` while another process collects in the same folder.
         """
         ...
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of the append-only log, whole: a reader needs no other table to act on it."""
+    """One row of the append-only log. It is complete: a reader needs no other table to act on it."""
 
     id: int
     """Dense and in commit order: a reader that has passed a number has missed nothing before it."""
@@ -36,5 +36,5 @@ class Change:
 
     @property
     def identity(self) -> str:
-        """What the change is about, as one text: two changes with the same identity are about the same record."""
+        """Return a text that identifies the record: two changes with the same identity are about the same record."""
         return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"

@@ -9,30 +9,33 @@ from typing import Protocol
 
 class Timer(Protocol):
     def cancel(self) -> None:
-        """Do not call any more. Cancelling twice, or after the call, does nothing."""
+        """Cancel the call. Cancelling twice, or after the call, does nothing."""
         ...
 
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Wall-clock time, aware, UTC: for people, schedules and records."""
+        """Return the wall-clock time (aware, UTC), for display, schedules and records."""
         ...
 
     def monotonic(self) -> float:
-        """For time-outs, rates and leases: never jumps."""
+        """Return a time that never jumps, for time-outs, rates and leases."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
-        """Call `act` on the running loop after so many seconds. Every wait that is no plain sleep is built on this."""
+        """Call `act` on the running loop after so many seconds. Every wait that is not a plain sleep is built on
+        this."""
         ...
 
 
 class SystemClock:
-    """The wall clock is read once: afterwards time moves with a steady clock, so that a jump moves nothing.
+    """The system's time. The wall clock is read once and then advanced by a steady clock, so that a jump of the wall
+    clock has no effect.
 
-    Steady is more than monotonic here: a laptop that slept for a night must know that it is morning.
+    The steady clock also counts while the machine sleeps: a laptop that slept for a night must notice that it is
+    morning.
     """
 
     def __init__(self) -> None:
@@ -53,6 +56,6 @@ class SystemClock:
 
 
 def _since_boot() -> float:
-    """Goes on while the machine sleeps, where the system has such a clock."""
+    """Return the time since boot, including sleep where the system supports that."""
     boot: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -1,4 +1,5 @@
-"""The small port under what is not a hot path: reports, schedules, cursors. Portable SQL with `:name` values."""
+"""The query port for everything that is not a hot path: reports, schedules, cursors. Portable SQL with `:name`
+values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -14,13 +15,13 @@ class Database(Protocol):
         ...
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Read rows, outside the writer's way."""
+        """Read rows, without blocking the writer."""
         ...
 
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Read a few rows by their keys that were written a moment ago: what holds them is in memory still."""
+        """Read a few rows by key that were written a moment ago and are still in memory."""
         ...
 
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Run one writing statement in a transaction of its own; returns what it says it RETURNS."""
+        """Run one writing statement in its own transaction. Returns the rows of its RETURNING clause."""
         ...

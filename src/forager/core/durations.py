@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `90`, `90s`, `30m`, `6h`, `1d`, `2w`. The same in API and command line."""
+"""Parses durations such as `90`, `90s`, `30m`, `6h`, `1d` and `2w`, for API and command line."""
 
 import re
 
@@ -6,7 +6,7 @@ UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def read_seconds(text: str) -> float:
-    """Return a length of time in seconds; a number alone is seconds. Raises `ValueError` for anything else, or 0."""
+    """Return a duration in seconds; a plain number is seconds. Raises `ValueError` for anything else, or 0."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
     if found is None or float(found[1]) == 0:
         raise ValueError(f"invalid length of time {text!r}; write 90s, 30m, 6h or 1d")

@@ -1,8 +1,8 @@
-"""What else becomes true when a task or a job ends, whichever way it ends.
+"""Hooks for the end of a task or a job, however it ends.
 
 A step's `on_end` and a pipeline's `on_job_end` are pure functions. The ledger calls them inside the transaction that
 ends the task or the job: after the last retry, when a wait was given up, when a worker died with the task, when the job
-was cancelled. So what they return happens once for each end, also after kill -9.
+was cancelled. So their results take effect exactly once per end, even after kill -9.
 
 A task that is skipped in the transaction that plans it (`joined`, or behind one that has failed) was never queued: no
 hook runs for it, nor for a job of which nothing else is left. A job without tasks, such as a dry run, has none either.
@@ -25,7 +25,7 @@ class TaskEnd:
     state: TaskState
     """COMPLETED, FAILED, SKIPPED or CANCELLED."""
     reason: str | None
-    """The word for it, unless it is completed: `timed_out`, `budget` …"""
+    """The reason, unless it is completed: `timed_out`, `budget` …"""
     error: str | None
     attempts: int
     at: datetime
@@ -33,7 +33,7 @@ class TaskEnd:
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What else becomes true."""
+    """The result of a hook."""
 
     effects: Sequence[Effect] = ()
     """Changes of plain tables."""
@@ -58,6 +58,6 @@ class JobEnd:
 
 
 OnEnd = Callable[[Any, TaskEnd], Aftermath | None]
-"""`on_end(task, end)`. It must not raise: then its task ends without it, and the log says so."""
+"""`on_end(task, end)`. It must not raise; if it does, the task ends without its result, and the error is logged."""
 OnJobEnd = Callable[[Any, JobEnd], Sequence[Effect]]
 """`on_job_end(params, end)`. The same holds."""

@@ -6,8 +6,8 @@ ForagerError
 ├── Transient            the same call may succeed later: the engine retries
 │   ├── RateLimited      the upstream asks for fewer calls: the lane slows down, no attempt is burned
 │   ├── TimedOut         no answer in time: what it cost is unknown
-│   ├── Unreachable      no connection came about: the name does not resolve, or nothing listens there
-│   ├── ProxyFailed      the proxy, not the site: another one may do
+│   ├── Unreachable      no connection: the name does not resolve, or nothing listens there
+│   ├── ProxyFailed      the proxy, not the site: another one may work
 │   └── BrowserCrashed   the browser died under the page: it is replaced
 ├── Short                we are short of something ourselves: the task waits, no attempt is burned
 │   ├── PoolExhausted    no browser became free in time
@@ -15,22 +15,22 @@ ForagerError
 ├── Permanent            the same call will fail again: the task becomes a dead letter
 │   ├── Refused          the egress guard or a cap refused the request before or while it was made
 │   ├── CircuitOpen      the lane's breaker is open, and the step asked not to wait
-│   ├── CredentialsMissing nobody has given us a log-in for this site
+│   ├── CredentialsMissing there are no credentials for this site
 │   ├── BlobMissing      a stored page is gone or damaged: fetch it again
 │   ├── ParseFailed      a page could not be read within its limits, or killed the process that read it
 │   └── Undecodable      a row of the ledger does not fit its class any more
 ├── Disallowed           robots.txt says no: the task is skipped
-├── Unconfigured         only a person can help: the job is paused, its task stays queued
-├── Busy                 nothing is wrong with what was asked for, but there is no room for it now: ask again later
+├── Unconfigured         an operator must act: the job is paused, its task stays queued
+├── Busy                 the request is valid, but there is no room for it now: try again later
 │   └── Stopping         … because we are shutting down
-├── Rejected             what a person asked for cannot be done: field and remedy are named
+├── Rejected             the request is invalid: field and remedy are named
 │   ├── NotFound
 │   └── Conflict
 └── StoreError           the ledger itself
     ├── StoreLocked      another process owns the embedded store
-    ├── StoreFull        no room left on the disk
+    ├── StoreFull        no space left on the disk
     ├── StoreOutdated    the schema is older or newer than this program
-    ├── SealBroken       a secret in it does not open: another key, another place, or changed
+    ├── SealBroken       a secret in it cannot be decrypted: another key, another row, or changed
     └── StoreUnavailable the database does not answer
 """
 
@@ -44,23 +44,23 @@ from forager.core.retry import Retry
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What came back, kept for a look at a dead letter."""
+    """The response of a failed attempt, kept with its dead letter."""
 
     body: bytes
     content_type: str = "text/plain"
     screenshot: bytes | None = None
-    """A PNG of the page, where a browser was on it."""
+    """A PNG of the page, if a browser visited it."""
 
 
 class ForagerError(Exception):
     """Something went wrong in Forager."""
 
     reason: str | None = None
-    """The word by which programs know this failure: one of `core.reasons`, or one that its pipeline declares."""
+    """The reason, for programs: one of `core.reasons`, or one that its pipeline declares."""
     error_type: ErrorType = ErrorType.INTERNAL
-    """Where the failure belongs. Both are the class's own unless the error was raised with others."""
+    """The category of the failure. Both default to the values of the class."""
     where: str | None = None
-    """What the message is about, such as a URL without its query; `message` begins with it."""
+    """The subject of the message, such as a URL without its query; `message` begins with it."""
 
     def __init__(self, message: str = "", *, reason: str | None = None, error_type: ErrorType | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
@@ -71,12 +71,12 @@ class ForagerError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for people."""
+        """The error message."""
         said = str(self.args[0])
         return said if self.where is None else f"{self.where}: {said}"
 
     def at(self, where: str) -> Self:
-        """Put where it happened in front of the message. Returns the error."""
+        """Prefix the message with where the error happened. Returns the error."""
         self.where = where if self.where is None else f"{where}: {self.where}"
         return self
 
@@ -89,7 +89,7 @@ class Transient(ForagerError):
 
     error_type = ErrorType.NETWORK
     maybe_done = False
-    """Whether the upstream may have carried the call out, and charged for it, although no answer came."""
+    """Whether the upstream may have executed and charged the call although no answer arrived."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Transient(ForagerError):
         error_type: ErrorType | None = None,
         retry: Retry | None = None,
     ) -> None:
-        """`retry`: the delays of this failure, instead of the step's or the lane's; attempts are counted together."""
+        """`retry`: delays for this failure, instead of the step's or the lane's; attempts are counted together."""
         super().__init__(message, reason=reason, error_type=error_type)
         self.retry = retry
         self.maybe_done = maybe_done or type(self).maybe_done
@@ -111,8 +111,8 @@ class Transient(ForagerError):
 class RateLimited(Transient):
     """The upstream asked for fewer calls.
 
-    Burns no attempt. Without `retry_after` the waits double from 1 to 60 s, or as `retry` says, until the step's
-    patience is over.
+    Burns no attempt. Without `retry_after`, the waits double from 1 to 60 s, or follow `retry`, until the step's
+    patience is exhausted.
     """
 
     reason = Reason.RATE_LIMITED

@@ -63,7 +63,7 @@ def _time_to_fall(points: float, rate: float) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """What a reader of a list is shown beside a record."""
+    """A label that is shown with a record in a list."""
 
     color: Literal["green", "yellow", "orange"]
     text: str

@@ -1,4 +1,4 @@
-"""Host names as politeness sees them: one spelling for each, and which domains a host lies in. Pure."""
+"""Canonical host names for politeness, and the domains that contain a host. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -13,16 +13,17 @@ _PORT = re.compile(r"[0-9]{1,5}")
 
 
 def host_of(url: str) -> str:
-    """The host of a URL in its one spelling, with its port unless that is 80 or 443."""
+    """Return the host of a URL in canonical form, with its port unless that is 80 or 443."""
     return one_spelling(urlsplit(url).netloc.rpartition("@")[2])
 
 
-@lru_cache(4_096)  # asked several times for every request, mostly for the same few hosts
+@lru_cache(4_096)  # called several times per request, mostly for the same few hosts
 def one_spelling(host: str) -> str:
-    """Lower case, international names in their ASCII form, no final dot, no port 80 or 443; never refuses.
+    """Return the canonical form of a host: lower case, ASCII form of international names, no final dot, no port 80 or
+    443. Never raises.
 
-    Another port stays: it is mostly another program, and robots.txt belongs to it alone. An IPv6 address is written
-    without brackets, unless a port follows.
+    Any other port stays: it is usually another program, with its own robots.txt. An IPv6 address has no brackets,
+    unless a port follows.
     """
     name, port = _split_port(host.strip())
     name = _ascii(name.lower()).rstrip(".")
@@ -35,7 +36,8 @@ def one_spelling(host: str) -> str:
 
 
 def checked_host(text: str) -> str:
-    """A host name, address or host:port in its one spelling; ValueError says what is wrong with anything else."""
+    """Return a host name, address or host:port in canonical form. Raises `ValueError` with the problem for anything
+    else."""
     if "/" in text or "@" in text:
         raise ValueError("it should be a host name alone, such as example.com, without https:// and without a path")
     spelled = one_spelling(text)
@@ -53,9 +55,10 @@ def checked_host(text: str) -> str:
 
 
 def domains_of(host: str) -> Iterator[str]:
-    """What may stand for a host (in its one spelling), nearest first: itself, and the domains it lies in.
+    """Return the names under which rules for a canonical host may be stored, nearest first: the host, then the domains
+    that contain it.
 
-    A domain of one label, such as `com`, stands for no host but itself; an address lies in no domain.
+    A domain of one label, such as `com`, contains no host but itself; an address is in no domain.
     """
     yield host
     name, port = _split_port(host)

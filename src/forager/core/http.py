@@ -1,6 +1,7 @@
 """Requests and responses as values, and `Fetch`, the one capability that a step has.
 
-A request says what to send, never how: guarding, pacing, proxying and secrets are the fetcher's. Nothing here does I/O.
+A request specifies what to send; guarding, pacing, proxies and secrets are the fetcher's concern. Nothing here does
+I/O.
 """
 
 import re
@@ -19,9 +20,9 @@ from forager.core.secret import Secret
 from forager.core.visit import Action
 
 Render = Literal["http", "browser", "auto"]
-"""`auto`: plain HTTP first, a browser when the page turns out to need one. Each of the two is paid for."""
+"""`auto`: plain HTTP first, then a browser if the page needs one. Each of the two requests counts."""
 Looks = Literal["page", "empty_shell", "challenge", "block"]
-"""What an answer is at first sight: a page; one that only scripts would fill; a test whether we are a browser; a no."""
+"""Classification of an answer: a page; an empty shell that scripts would fill; a browser challenge; a block."""
 _SECONDS = re.compile(r"([0-9]{1,9})[0-9]*(\.[0-9]+)?")
 
 
@@ -46,7 +47,7 @@ class SignRef:
 
 @dataclass(frozen=True, slots=True)
 class LoginRef:
-    """Names whose log-in a page is asked with; it is looked up at the moment of sending."""
+    """Names the login with which a page is requested; it is looked up at the moment of sending."""
 
     workspace: str
     provider: str
@@ -54,7 +55,7 @@ class LoginRef:
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """A part of a log-in. It goes to its own domain and the hosts in it, and nowhere else."""
+    """A cookie of a login. It is sent only to its own domain and its subdomains."""
 
     name: str
     value: Secret
@@ -75,22 +76,24 @@ class Request:
     body: bytes | None = None
     auth: SecretRef | None = None
     sign: SignRef | None = None
-    """Its headers are made when it is sent. What is signed is meant for one receiver: such a request follows nobody."""
+    """Sign the request when it is sent. A signed request is for one receiver, so it follows no redirect."""
     login: LoginRef | None = None
-    """Asked as somebody, if there is a backend that keeps log-ins; else as nobody."""
+    """Use the workspace's stored login if a credential backend is configured; otherwise send the request
+    anonymously."""
     timeout: float = 30.0
     max_bytes: int = 32 * 1024 * 1024
     max_redirects: int = 5
     render: Render = "http"
     script: tuple[Action, ...] = ()
-    """What a browser does after it has gone to the URL; nothing of it happens by plain HTTP."""
+    """What a browser does after it has loaded the URL; ignored for plain HTTP."""
     keep: bool | Literal["bytes"] = False
     """Store the answer before the step goes on: `Response.blob` is then the URL by which it can be read again.
     `bytes`: store the body and its type without its address, so that the same file of two addresses is stored once."""
 
     # ── filled in by the lane, never by a step ──
     site: bool = False
-    """A web site, not an API: its answer is looked at (`Response.looks`), and a proxy may be used."""
+    """Whether the target is a web site, not an API: its answer is classified (`Response.looks`), and a proxy may be
+    used."""
     proxy: int | None = None
     """The proxy to go through, by its number in the ledger."""
     block: frozenset[str] = frozenset()
@@ -98,16 +101,16 @@ class Request:
     delay: tuple[float, float] | None = None
     """Seconds between two actions of a visit: a random number from this range, which is the lane's."""
     cookies: tuple[Cookie, ...] = ()
-    """Of the log-in, filled in when it is looked up."""
+    """Cookies of the login, filled in when it is looked up."""
     job_secret: Secret | None = None
-    """The value of `auth` where that names a secret of the job."""
+    """The value of `auth` if that names a secret of the job."""
     on_leave: Callable[[], None] | None = None
-    """Called when the request leaves us, for each hop: a lane counts by that, not by when it was asked for."""
+    """Called when the request is sent, for each hop: a lane counts by that moment."""
     on_hop: Callable[[str], Awaitable[None]] | None = None
-    """Awaited with the URL of a redirect's target before it is asked: every hop is charged to its own lane."""
+    """Awaited with a redirect's target before it is requested: every hop counts in its own lane."""
 
     def telling(self, on_leave: Callable[[], None]) -> "Request":
-        """The same request, told of when it leaves. `dataclasses.replace` takes three times as long."""
+        """Return a copy of the request with these callbacks. `dataclasses.replace` takes three times as long."""
         values: tuple[Any, ...] = (*_BUT_CALLS(self), on_leave, self.on_hop)
         return Request(*values)
 
@@ -132,7 +135,7 @@ _BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, whole. It carries its time, because a step has no clock of its own."""
+    """A complete answer. It carries its time, because a step has no clock."""
 
     url: str
     status: int
@@ -142,15 +145,15 @@ class Response:
     elapsed_ms: int
     looks: Looks = "page"
     rendered: bool = False
-    """By a browser: then the body is the page as its scripts left it."""
+    """Whether a browser rendered it: the body is then the rendered page."""
     console: tuple[str, ...] = ()
-    """What a rendered page complained about."""
+    """Console errors of a rendered page."""
     screenshot: bytes | None = None
     blob: str | None = None
     """The `blob:` URL of the stored answer, if the request asked to keep it or was such a URL itself."""
 
     def json(self) -> Any:
-        """The decoded body; nonsense is permanent, with the body kept as evidence."""
+        """Return the decoded body. Raises `Permanent`, with the body as evidence, if it is not JSON."""
         try:
             return orjson.loads(self.body)
         except ValueError as error:
@@ -159,12 +162,12 @@ class Response:
             raise Permanent(said, evidence=self.evidence(), error_type=ErrorType.PARSE) from error
 
     def retry_after(self) -> float | None:
-        """Seconds to wait, from either form of `Retry-After`; None when there is none, or nonsense."""
+        """Return the seconds of a `Retry-After` header in either form; None if it is missing or invalid."""
         said = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
         if not said:
             return None
         seconds = _SECONDS.fullmatch(said)
-        if seconds:  # more digits than anybody waits are cut, not taken for nonsense: it was a no
+        if seconds:  # an absurdly long number is truncated, not ignored: the server did refuse
             return float(seconds[1] + (seconds[2] or ""))
         try:
             until = parsedate_to_datetime(said)

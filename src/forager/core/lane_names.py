@@ -1,7 +1,6 @@
-"""Lanes that hold no tasks: a session owns one while it does something that one process at a time may do.
+"""Lanes without tasks: a session owns one while it does something that only one process at a time may do.
 
-Such a lane has an owner, an end of ownership and a pause like any other, but no work is ever in it: a worker must not
-take it for a lane that has some.
+Such a lane has an owner, a lease and a pause like any other, but never has tasks, so a worker must not take it.
 """
 
 SINK_LANES = "sink:"

@@ -1,6 +1,7 @@
-"""The ledger's port: verbs at the level of intent, never `execute(sql)`. Two whole implementations, one contract suite.
+"""The port of the ledger: verbs at the level of intent, never `execute(sql)`. It has two implementations and one
+contract suite.
 
-Everything that a verb does is one transaction. Durations are seconds, points in time are Unix milliseconds.
+Every verb is one transaction. Durations are in seconds, points in time in Unix milliseconds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ class NewJob:
     estimate: Mapping[str, Any] | None = None
     schedule: str | None = None
     standing: bool = False
-    """Its key is remembered for ever: it is the one job to which `append` adds."""
+    """Its idempotency key never expires: it is the one job to which `append` adds tasks."""
     id: UUID | None = None
     """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -47,14 +48,14 @@ class Submitted:
     job: UUID
     total: int
     created: bool
-    """False: the same Idempotency-Key was used before, and this is that job."""
+    """False if the same Idempotency-Key was used before; this is then the earlier job."""
     first: UUID | None = None
-    """The first task of a job that was made just now, in one piece: nobody need look for it."""
+    """The first task of a job that was just created in one transaction, so that callers need no lookup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One living worker process. `lease` is how long its claims hold after a heartbeat."""
+    """One living worker process. `lease` is how long its claims are valid after a heartbeat."""
 
     id: int
     name: str
@@ -63,7 +64,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class GivenLane:
-    """A lane that goes back: what its next owner must know, and when it may be woken at the earliest."""
+    """A lane that is given back: the state for its next owner, and the earliest time at which it may be taken again."""
 
     state: Mapping[str, Any] = field(default_factory=dict)
     not_before: int | None = None
@@ -71,20 +72,21 @@ class GivenLane:
 
 @dataclass(frozen=True, slots=True)
 class OwnedLane:
-    """A lane that a session now owns; `state` is what the last owner wrote down (rates, breaker), opaque here."""
+    """A lane that a session now owns. `state` is what the last owner stored (rates, breaker); the ledger does not
+    interpret it."""
 
     id: int
     name: str
     state: Mapping[str, Any]
     epoch: int = 1
-    """How often it was taken: 1 means that nobody had it before."""
+    """How often it was taken: 1 means that it never had an owner before."""
     spent_hour: int = 0
     spent_day: int = 0
     spent_month: int = 0
 
 
 class Away(Enum):
-    """Why a lane cannot be had."""
+    """Why a lane cannot be taken."""
 
     PAUSED = "it is paused"
     ELSEWHERE = "another worker has it"
@@ -92,12 +94,12 @@ class Away(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Whose turn it is, asked where there is not enough for all."""
+    """The turns of lanes, needed when there is not enough room for all."""
 
     own: Mapping[int, int] = field(default_factory=dict)
-    """By lane: the lowest turn of what waits in it."""
+    """The lowest turn of the queued tasks, by lane."""
     waiting: Sequence[int] = ()
-    """The same of the lanes that have work and no owner, lowest first."""
+    """The same for the lanes that have work and no owner, lowest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,12 @@ class Want:
     most: int
 
 
-# A lease and a settlement are made for every task: freezing them would cost more than leasing and settling them does.
+# A lease and a settlement are created for every task. They are not frozen, because that would cost more than leasing
+# and settling.
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One attempt: this task is yours while your session lives. `claim` is the fence that every end must carry."""
+    """One attempt: the task belongs to the session while that is alive. `claim` is the fence that every settlement must
+    carry."""
 
     task_id: int
     job_id: int
@@ -125,12 +129,13 @@ class Lease:
     retries: int | None = None
     """The task's own number of retries, if its plan gave one."""
     waited: int | None = None
-    """Milliseconds that it has waited in vain, without an attempt; None: none."""
+    """Milliseconds that it has waited in vain, without an attempt; None if it has not."""
 
 
 @dataclass(slots=True, eq=False)
 class Extras:
-    """The rarer parts of an effect (see `Done`), in one slot: a settlement without them pays for none."""
+    """The rarer parts of an outcome (see `Done`), in one slot, so that a settlement without them costs nothing
+    extra."""
 
     updates: Sequence[Record] = ()
     gone: Sequence[Gone] = ()
@@ -140,7 +145,7 @@ class Extras:
 
 @dataclass(slots=True, eq=False)
 class Tried:
-    """How an attempt went, for the log of attempts. Completed ones have none, unless their step keeps every attempt."""
+    """Details for the log of attempts. A completed attempt has none, unless its step keeps every attempt."""
 
     trace: str | None = None
     """Where it failed, in the code."""
@@ -159,13 +164,13 @@ class Settlement:
     state: TaskState
     cost: int = 0
     guessed: int = 0
-    """How much of the cost is assumed, because no answer told it."""
+    """How much of the cost is assumed, because the answer was lost."""
     error: str | None = None
-    """The sentence for people …"""
+    """The error message …"""
     reason: str | None = None
-    """… the word for programs (`core.reasons`, `Pipeline.reasons`) …"""
+    """… the reason, for programs (`core.reasons`, `Pipeline.reasons`) …"""
     error_type: str | None = None
-    """… and where the failure belongs (`ErrorType`)."""
+    """… and the category of the failure (`ErrorType`)."""
     wait: float = 0.0
     burned: bool = True
     """Whether this attempt counts. A snooze, a halt and a drain burn none."""
@@ -177,10 +182,10 @@ class Settlement:
     halt: str | None = None
     """Pause the whole job for this reason."""
     patience: float | None = None
-    """This wait is in vain, and so many seconds of such waits are enough: then the task has failed. None: a wait that
-    counts for nothing (hours, a cap, a pause)."""
+    """The patience for waits in vain: the task fails once such waits add up to so many seconds. None: this wait does
+    not count (hours, a cap, a pause)."""
     give_up_at: int | None = None
-    """Instead of that: if the wait would end after this moment, the task has failed."""
+    """Alternatively: the task fails if the wait would end after this moment."""
     extras: Extras | None = None
     tried: Tried | None = None
 
@@ -193,18 +198,18 @@ class LeaseBatch:
     fenced: Sequence[int] = ()
     """Task ids whose settlement was refused, because their claim was lost."""
     next_due: Mapping[int, int | None] = field(default_factory=dict)
-    """For each lane that gave less than was wanted: when its next waiting task is due, if any."""
+    """For each lane with fewer tasks than wanted: when its next waiting task is due, if any."""
     limited: Collection[int] = ()
-    """Of these lanes, those in which a job may have more, but for its batch size, its concurrency or its budget."""
+    """Those of these lanes in which a job has more tasks than its batch size, concurrency or budget allow."""
     suspects: bool = False
-    """Tasks that were in flight at a crash wait for `lease_suspects`."""
+    """Whether suspects wait for `lease_suspects`."""
     lanes_to_take: bool = True
-    """False: no lane that has work is without an owner; `take_lanes` would find none."""
+    """False if every lane with work has an owner, so that `take_lanes` would find none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep mended."""
+    """What a sweep repaired."""
 
     rescued: int = 0
     sessions_ended: int = 0
@@ -220,29 +225,29 @@ class Swept:
 
 
 class Ledger(Protocol):
-    """The durable truth."""
+    """The durable store of jobs, tasks, lanes, records and changes."""
 
     tells_all: bool
-    """Whether `work_arrived` returns for everything that there is to lease or take, also for what becomes due: all of
-    it is written by this process. Otherwise a worker looks by itself now and then."""
+    """Whether `work_arrived` returns for everything that can be leased or taken, including tasks that become due,
+    because only this process writes. Otherwise a worker must also poll."""
 
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Raises `Busy`, and keeps nothing, if the job does not fit under its `most_queued` or `most_waiting_jobs`."""
+        """Create a job. Raises `Busy`, and stores nothing, if it would exceed its `most_queued` or
+        `most_waiting_jobs`."""
         ...
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
-        """Add tasks to the standing job with this key, which is made if there is none.
+        """Add tasks to the standing job with this key, which is created if there is none.
 
-        `total` counts the tasks that were queued. Those that the job had before stay as they are, in whatever state;
-        with `again`, those of them that have ended are queued once more, as the plan now says, and keep their past:
-        what they cost, what they found, their attempts. A job that had ended goes on; a paused one stays paused.
-        Raises `Conflict` while the job is being cancelled.
+        `total` counts the tasks that were queued. Tasks that the job has already stay as they are; with `again`, those
+        that have ended are requeued with the new plan, and keep their history (cost, records, attempts). A job that had
+        ended is reopened; a paused one stays paused. Raises `Conflict` while the job is being cancelled.
         """
         ...
 
     async def dispatch(self, pipeline: str, watch: Watch, most: int = MOST_AT_ONCE) -> Dispatched:
-        """LeaseBatch at most `most` records whose time has come into tasks of the watch's standing job, oldest first.
+        """Turn at most `most` due records into tasks of the watch's standing job, oldest first.
 
         Their due times are cleared in the same transaction. If several processes do this at once, each record becomes
         one task. A paused watch does nothing. Raises `Conflict` while the standing job is being cancelled.
@@ -257,7 +262,7 @@ class Ledger(Protocol):
         ...
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, str] | None = None) -> int:
-        """Queue its failed tasks again, and the followers that were skipped because of them. Returns how many.
+        """Requeue a job's failed tasks, and the followers that were skipped because of them. Returns how many.
 
         `secrets`: sealed texts that the job needs again; stored only if something was queued.
         """
@@ -273,44 +278,46 @@ class Ledger(Protocol):
     async def beat(
         self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
     ) -> datetime | None:
-        """Keep the session alive, its lanes' state written, and known how many more lanes it could use.
+        """Extend the session, store the states of its lanes, and note how many more lanes it could use.
 
-        Returns the time by the store's clock. None: the session is lost, so stop sending.
+        Returns the time by the store's clock; None if the session is lost, and nothing more may be sent.
         """
         ...
 
     async def end(self, session: Session) -> None:
-        """Give everything back: lanes and, unburned, whatever was not settled."""
+        """End the session: give back its lanes, and its unsettled tasks without burning an attempt."""
         ...
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
-        """Lanes with work that nobody owns. Where there are more: by the lowest turn of what waits in each, and then
-        those that have waited longest. While other sessions want lanes, none above the session's fair share."""
+        """Take lanes that have work and no owner. If there are more: the lowest turn first, then those that have waited
+        longest. While other sessions want lanes, a session gets no more than its fair share."""
         ...
 
     async def surplus(self, session: Session) -> int:
-        """How many lanes the session has above its fair share: 0 while no other session wants any."""
+        """Return how many lanes the session has above its fair share: 0 while no other session wants any."""
         ...
 
     async def demand(self, lanes: Sequence[int], most: int) -> Demand:
-        """How urgent these lanes are, and up to `most` of those that could be taken."""
+        """Return the turns of these lanes, and of up to `most` lanes that could be taken."""
         ...
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
-        """One lane by its name, whether or not it has work; made if there is none."""
+        """Take one lane by its name, whether or not it has work. It is created if it does not exist."""
         ...
 
     async def give_lanes(self, session: Session, lanes: Mapping[int, GivenLane]) -> None: ...
     async def settle_and_lease(
         self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
     ) -> LeaseBatch:
-        """Settle what ended and lease what fits, in one transaction."""
+        """Settle what ended and lease what fits, in one transaction. A settlement whose claim was lost has no
+        effect."""
         ...
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
-        """The next group of suspects, small enough to find the guilty one. Ask only when nothing is in flight.
+        """Lease the next group of suspects: tasks that were in flight when a worker died. Call it only when nothing is
+        in flight.
 
-        `room`: how many each lane can take now; without it, any number.
+        `room`: how many tasks each lane can start now; any number without it.
         """
         ...
 
@@ -322,10 +329,10 @@ class Ledger(Protocol):
     async def has_work(
         self, of: Collection[str] | None = None, *, but: Collection[str] = (), ready: bool = False
     ) -> bool:
-        """Whether any job is neither ended nor paused: of these pipelines (None: of all), but not of those.
+        """Return whether any job is neither ended nor paused: of the pipelines `of` (None: all), except those in `but`.
 
-        `ready`: whether such a job has a task that runs or could run now. One that waits for a later moment does not
-        count then.
+        With `ready`, only jobs count that have a task which runs or could run now, not one that waits for a later
+        moment.
         """
         ...
 
@@ -339,23 +346,24 @@ class Ledger(Protocol):
         ...
 
     async def prune(self, keep: Keep, sinks: Collection[str]) -> Pruned:
-        """Remove one page of what is older than it is to be kept, in one transaction. `more`: call again.
+        """Remove one page of old data, in one transaction. Call it again while `more` is set.
 
-        `sinks` are the configured ones: what one of them has not passed stays.
+        `sinks` are the configured ones: changes that one of them has not passed are kept.
         """
         ...
 
     async def prunable(self, keep: Keep, sinks: Collection[str]) -> Pruned:
-        """How much `prune` would remove by and by. Removes nothing."""
+        """Count what repeated calls of `prune` would remove. Removes nothing."""
         ...
 
     # ── lanes ──
     async def pause_lane(self, name: str, *, paused: bool) -> None:
-        """Nothing of it is leased while it is paused. A lane that nobody has used yet can be paused, too."""
+        """Pause or resume a lane. Nothing of it is leased while it is paused. A lane that was never used can be paused,
+        too."""
         ...
 
     async def wake_lanes(self) -> None:
-        """Every sleeping lane is worth a look: the rules by which it went to sleep have changed."""
+        """Wake every sleeping lane, because the rules have changed by which they were put to sleep."""
         ...
 
     # ── changes ──
@@ -369,7 +377,7 @@ class Ledger(Protocol):
         until: int | None = None,
         bodies: bool = True,
     ) -> Sequence[Change]:
-        """Up to `limit` changes with numbers above `after` (and not above `until`), in the order of their numbers.
+        """Return up to `limit` changes with numbers above `after` (and not above `until`), in ascending order.
 
         Optionally only those of one job or of some kinds. `bodies=False` leaves out the bodies of records of job scope,
         which are read from another table.
@@ -377,14 +385,14 @@ class Ledger(Protocol):
         ...
 
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
-        """Call this soon after jobs have ended by whichever process's doing, with their numbers; with none when some
-        may have been missed. Says nothing where only one process can end a job: its own engine knows first."""
+        """Register a callback for jobs that any process has ended. It gets their numbers; none if some may have been
+        missed. It is never called if only one process can end jobs, because its own engine reports them."""
         ...
 
     # ── the store itself ──
     @property
     def database(self) -> Database:
-        """For reports, and for tables beside the hot path."""
+        """The query port, for reports and for tables that are not on the hot path."""
         ...
 
     async def now(self) -> datetime:
@@ -396,9 +404,9 @@ class Ledger(Protocol):
         ...
 
     def announce(self, url: str | None) -> None:
-        """Tell commands on this machine where the API of this process answers; None: it does not any more.
+        """Publish the address of this process's API for commands on this machine; None removes it.
 
-        Only a store that belongs to one process keeps the address; with PostgreSQL, commands are given it.
+        Only a store that belongs to one process keeps the address; with PostgreSQL, commands need it in their settings.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Names that people give. Each is one part of an address: what would be more, or none, is refused beforehand."""
+"""Names given by users. Each must be exactly one segment of a URL path."""
 
 import re
 
@@ -13,7 +13,7 @@ def is_name(text: str) -> bool:
 
 
 def checked_name(text: str) -> str:
-    """The name itself; raises `Rejected` if it is none."""
+    """Return the name. Raises `Rejected` if it is not valid."""
     if not is_name(text):
         raise bad_name(text)
     return text
@@ -22,5 +22,5 @@ def checked_name(text: str) -> str:
 def bad_name(text: str) -> Rejected:
     shown = repr(text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…")
     rule = f"letters, digits, `.`, `_` and `-`, a letter or digit first, at most {LONGEST_NAME}"
-    problem = FieldError("name", f"{shown} is no name; use {rule}")
+    problem = FieldError("name", f"{shown} is not a valid name; use {rule}")
     return Rejected(f"name: {problem.message}.", fields=[problem])

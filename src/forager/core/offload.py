@@ -1,8 +1,8 @@
-"""Heavy parsing, away from the event loop: a page is read where it can do no harm to other tasks.
+"""Runs heavy parsing off the event loop, where it cannot disturb other tasks.
 
-A small page is read at once, because that takes less than handing it over; a bigger one in a thread; a big one in a
-process of its own, with a limit of time and memory. A page that is too slow there, or that kills its process, fails its
-own task and nothing else.
+A small page is parsed at once, because handing it over would take longer; a bigger one in a thread; a big one in its
+own process, with limits on time and memory. A page that exceeds them, or that kills its process, fails only its own
+task.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ T = TypeVar("T")
 SMALL_PAGE = 8 * 1024
 BIG_PAGE = 256 * 1024
 LIMIT = 5.0
-"""CPU seconds: what a busy machine gives to others in between does not count."""
+"""CPU seconds: time that a busy machine gives to other processes does not count."""
 
 
 class Offload(Protocol):
@@ -33,7 +33,7 @@ class Offload(Protocol):
 
 @runtime_checkable
 class CanOffload(Protocol):
-    """What the engine gives to a step as `fetch` can do this as well; a test's own `fetch` need not."""
+    """Implemented by the `fetch` that the engine passes to a step; a test's own `fetch` need not implement it."""
 
     @property
     def offload(self) -> Offload: ...
@@ -42,9 +42,10 @@ class CanOffload(Protocol):
 async def parse(
     fetch: Fetch, size: int, work: Callable[..., T], /, *args: Any, small: int = SMALL_PAGE, limit: float = LIMIT
 ) -> T:
-    """Run a pure function over a page of `size` bytes where it belongs; see `Offload` for what a big page needs.
+    """Run a pure function over a page of `size` bytes: here, in a thread or in a process, by its size. See `Offload`
+    for the requirements.
 
-    `small`: up to so many bytes the function runs right here, and holds up the event loop meanwhile.
+    `small`: up to so many bytes the function runs here, and blocks the event loop meanwhile.
     """
     if size <= small:
         return work(*args)
@@ -54,7 +55,8 @@ async def parse(
 
 
 class InThread:
-    """Implements `Offload` without another process: where none is to be had. A thread cannot be ended: no limit."""
+    """Implements `Offload` with threads, where processes are not available. A thread cannot be killed, so there is no
+    limit."""
 
     async def __call__(self, work: Callable[..., T], /, *args: Any, limit: float = LIMIT) -> T:
         return await asyncio.to_thread(work, *args)

@@ -10,7 +10,7 @@ from forager.core.table import Effect
 from forager.core.task import Plan
 
 MAX_CHILDREN = 5_000
-"""More children than this in one outcome would starve the writer: hand them over in parts."""
+"""Maximum children in one outcome; more would block the writer for too long. Return them in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +19,21 @@ class Skip:
 
     key: str
     reason: str
-    """The word for it, such as `early_exit`."""
+    """The reason, such as `early_exit`."""
     message: str | None = None
-    """What the task's `error` says. None: the reason itself."""
+    """Message for the task's `error`; None uses the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A record that was observed to be gone: its page answers 404, say. A sighting later makes it active again."""
+    """A record that was observed to be gone, for example because its page returns 404. A later sighting makes it active
+    again."""
 
     record: Record
-    """Its key names the stored row. What other fields tell is merged into it in the same version, as by `updates`."""
+    """Its key identifies the stored row. Its other fields are merged into the row in the same version, as by
+    `updates`."""
     reason: str
-    """The word for it, such as `not_found`."""
+    """The reason, such as `not_found`."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """What was observed, as JSON: status, URL, the phrase on the page."""
 
@@ -45,18 +47,18 @@ class Reject:
     """A row that failed validation. It is kept beside the records, counted on the job, and changes no record."""
 
     record: type[Record]
-    """What it should have been."""
+    """The record class that it should have been."""
     reason: str
-    """A sentence: what is wrong with it."""
+    """What is wrong with it."""
     payload: Any
-    """The row as it came, as JSON."""
+    """The row as received, as JSON."""
     key: str | None = None
-    """Its natural key, if that much could be read."""
+    """Its natural key, if that could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The task is completed. Everything here becomes true in one transaction.
+    """The task is completed. Everything here is committed in one transaction.
 
     Within one outcome, `records` are stored first, then `updates`, then `gone`.
     """
@@ -66,11 +68,12 @@ class Done:
     tasks: Sequence[Plan] = ()
     skip: Sequence[Skip] = ()
     cost: int | None = None
-    """What the call cost, in the lane's units. None: the answer did not say; the step's price is taken and flagged."""
+    """The cost of the call, in the lane's units. None if the answer did not contain it; the step's price is then
+    assumed and flagged."""
     facts: Mapping[str, int] = field(default_factory=dict)
     updates: Sequence[Record] = ()
-    """What is known better about stored records that were *not* seen: a verification, the next due time. Merged like
-    a sighting, but `last_seen_at`, `times_seen` and `gone_at` stay; a key that is not stored is ignored."""
+    """New values for stored records that were *not* seen: a verification, the next due time. Merged like a sighting,
+    but `last_seen_at`, `times_seen` and `gone_at` stay; a key that is not stored is ignored."""
     gone: Sequence[Gone] = ()
     rejected: Sequence[Reject] = ()
     effects: Sequence[Effect] = ()
@@ -79,13 +82,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Not now. Burns no attempt, but waits of this kind do not go on for ever (`Step.patience`)."""
+    """Try again later. Burns no attempt, but the total wait is limited (`Step.patience`)."""
 
     wait: float
     reason: str
-    """A sentence: what the task's `error` says while it waits."""
+    """Message for the task's `error` while it waits."""
     give_up_at: datetime | None = None
-    """For a step that knows better: a wait that would end after this moment is not begun; the task has failed."""
+    """Alternative to the patience: the task fails if the wait would end after this moment."""
 
     def __post_init__(self) -> None:
         if self.give_up_at is not None and self.give_up_at.tzinfo is None:
@@ -94,17 +97,17 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Need not be done: the task is skipped for this reason."""
+    """The task need not be done: it is skipped for this reason."""
 
     reason: str
-    """The word for it, such as `not_wanted`."""
+    """The reason, such as `not_wanted`."""
     message: str | None = None
-    """What the task's `error` says. None: the reason itself."""
+    """Message for the task's `error`; None uses the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The whole job cannot go on until a person acts (a wrong key). The job is paused, the task stays queued."""
+    """The whole job cannot continue until an operator acts (a wrong key). The job is paused, the task stays queued."""
 
     reason: str
 

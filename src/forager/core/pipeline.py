@@ -28,13 +28,13 @@ class Hours:
     end: int
 
     def open_at(self, moment: datetime) -> bool:
-        """With `start` = `end` the whole day is open."""
+        """Return whether a moment is within these hours. With `start` = `end` the whole day is open."""
         if self.start < self.end:
             return self.start <= moment.hour < self.end
         return moment.hour >= self.start or moment.hour < self.end
 
     def opens_after(self, moment: datetime) -> datetime:
-        """The first moment, from the given one on, that is inside."""
+        """Return the first moment within these hours, at or after the given one."""
         if self.open_at(moment):
             return moment
         opening = moment.replace(hour=self.start % 24, minute=0, second=0, microsecond=0)
@@ -58,9 +58,9 @@ class Lane:
     """
 
     name: str
-    """One that ends with `:*` speaks for the whole family: every lane whose name begins with what stands before."""
+    """A name that ends with `:*` applies to a family: every lane whose name begins with the part before."""
     rate: float | None = 10
-    """None: no limit. Less than one is one in a longer window."""
+    """None means no limit. A rate below one means one start in a longer window."""
     per: float = 1.0
     burst: int = 1
     concurrency: int = 1_000
@@ -68,7 +68,7 @@ class Lane:
     slow_by: float = 0.2
     """After a 429 the rate falls by this share …"""
     slow_for: float = 30.0
-    """… and comes back after so many quiet seconds."""
+    """… and is restored after so many seconds without another."""
     cap_hour: int | None = None
     cap_day: int | None = None
     cap_month: int | None = None
@@ -82,13 +82,13 @@ class Lane:
     hours: Hours | None = None
     breaker: Breaker | None = None
     site: bool = False
-    """A web site, not an API: only then robots.txt and proxies play a part."""
+    """Whether the lane is a web site, not an API: robots.txt and proxies apply only to sites."""
     robots: bool = False
     """Whether robots.txt is obeyed …"""
     crawl_delay: bool = True
-    """… and whether its crawl-delay is a floor under all of the above; only an operator's own word stands above it."""
+    """… and whether its crawl-delay is a minimum for all of the above; only an operator's rule overrides it."""
     proxied: bool = False
-    """Whether proxies are used, where there are some …"""
+    """Whether proxies are used, if there are any …"""
     proxy_rest: float = 0.0
     """… and how long each of them rests between two requests to this lane: the limit per (domain, proxy)."""
     block: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Lane:
 
 
 def family(name: str) -> str:
-    """The name that speaks for a lane and all that begin like it."""
+    """Return the family name for a lane's prefix."""
     return f"{name.partition(':')[0]}:*"
 
 
@@ -116,21 +116,21 @@ class Step:
     retry: Retry | None = None
     """Overrides the lane's."""
     when_open: WhenOpen = "snooze"
-    """What becomes of a task whose lane's breaker is open: it waits, or it fails at once."""
+    """What happens to a task while its lane's breaker is open: it waits, or fails at once."""
     when_late: WhenLate = "retry"
-    """What becomes of a task whose time is up: it is tried again, as after any failure that may pass, or has failed."""
+    """What happens to a task that exceeds its time-out: it is retried like after any transient failure, or fails."""
     patience: float | None = None
-    """Seconds that a task may wait in vain, for what burns no attempt: then it has failed. None: as the worker says."""
+    """Seconds that a task may wait in vain without burning an attempt before it fails. None: the worker's default."""
     one_open: bool = False
-    """Of the tasks with one key, over all jobs, one is open at a time: another one that would be queued meanwhile is
-    skipped at once, with the reason `joined`, and names the first."""
+    """At most one task per key is open at a time, over all jobs: a further one is skipped at once with the reason
+    `joined`, and names the first."""
     when_capped: WhenCapped = "wait"
-    """What becomes of a task that its lane's cap leaves no units for: it waits until the cap's period ends, or it is
+    """What happens to a task for which its lane's cap leaves no units: it waits until the cap's period ends, or is
     skipped with the reason `limit`."""
     attempts: bool = False
-    """Keep a row for every attempt: when, how long, how it ended. Otherwise only failed attempts have one."""
+    """Log every attempt: when, how long, how it ended. Otherwise only failed attempts are logged."""
     on_end: OnEnd | None = None
-    """`on_end(task, end)`: what else becomes true in the transaction that ends a task, whichever way it ends."""
+    """`on_end(task, end)`: further effects of the transaction that ends a task, however it ends."""
 
 
 def step(
@@ -148,7 +148,7 @@ def step(
     attempts: bool = False,
     on_end: OnEnd | None = None,
 ) -> Step:
-    """The step that performs one kind of task. The parameters are those of `Step`."""
+    """Declare the step that performs one kind of task. The parameters are those of `Step`."""
     return Step(
         task, run, price, timeout, retry, when_open, when_late, patience, one_open, when_capped, attempts, on_end
     )
@@ -168,7 +168,7 @@ def duty(task: type[Task], **options: Any) -> Step:
 
 
 AGED_AFTER = 60.0
-"""Seconds after which a job that is behind others by its `turn` is so no more: nothing waits for ever."""
+"""Seconds after which a job's `turn` becomes 0, so that no job waits for ever behind others."""
 
 
 BULK_FROM = 101
@@ -177,18 +177,19 @@ BULK_FROM = 101
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What the ledger must know about a job beside its parameters."""
+    """What the ledger needs to know about a job besides its parameters."""
 
     max_cost: int | None = None
     batch_size: int | None = None
     concurrency: int | None = None
     turn: int = 0
-    """Order between jobs of a lane: lower first, equal ones share fairly. An aged job (`AGED_AFTER`) is in turn 0."""
+    """Order between jobs of a lane: lower turns first, equal ones share fairly. An aged job (`AGED_AFTER`) has turn
+    0."""
     most_queued: int | None = None
-    """The job is refused whole, as `Busy`, if its pipeline would then have more tasks waiting than this."""
+    """The job is refused as `Busy` if its pipeline would then have more waiting tasks than this."""
     most_waiting_jobs: int | None = None
-    """The job is refused as `Busy` if so many jobs of its pipeline wait already: jobs of which no task was ever leased,
-    however many tasks they have or will have."""
+    """The job is refused as `Busy` if so many jobs of its pipeline wait already, that is, have never had a task
+    leased."""
 
     @property
     def bounds_queue(self) -> bool:
@@ -207,16 +208,16 @@ class Pipeline:
     lanes: tuple[Lane, ...] = ()
     limits: Callable[[Any], JobLimits] = lambda _: JobLimits()
     check: Callable[..., None] = lambda *_, **__: None
-    """`check(params, **needs)`: raises `Rejected`, naming the fields, where reference data says that a job is wrong."""
+    """`check(params, **needs)`: raises `Rejected`, naming the fields, if a job does not fit the reference data."""
     needs: tuple[str, ...] = ()
     """Reference data by name, filled in by the composition root and passed to `check` and `plan`."""
     dry_run: Callable[[Any], bool] = lambda _: False
     reasons: frozenset[str] = frozenset()
-    """The words by which its tasks fail or are skipped, beside the engine's own (`core.reasons.Reason`)."""
+    """The reasons for which its tasks fail or are skipped, besides the engine's own (`core.reasons.Reason`)."""
     watches: tuple[Watch, ...] = ()
     """Rules that turn its records into tasks when their time has come."""
     internal: bool = False
-    """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out unless they are asked for."""
+    """Its jobs are created by Forager itself, not by a user: lists of jobs leave them out by default."""
     tables: tuple[type[TableRow], ...] = ()
     """Plain tables that it owns, beside those of its records."""
     tells: frozenset[TaskState] = frozenset()
@@ -224,7 +225,7 @@ class Pipeline:
     SKIPPED and CANCELLED. The change is part of the transaction in which a task enters the state or, by a retry, leaves
     it again (`queued`). A task that is skipped in the transaction that plans it was never queued, and is not told."""
     on_job_end: OnJobEnd | None = None
-    """`on_job_end(params, end)`: effects that are part of the transaction that ends a job, whichever way it ends."""
+    """`on_job_end(params, end)`: effects that are part of the transaction that ends a job, however it ends."""
 
     def __post_init__(self) -> None:
         require_words(self.reasons)

@@ -1,6 +1,6 @@
-"""Proxies as the engine sees them: numbers to choose from, and how they did; and the port to where they are kept.
+"""The ports for proxies: selection and results for the engine, and their storage.
 
-Addresses and passwords stay in fetch and, sealed, in the ledger.
+The engine knows proxies only by number. Addresses and passwords stay in fetch and, encrypted, in the ledger.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,31 +10,31 @@ from typing import Literal, Protocol
 from forager.core.secret import Secret
 
 ProxyProtocol = Literal["http", "https", "socks5"]
-"""How the proxy itself is spoken to; what is asked through it may be either of http and https."""
+"""Protocol of the proxy itself; targets may be http or https with any of them."""
 ProxySource = Literal["operator", "settings"]
 MOST_FAILURES = 10
-"""More in a row than this disable a proxy, until a check finds it well."""
+"""More consecutive failures than this disable a proxy until a check passes."""
 
 
 class Proxies(Protocol):
     def choose(self, rests: Callable[[int], float]) -> tuple[int | None, float]:
-        """The least recently used healthy proxy that does not rest, marked as used now, and 0.
+        """Return the least recently used healthy proxy that need not rest (now marked as used), and 0.
 
-        `rests` tells how many seconds a proxy must still rest for this lane. When all must, None and the shortest
-        rest; when there are no proxies at all, None and 0. Raises `NoHealthyProxies` when none can be used.
+        `rests` returns how many seconds a proxy must still rest for this lane. If all must, returns None and the
+        shortest rest; if there are no proxies at all, None and 0. Raises `NoHealthyProxies` if none can be used.
         """
         ...
 
     def succeeded(self, proxy: int, *, elapsed_ms: int, size: int) -> None: ...
 
     def failed(self, proxy: int) -> None:
-        """No connection through it: it is unhealthy until a check restores it."""
+        """Record a failed connection: the proxy is unhealthy until a check passes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyEndpoint:
-    """Where a proxy is and how to get in: what a connector needs to dial it."""
+    """The address and credentials of a proxy, which a connector needs to dial it."""
 
     protocol: ProxyProtocol
     host: str
@@ -43,12 +43,12 @@ class ProxyEndpoint:
     username: Secret | None = None
     password: Secret | None = None
     region: str | None = None
-    """Two letters of the country that its requests seem to come from."""
+    """Two-letter code of the country from which its requests appear to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy as anybody may see it: whether it has a password, never which."""
+    """A proxy without its secrets: whether it has a password, but not the password."""
 
     id: int
     protocol: ProxyProtocol
@@ -58,7 +58,7 @@ class Proxy:
     region: str | None
     source: ProxySource
     is_active: bool
-    """The operator's switch: nothing else moves it."""
+    """Switched on by the operator; nothing else changes it."""
     healthy: bool
     disabled: bool
     failure_count: int
@@ -75,19 +75,19 @@ class Proxy:
     created_at: int
     updated_at: int
     fingerprint: str
-    """Another one, another address: a number may come back after a removal."""
+    """Identifies the address: a number may be reused after a removal, a fingerprint is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyUse:
-    """What happened to one proxy since it was last written down. Times are ages: the store has its own clock."""
+    """Counters of one proxy since they were last stored. Times are ages, because the store has its own clock."""
 
     proxy: int
     successes: int = 0
     failures: int = 0
     failures_since_success: int = 0
     elapsed_ms: int = 0
-    """Of the successes, together."""
+    """Total of the successes."""
     bytes: int = 0
     used_ms_ago: int | None = None
     succeeded_ms_ago: int | None = None
@@ -95,38 +95,39 @@ class ProxyUse:
 
 
 class ProxyStore(Protocol):
-    """Where proxies are kept. Several processes may use the same one."""
+    """The storage of proxies. Several processes may share it."""
 
     async def list(self) -> Sequence[Proxy]: ...
 
     async def get(self, proxy: int) -> Proxy: ...
 
     async def endpoint(self, proxy: int) -> ProxyEndpoint:
-        """With user and password in plain. Raises `SealBroken`."""
+        """Return the endpoint with user and password in plain text. Raises `SealBroken`."""
         ...
 
     async def add(self, endpoint: ProxyEndpoint, *, source: ProxySource) -> Proxy:
-        """Raises `Conflict` for one that is there."""
+        """Add a proxy. Raises `Conflict` if it exists already."""
         ...
 
     async def set(self, proxy: int, *, is_active: bool | None = None, region: str | None = None) -> Proxy:
-        """What an operator says; None leaves as it is, and an empty region takes it away."""
+        """Change what an operator sets. None leaves a value as it is; an empty region removes it."""
         ...
 
     async def remove(self, proxy: int) -> None: ...
 
     async def keep_only(self, endpoints: Sequence[ProxyEndpoint], *, add_only: bool) -> None:
-        """Those of the settings are these: the missing are added and, unless `add_only`, the others removed."""
+        """Synchronise the proxies of the settings: missing ones are added and, unless `add_only`, others removed."""
         ...
 
     async def record(self, uses: Sequence[ProxyUse]) -> Sequence[ProxyUse]:
-        """Add to the counts; a failure since the last check makes it unhealthy. Gives back what was not written."""
+        """Add to the counters; a failure since the last check makes a proxy unhealthy. Returns what was not stored."""
         ...
 
     async def claim_check(self, proxy: int, *, every: float) -> bool:
-        """Whether this process is the one to check it now: nobody did for so many seconds."""
+        """Return whether this process should check the proxy now, because none has for so many seconds."""
         ...
 
     async def checked(self, proxy: int, *, passed: bool, region: str | None = None) -> None:
-        """A passed check restores `healthy` and `disabled`; a region is noted unless an operator named one."""
+        """Record a check. A passed check resets `healthy` and `disabled`; its region is stored unless an operator set
+        one."""
         ...

@@ -1,7 +1,7 @@
-"""Why a task did not end well, in words that a program can act on: a reason, and the kind of error behind it.
+"""Why a task failed or was skipped, for programs: a reason, and the type of error behind it.
 
-A reason is one lower-case word with underscores. The engine and the ledger write those below; a pipeline declares its
-own in `Pipeline.reasons`. The sentence for people stands beside it, in the task's `error`, and is never parsed.
+A reason is one lower-case word with underscores. The engine and the ledger use those below; a pipeline declares its own
+in `Pipeline.reasons`. The message for people is in the task's `error`, and is never parsed.
 """
 
 import re
@@ -11,14 +11,14 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class ErrorType(StrEnum):
-    """Where a failure belongs, whatever its reason."""
+    """The category of a failure."""
 
     NETWORK = "network"
     """No connection, no answer in time, an answer that broke off, a proxy."""
     HTTP = "http"
     """The upstream answered, and the answer is an error."""
     BLOCKED = "blocked"
-    """The site does not serve us: robots.txt, a bot wall, a login wall, an open breaker."""
+    """The site does not serve us: robots.txt, a bot wall, a login wall, an open circuit breaker."""
     PARSE = "parse"
     """The answer is not what it should be: malformed, another layout."""
     VALIDATION = "validation"
@@ -26,11 +26,11 @@ class ErrorType(StrEnum):
     STORAGE = "storage"
     """The ledger could not take the outcome, or was away."""
     INTERNAL = "internal"
-    """Our own code, process or configuration. Also whatever is not classified."""
+    """Our own code, process or configuration. Also everything unclassified."""
 
 
 class Reason(StrEnum):
-    """The reasons that the engine and the ledger write themselves."""
+    """The reasons that the engine and the ledger use."""
 
     # ── the upstream ──
     TIMED_OUT = "timed_out"

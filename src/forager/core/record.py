@@ -26,7 +26,7 @@ class Clear:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        """Only `CLEAR` itself is valid: nothing that a page says can be taken for it. JSON shows it as null."""
+        """Accept only `CLEAR` itself, so that no value from a page can be taken for it. In JSON it is null."""
         shown = core_schema.plain_serializer_function_ser_schema(lambda _: None)
         return core_schema.is_instance_schema(cls, serialization=shown)
 
@@ -46,8 +46,8 @@ class Index:
     """An index of a record's table, in the order of its columns."""
 
     columns: tuple[str, ...]
-    """Fields of the record, or columns that every record table has (`id`, `last_seen_at` …); `"price DESC"` sorts
-    that one downwards."""
+    """Fields of the record, or columns that every record table has (`id`, `last_seen_at` …); `"price DESC"` sorts that
+    one in descending order."""
     where: str | None = None
     """Only rows that meet this SQL condition are in the index. A query uses it if it states the same condition."""
     unique: bool = False
@@ -61,7 +61,7 @@ class Index:
 class Record(BaseModel):
     """Base class of everything that a step finds. The class attributes say how the ledger stores it."""
 
-    # Neither JSON nor every database knows a number that is infinite, or none.
+    # JSON and some databases have no infinity and no NaN.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: ClassVar[str]
@@ -72,7 +72,7 @@ class Record(BaseModel):
     """`world`: one row per key for ever, later sightings merge. `job`: one row per (job, key), the first wins."""
     indexes: ClassVar[tuple[Index, ...]] = ()
     identity: ClassVar[str | None] = None
-    """Kinds with the same identity share aliases: a place and its sightings are known by the same names."""
+    """Kinds with the same identity share aliases, such as a place and its sightings."""
     quiet: ClassVar[frozenset[str]] = frozenset()
     """Fields that are written without a change and without a new version: due times, ETags, ids of stored pages.
     They are in the table and in exports, but not in the change log. World scope only."""
@@ -89,7 +89,7 @@ class Record(BaseModel):
         return str(getattr(self, self.key_field))
 
     def other_keys(self) -> tuple[str, ...]:
-        """Weaker names of the same thing that this answer shows; they become aliases of `key()`."""
+        """Return weaker keys of the same thing in this answer; they become aliases of `key()`."""
         return ()
 
     def derive(self, before: Self | None) -> Mapping[str, Any]:

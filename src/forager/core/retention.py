@@ -1,4 +1,4 @@
-"""Retention: what the ledger removes after a while, and what was removed. Ages are seconds; None keeps for ever."""
+"""Retention: how long data is kept, and how much was removed. Ages are in seconds; None means for ever."""
 
 from dataclasses import dataclass, fields
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long each kind of thing is kept."""
+    """How long each kind of data is kept."""
 
     jobs: float | None = None
     """Finished jobs with their tasks, after their end. A standing job is never removed."""
@@ -38,7 +38,7 @@ class Pruned:
     """Whether there may be more to remove."""
 
     def __add__(self, other: Self) -> Self:
-        """The sums; `more` is the other's, which came later."""
+        """Add two results; `more` comes from the later one."""
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "more"}
         return type(self)(**sums, more=other.more)
 

@@ -1,4 +1,4 @@
-"""robots.txt as a port: whether a URL may be fetched, and how slowly."""
+"""The port for robots.txt: whether a URL may be fetched, and how slowly."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,35 +12,35 @@ class RobotsVerdict:
     crawl_delay: float | None = None
     """Seconds from one request to the next, as the site asks."""
     ask_again_in: float | None = None
-    """The file could not be had: nothing is known, so nothing is allowed; it is tried again after so many seconds."""
+    """Set if the file could not be fetched: nothing is allowed then, and it is tried again after so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsFile:
-    """What is known of one origin's file. Times are milliseconds since 1970."""
+    """One origin's file as stored. Times are Unix milliseconds."""
 
     origin: str
-    """`scheme://host:port`: each has a file of its own."""
+    """`scheme://host:port`: each origin has its own file."""
     tried_at: int
     status: int | None = None
-    """Of the last try; None: no answer."""
+    """Status of the last try; None if there was no answer."""
     body: str | None = None
-    """The last good copy. Empty, if the origin said that it has none."""
+    """The last good copy; empty if the origin has none."""
     good_at: int | None = None
 
 
 class RobotsStore(Protocol):
-    """Keeps the files over a restart."""
+    """Stores the files across restarts."""
 
     async def read(self, origin: str) -> RobotsFile | None: ...
 
     async def keep(self, file: RobotsFile) -> None:
-        """Replaces what is known of the origin, unless that is of a later try."""
+        """Replace the stored file of an origin, unless that is from a later try."""
         ...
 
 
 class Robots(Protocol):
     async def ask(self, url: str, fetch: Fetch) -> RobotsVerdict:
-        """The verdict on a URL. A file that is not known, or no longer, is read through `fetch`, which charges it to
-        the right lane and may raise on its own account."""
+        """Return the verdict on a URL. A file that is unknown or outdated is read through `fetch`, which counts it in
+        the right lane and may raise its own errors."""
         ...

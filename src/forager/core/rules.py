@@ -1,6 +1,6 @@
-"""What can be said about a domain: by the policy file, by an operator, in the same words and within the same limits.
+"""The rules for a domain, with the same fields and limits for the policy file and for operators.
 
-Every field may be left unsaid (None): then the next in the order of precedence is asked. Nothing here decides.
+Every field may be None: then the next source in the order of precedence applies. This module decides nothing.
 """
 
 from collections.abc import Mapping
@@ -65,11 +65,15 @@ class Rules(BaseModel):
         None,
         ge=0,
         le=LONGEST_DELAY_MS,
-        description="Between two requests there is a random pause: at least …",
+        description="Minimum of the random pause between two requests.",
         examples=[500],
     )
     max_delay_ms: StrictInt | None = Field(
-        None, ge=0, le=LONGEST_DELAY_MS, description="… and at most so long.", examples=[2000]
+        None,
+        ge=0,
+        le=LONGEST_DELAY_MS,
+        description="Maximum of the random pause between two requests.",
+        examples=[2000],
     )
     allowed_hours: AllowedHours | None = Field(
         None, description="Hours of the UTC day in which the site may be asked.", examples=[{"start": 6, "end": 22}]
@@ -79,10 +83,10 @@ class Rules(BaseModel):
         None, ge=1, le=MOST_TOKENS, description="Maximum requests in flight.", examples=[5]
     )
     crawl_delay_seconds: StrictFloat | None = Field(
-        None, ge=0, le=DAY_SECONDS, description="At least so long from one request to the next.", examples=[1]
+        None, ge=0, le=DAY_SECONDS, description="Minimum time between two requests.", examples=[1]
     )
     use_proxies: StrictBool | None = Field(
-        None, description="Whether proxies are used, where there are some.", examples=[True]
+        None, description="Whether proxies are used, if there are any.", examples=[True]
     )
     proxy_cooldown_seconds: StrictFloat | None = Field(
         None, ge=0, le=DAY_SECONDS, description="Rest of each proxy between two requests here.", examples=[30]
@@ -100,7 +104,7 @@ class Rules(BaseModel):
         return most
 
     def is_silent(self) -> bool:
-        """Whether nothing at all is said."""
+        """Whether no field is set."""
         return all(value is None for _, value in self)
 
 

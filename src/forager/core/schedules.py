@@ -1,4 +1,4 @@
-"""Schedules: jobs that are created again and again, and the port to where they are kept."""
+"""Schedules: jobs that are created repeatedly, and the port for their storage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A job that is created again and again: by cron expression or by interval, in UTC."""
+    """A job that is created repeatedly, by cron expression or interval, in UTC."""
 
     name: str
     pipeline: str
@@ -23,10 +23,10 @@ class Schedule:
 
 
 class Schedules(Protocol):
-    """Where schedules are kept."""
+    """The storage of schedules."""
 
     async def put(self, schedule: Schedule) -> None:
-        """Keep it; one of the same name is replaced, but for what is known of its last firing."""
+        """Store a schedule. One of the same name is replaced, except for its last firing."""
         ...
 
     async def all(self) -> Sequence[Schedule]:
@@ -38,7 +38,7 @@ class Schedules(Protocol):
         ...
 
     async def pause(self, name: str, *, paused: bool, next_at: int | None = None) -> None:
-        """Pause, or resume with the next moment: what was missed while paused is not made up for. Raises `NotFound`."""
+        """Pause a schedule, or resume it at the next moment; missed firings are not made up. Raises `NotFound`."""
         ...
 
     async def fired(

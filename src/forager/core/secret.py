@@ -1,4 +1,4 @@
-"""Texts that must not be shown, and the port that encrypts them at rest. Nothing here does I/O."""
+"""Secret texts, and the port that encrypts them at rest. Nothing here does I/O."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -28,7 +28,7 @@ class Secret:
 
 
 class About(NamedTuple):
-    """The place that a sealed text belongs to. Anywhere else it does not open."""
+    """The place to which a sealed text is bound. It cannot be decrypted elsewhere."""
 
     table: str
     row: str
@@ -36,7 +36,7 @@ class About(NamedTuple):
 
 
 def about_job(job: UUID, name: str) -> About:
-    """The place of a job's secret. A secret of one job does not open in another."""
+    """Return the place of a job's secret. A secret of one job cannot be decrypted in another."""
     return About("job_secrets", str(job), name)
 
 
@@ -44,12 +44,13 @@ class JobSecrets(Protocol):
     """The secrets of jobs that have not ended."""
 
     async def of(self, job: int, name: str) -> Secret | None:
-        """Return a secret of the job with this number in the ledger; None if it has none by that name (any more)."""
+        """Return a secret of the job with this number in the ledger; None if the job has none of that name, or no
+        longer."""
         ...
 
 
 class Seal(Protocol):
-    """Encrypts what is kept. The key is never in the database."""
+    """Encrypts texts at rest. The key is never in the database."""
 
     def seal(self, text: str, about: About) -> str: ...
 
@@ -62,17 +63,18 @@ class Seal(Protocol):
         ...
 
     def fingerprints(self, text: str) -> tuple[str, ...]:
-        """Keyed hashes of a text, by every key there is, the newest first: equal texts are found without being kept."""
+        """Return keyed hashes of a text with every key, newest first, so that equal texts can be found without storing
+        them."""
         ...
 
 
 class SealedTable(Protocol):
-    """A table with sealed columns, as a change of keys sees it."""
+    """A table with sealed columns, for key rotation."""
 
     async def stale(self) -> int:
-        """How many rows are not sealed with the newest key."""
+        """Return how many rows are not sealed with the newest key."""
         ...
 
     async def reseal(self) -> int:
-        """Seal every stale row anew, each in a transaction of its own; how many."""
+        """Seal every stale row with the newest key, each in its own transaction. Returns how many."""
         ...

@@ -1,4 +1,4 @@
-"""Sinks: where changes are delivered. A sink is a port of one verb; the engine keeps its place in the log.
+"""Sinks: where changes are delivered. The port has one verb; the engine stores each sink's position in the log.
 
 A sink that cannot be reached raises `Transient` (or an `OSError`, or a `TimeoutError`): the engine waits and hands the
 same batch over again. A sink that is reachable and refuses what it was given raises `Permanent` (or a `ValueError`, a
@@ -27,7 +27,7 @@ class Batching:
 class Sink(Protocol):
     @property
     def name(self) -> str:
-        """Its place in the log is kept under this name: a sink with a new name starts from the first change."""
+        """The sink's position is stored under this name: a sink with a new name starts from the first change."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """Where a sink stands in the log, and who delivers it."""
+    """A sink's position in the log, and its owner."""
 
     cursor: int
     """The last change that it has passed; 0 before the first."""
@@ -64,28 +64,28 @@ class SinkPosition:
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """How a sink is doing, for people and monitors."""
+    """The status of a sink, for people and monitors."""
 
     name: str
     cursor: int
     behind: int
-    """Changes in the log that it has not passed, of whatever kind."""
+    """Changes in the log that it has not passed, of any kind."""
     lag: float
     """Seconds since the oldest of these was committed; 0 if there are none."""
     delivered: int
-    """Changes that it has taken since its beginning, those that were delivered again included."""
+    """Changes delivered since its beginning, including repeated deliveries."""
     rate: float
-    """Changes that it took per second, over about the last minute."""
+    """Changes delivered per second, averaged over about a minute."""
     owner: str | None
     """The session that delivers it; None while none does."""
     paused: bool
     failures: int
     """Failed tries since the last that succeeded; 0 while it works."""
     error: str | None
-    """The last error, also when it has been overcome since."""
+    """The last error, even if a later try succeeded."""
     error_at: datetime | None
     retry_at: datetime | None
-    """When it is tried again, while it fails."""
+    """When the next try is due, while it fails."""
     moved_at: datetime | None
     set_aside: int
     """Changes that it refused and that wait for an operator's decision."""
@@ -105,11 +105,11 @@ class SetAside:
     error: str
     at: datetime
     retry: bool
-    """Whether it will be delivered again at the next look."""
+    """Whether it will be delivered again shortly."""
 
 
 class Cursors(Protocol):
-    """What the engine keeps about sinks. Each verb is one transaction."""
+    """The storage of sinks' positions. Each verb is one transaction."""
 
     async def position(self, sink: str) -> SinkPosition: ...
 
@@ -123,22 +123,22 @@ class Cursors(Protocol):
         delivered: int = 0,
         rate: float = 0.0,
     ) -> bool:
-        """Move a sink to a place in the log. Returns False, and moves nothing, if it is not at `expected`, or if
-        `session` does not hold its lane: another process has moved it, or an operator has asked for a replay."""
+        """Move a sink's position. Returns False, and changes nothing, if it is not at `expected` or `session` does not
+        hold its lane: another process has moved it, or an operator has requested a replay."""
         ...
 
     async def failed(self, sink: str, error: str, *, failures: int, retry_in: float) -> None:
-        """Note that a try to deliver failed, and when the next is due."""
+        """Record that a delivery failed, and when the next try is due."""
         ...
 
     async def set_aside(self, sink: str, change: int, *, tries: int, error: str) -> None:
-        """Note that a sink refused a change. Noting it again adds to its tries."""
+        """Record that a sink refused a change. Recording it again adds to its tries."""
         ...
 
     async def to_retry(self, sink: str, limit: int) -> Sequence[int]:
-        """The changes that were set aside and are to be delivered again."""
+        """Return the refused changes that are to be delivered again."""
         ...
 
     async def taken(self, sink: str, change: int) -> None:
-        """A change that was set aside has been delivered after all: forget it."""
+        """Remove a refused change that has now been delivered."""
         ...

@@ -6,20 +6,20 @@ from forager.core.reasons import Reason
 
 
 class TaskState(IntEnum):
-    """How a task stands in the ledger. People see `public()`: several kinds of waiting are all `queued`."""
+    """The state of a task in the ledger. Users see `public()`: several kinds of waiting are all `queued`."""
 
     READY = 0
     WAITING = 1
     """Due later: a retry or a snooze."""
     HELD = 2
-    """Until the task it comes after has ended well."""
+    """Waits until its predecessor is completed."""
     RUNNING = 3
     COMPLETED = 4
     FAILED = 5
     SKIPPED = 6
     CANCELLED = 7
     SUSPECT = 8
-    """Was in flight when its worker died: runs again in a smaller company, in the end alone."""
+    """Was in flight when its worker died: runs again in smaller groups, in the end alone."""
 
     def public(self) -> str:
         return PUBLIC_STATE[self]
@@ -42,7 +42,7 @@ QUEUED = (TaskState.READY, TaskState.WAITING, TaskState.HELD, TaskState.SUSPECT)
 
 class JobState(StrEnum):
     PLANNING = "planning"
-    """Its tasks are still being written; publicly `queued`, and nothing of it can be leased."""
+    """Its tasks are still being written. Shown as `queued`; nothing of it can be leased."""
     QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
@@ -66,11 +66,11 @@ BUDGET = Reason.BUDGET.value
 CANCELLED = Reason.CANCELLED.value
 
 ALONE_CRASHES = 3
-"""So many crashes of a worker that ran nothing but this task make it a dead letter."""
+"""Crashes of a worker while it ran only this task, after which the task becomes a dead letter."""
 
 
 def ended_state(*, completed: int, failed: int, skipped: int, cancelled: bool) -> JobState:
-    """How a job with no open task ended. Failed means that nothing succeeded."""
+    """Return the final state of a job without open tasks. Failed means that no task succeeded."""
     if cancelled:
         return JobState.CANCELLED
     if failed == 0:

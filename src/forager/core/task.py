@@ -17,21 +17,22 @@ class Task(BaseModel):
     """Former kinds: rows written under them still decode after a rename."""
 
     blobs: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold the `blob:` URL of a stored page: it is kept until the task has ended well or was given up."""
+    """Fields that hold the `blob:` URL of a stored page: it is kept until the task is completed or discarded."""
 
     def key(self) -> str:
-        """Identity inside a job, together with the kind."""
+        """Return the identity inside a job, together with the kind."""
         raise NotImplementedError
 
     def lane(self) -> str:
-        """Whose politeness it needs."""
+        """Return the name of the lane that paces its requests."""
         raise NotImplementedError
 
 
-# Made for every task of a job: freezing it would cost more than the rest of it.
+# Created for every task of a job. It is not frozen, because that would cost more than the rest of it.
 @dataclass(slots=True, unsafe_hash=True)
 class Plan:
-    """A task to be done: its order inside the job, and the task of the same kind that must end well before it."""
+    """A task to be created: its order inside the job, and the task of the same kind that must be completed before
+    it."""
 
     task: Task
     rank: int = 0
@@ -39,4 +40,4 @@ class Plan:
     due: datetime | None = None
     """The task does not run before this moment, which needs a time zone. None: as soon as there is room."""
     retries: int | None = None
-    """How often it is retried, instead of its step's or lane's number; the delays stay theirs."""
+    """Number of retries, instead of its step's or lane's; the delays stay theirs."""

@@ -1,4 +1,5 @@
-"""Time limits: by the injected clock for a step, by the loop's for a connection; neither counts waits for others."""
+"""Time limits: by the injected clock for a step, by the loop's clock for a connection. Waiting for a lane does not
+count."""
 
 import asyncio
 from types import TracebackType
@@ -59,7 +60,7 @@ class TimeLimit:
 
 
 class standing_still:  # noqa: N801  (reads as a word in a with statement, as contextlib's own do)
-    """While the block runs, the loop's time-out does not. Every request passes here, so it is no generator."""
+    """Stops the loop's time-out while the block runs. A class and not a generator, because every request uses it."""
 
     __slots__ = ("_left", "_limit")
 
@@ -78,7 +79,7 @@ class standing_still:  # noqa: N801  (reads as a word in a with statement, as co
 
 
 async def arrives(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """Wait for an event, at most so many seconds. Returns whether it came."""
+    """Wait for an event for at most so many seconds. Returns whether it was set."""
     if not event.is_set():
         try:
             async with TimeLimit(clock, seconds):

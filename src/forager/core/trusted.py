@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 M = TypeVar("M", bound=BaseModel)
 
-# A model lets nobody set its slots by name: these are the slots themselves, which is what unpickling sets too.
+# A pydantic model's slots cannot be set by name; these are the slot descriptors, which unpickling uses, too.
 _set_values, _set_given, _set_extra, _set_private = (
     vars(BaseModel)[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
@@ -27,7 +27,7 @@ _set_values, _set_given, _set_extra, _set_private = (
 
 
 def trusted(model: type[M], fields: dict[str, Any]) -> M:
-    """An instance of `model` that takes over `fields` as they are: all of its fields, already of their types.
+    """Return an instance of `model` with these fields, unchecked. They must be complete and of the right types.
 
     No validator runs, no default is filled in, and the dictionary belongs to the instance from now on.
     """
@@ -40,15 +40,15 @@ def trusted(model: type[M], fields: dict[str, Any]) -> M:
 
 
 def validated(model: type[M]) -> Callable[[dict[str, Any]], M]:
-    """A function that builds instances of `model` from dictionaries, with every check. Raises `ValidationError`.
+    """Return a function that builds validated instances of `model` from dictionaries. It raises `ValidationError`.
 
-    Ask for it once before a loop.
+    Call this once before a loop.
     """
     return model.__pydantic_validator__.validate_python
 
 
 def validated_json(model: type[M]) -> Callable[[bytes], M]:
-    """The same from JSON text, which pydantic reads in one go with the checks."""
+    """The same from JSON text, which pydantic parses and validates in one pass."""
     return model.__pydantic_validator__.validate_json
 
 

@@ -1,4 +1,4 @@
-"""What a browser does on a page, as values. The first step of every visit, going to the URL, is the request itself."""
+"""The script of a browser visit, as values. The request itself is the first step: loading the URL."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ MOST_SCROLLS = 50
 
 @dataclass(frozen=True, slots=True)
 class WaitFor:
-    """Until something that the selector names is there. With `must`, a page without it is a failure."""
+    """Wait until an element matches the selector. With `must`, a page without one is a failure."""
 
     selector: str
     timeout: float = 10.0
@@ -16,21 +16,21 @@ class WaitFor:
 
 @dataclass(frozen=True, slots=True)
 class WaitQuiet:
-    """Until nothing has been loading for half a second; a page that never rests is taken as it is."""
+    """Wait until nothing has been loading for half a second. A page that never stops loading is taken as it is."""
 
     timeout: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scroll:
-    """To the end of the page, and again while that makes it longer, at most so often."""
+    """Scroll to the end of the page, and again while that makes it longer, at most so often."""
 
     times: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """A consent banner's button, a "show more". One that is not there is passed over, unless it `must` be."""
+    """Click an element, such as a consent button or "show more". A missing one is skipped, unless it `must` exist."""
 
     selector: str
     timeout: float = 2.0
@@ -39,11 +39,11 @@ class Click:
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """A PNG of what is visible, or of the whole page."""
+    """Take a PNG of the visible part, or of the whole page."""
 
     full_page: bool = False
     if_wrong: bool = False
-    """Only of a page that may be none: an error's status, a log-in, a captcha, next to no text. A picture of every page
+    """Only if the page looks wrong: an error status, a login, a captcha, almost no text. A screenshot of every page
     would double the time of a visit."""
 
 

@@ -1,4 +1,4 @@
-"""Why a lane, a task or a job does not move, in one vocabulary for reports, API, command line and metrics. Pure."""
+"""Why a lane, a task or a job waits, with the same reasons in reports, API, command line and metrics. Pure."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,14 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class WaitReason(StrEnum):
-    """What is waited for. Programs may act on these words: one never changes its meaning."""
+    """The reason of a wait. Programs may rely on these values: none ever changes its meaning."""
 
     PAUSED = "paused"
     """An operator has paused the lane."""
     HOURS = "hours"
-    """The site may be asked only in certain hours."""
+    """Outside the lane's allowed hours."""
     BREAKER = "breaker"
-    """The site failed too often and is left alone for a while."""
+    """The circuit breaker is open: the site failed too often."""
     RETRY_AFTER = "retry_after"
     """The site asked for a pause."""
     CAP = "cap"
@@ -28,13 +28,13 @@ class WaitReason(StrEnum):
     CRASH = "crash"
     """Tasks that were in flight when a worker died are tried again in small groups."""
     STORE = "store"
-    """The store takes no work: the disk is full, or the database does not answer."""
+    """The store accepts no work: the disk is full, or the database does not answer."""
     NO_WORKER = "no_worker"
     """No worker is running."""
 
 
 class Waiting(BaseModel):
-    """Why something does not move, and until when."""
+    """Why something waits, and until when."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,13 +43,13 @@ class Waiting(BaseModel):
         " store, no_worker; for a task that is tried again, the reason of its last attempt.",
         examples=["rate"],
     )
-    message: str = Field(description="The reason in words.", examples=["next request to example.com in 8 s"])
+    message: str = Field(description="The reason as a sentence.", examples=["next request to example.com in 8 s"])
     lane: str | None = Field(default=None, description="The lane that is waited for.", examples=["example.com"])
-    until: datetime | None = Field(default=None, description="When it may move again; null: not by itself.")
+    until: datetime | None = Field(default=None, description="When the wait ends; null if not by itself.")
 
 
 def seconds_left(until: datetime, now: datetime) -> str:
-    """A wait in words: `8 s`, `3 min`, `5 h`."""
+    """Format the remaining time: `8 s`, `3 min`, `5 h`."""
     seconds = max(1, round((until - now).total_seconds()))
     if seconds < 120:
         return f"{seconds} s"
@@ -59,6 +59,6 @@ def seconds_left(until: datetime, now: datetime) -> str:
 
 
 def clock_time(moment: datetime, now: datetime) -> str:
-    """A moment in UTC: the time alone if it is within a day."""
+    """Format a moment in UTC; only the time if it is within a day."""
     close = (moment - now).total_seconds() < 86_400
     return moment.strftime("%H:%M UTC" if close else "%Y-%m-%d %H:%M UTC")

@@ -71,7 +71,7 @@ async def test_a_name_that_is_no_part_of_an_address_is_refused_with_the_rule(sim
         (wrong,) = refused.json()["meta"]["fields"]
         assert wrong["field"] == "name"
         assert wrong["message"].endswith("use letters, digits, `.`, `_` and `-`, a letter or digit first, at most 100")
-    with pytest.raises(Rejected, match="is no name"):
+    with pytest.raises(Rejected, match="is not a valid name"):
         await simple.app.put_schedule(Schedule(name, "places", ONE_QUERY, every=60))
     assert await simple.data(PATH) == []
 
