@@ -71,6 +71,13 @@ class Rentals:
                 else:
                     await asyncio.sleep(0.01)
 
+    def patience(self) -> asyncio.Timeout:
+        return asyncio.timeout(PATIENCE)
+
+    async def soon(self) -> None:
+        """Let the engine work for a moment."""
+        await asyncio.sleep(0.01)
+
     async def pass_time(self, *, hours: float = 0.0, seconds: float = 0.0) -> None:
         assert self.clock is not None, "only simulated time passes on request"
         await self.clock.run_for(hours * HOUR + seconds)

@@ -93,7 +93,6 @@ def test_a_row_becomes_a_listing_and_its_source__LI_7() -> None:
         confidence_updated_at=NOW,
         decay_rate=3,
     )
-    assert found.listing.other_keys() == ("address:40 foundry row||60999",)
     assert record_tables([Listing, ListingSource])
 
 

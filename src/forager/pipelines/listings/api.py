@@ -18,6 +18,7 @@ from forager.kit.service import Service
 from forager.pipelines.listings import reports
 from forager.pipelines.listings.api_examples import HISTORY, LISTING
 from forager.pipelines.listings.api_markets import add_markets
+from forager.pipelines.listings.api_sources import add_sources
 from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.reports import ListingFilter, ListingHistory, ListingReport
 
@@ -39,6 +40,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     add_markets(router, service, "/api/v1/admin/markets", documented=True)
     add_markets(router, service, "/api/admin/markets", documented=False)
     _add_listings(router, service)
+    add_sources(router, service)
     return router
 
 

@@ -93,3 +93,16 @@ HISTORY = {
         {"at": "2026-03-02T06:00:41Z", "rent_min": 2350, "rent_max": 3200, "gone": False},
     ],
 }
+SOURCE = {
+    "source_key": "rent.example:8kd02ns",
+    "source": "rent.example",
+    "source_id": "8kd02ns",
+    "url": "https://rent.example/rentals/8kd02ns",
+    "first_seen_at": "2026-03-02T06:00:41Z",
+    "last_seen_at": "2026-03-14T12:00:50Z",
+    "gone_at": None,
+    "gone_reason": None,
+    "merged_at": "2026-03-02T06:00:41Z",
+    "reason": "Address, place, rent and rooms agree.",
+    "evidence": {"house_number": "40", "street": 100.0, "metres": 5.6, "rent": 0.0, "beds": 0.0, "baths": 0.0},
+}

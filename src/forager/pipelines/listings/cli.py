@@ -5,8 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from forager.kit.cli import render
-from forager.kit.cli.invocation import Json
-from forager.kit.cli.running import with_api
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.run_job import see_through
+from forager.kit.cli.running import post, with_api
+from forager.pipelines.listings.cli_words import words
 
 commands = typer.Typer(help="Apartment listings that stay fresh, market by market.", no_args_is_help=True)
 ListingId = Annotated[int, typer.Argument(help="Id of the listing, as `forager listings search` shows it.")]
@@ -79,6 +81,49 @@ def history(context: typer.Context, listing: ListingId, as_json: Json = False) -
         rows.add_row(render.moment(point["at"]), span_of(point, "rent", "${:,.0f}"), "gone" if point["gone"] else "")
     render.out().print(rows)
     render.out().print(f"On the market for {render.some(found['days_on_market'], 'day')}.")
+
+
+@commands.command()
+def why(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
+    """Show which sources show a listing, and on what evidence they are one home."""
+    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"))
+    if as_json:
+        render.show_json(found)
+        return
+    rows = render.table("source", "last seen", "state", "why", fold=("source", "why"))
+    for each in found:
+        state = (each["gone_reason"] or "gone").replace("_", " ") if each["gone_at"] else "shown"
+        evidence = ", ".join(f"{name} {value}" for name, value in (each["evidence"] or {}).items())
+        reason = f"{each['reason']} {evidence}" if each["reason"] else "It showed the home first."
+        rows.add_row(render.plain(each["source_key"]), render.moment(each["last_seen_at"]), state, render.plain(reason))
+    render.out().print(rows)
+
+
+@commands.command()
+def split(
+    context: typer.Context,
+    listing: ListingId,
+    source: Annotated[str, typer.Argument(help="Key or id of the source, as `listings why` shows it.")],
+    as_json: Json = False,
+) -> None:
+    """Undo a wrong merge. The source becomes a listing of its own, and stays one."""
+
+    async def work(at: Reached) -> Any:
+        made = await at.api.post(f"/listings/{listing}/split", {"source": source})
+        if at.engine is not None:
+            await see_through(at, made["job_id"], words=words, quiet=True)
+        return made
+
+    made = with_api(context, work)
+    said = "Split. The source is a listing of its own with its next sighting."
+    render.show_json(made) if as_json else render.out().print(said)
+
+
+@commands.command()
+def verify(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
+    """Look at the pages of a listing now, instead of when its confidence falls below 40."""
+    made, but = post(context, f"/listings/{listing}/verify")
+    render.show_json(made) if as_json else render.out().print(f"Queued.{but}", soft_wrap=True)
 
 
 def listings_table(found: list[Any]) -> Any:

@@ -8,12 +8,22 @@ from collections.abc import Mapping
 
 from forager.core.pipeline import StepFunction
 from forager.kit.service import Service
+from forager.pipelines.listings.duties_items import ItemsDuty
 from forager.pipelines.listings.duties_scrape import ScrapeDuties
 from forager.pipelines.listings.duties_upkeep import UpkeepDuties
 from forager.pipelines.listings.duties_verify import VerifyDuty
 from forager.pipelines.listings.settings import ListingsSettings
-from forager.pipelines.listings.tasks import CancelScrapes, FinishScrape, Retier, ScrapeCity, Upkeep, VerifyListing
-from forager.pipelines.listings.wiring import apify_of
+from forager.pipelines.listings.tasks import (
+    CancelScrapes,
+    FinishScrape,
+    ReadItems,
+    Retier,
+    ScrapeCity,
+    SplitListing,
+    Upkeep,
+    VerifyListing,
+)
+from forager.pipelines.listings.wiring import apify_of, thresholds_of
 
 
 def duties(service: Service) -> Mapping[str, StepFunction]:
@@ -22,11 +32,14 @@ def duties(service: Service) -> Mapping[str, StepFunction]:
     upkeep = UpkeepDuties(service)
     scrape = ScrapeDuties(service.database, apify_of(own), service.ledger.now)
     verify = VerifyDuty(service.database, phrases=own.listing_gone_phrases, timeout=own.listing_timeout_seconds)
+    items = ItemsDuty(service.database, apify_of(own), thresholds_of(own))
     return {
         ScrapeCity.kind: scrape.start,
+        ReadItems.kind: items.read,
         FinishScrape.kind: scrape.finish,
         Upkeep.kind: upkeep.run,
         CancelScrapes.kind: upkeep.cancel,
+        SplitListing.kind: upkeep.split,
         Retier.kind: upkeep.retier,
         VerifyListing.kind: verify.verify,
     }

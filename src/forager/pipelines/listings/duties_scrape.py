@@ -33,13 +33,8 @@ FROM source_runs WHERE source = :source AND started_at >= :month
 """
 _KNOWN_RUNS = "SELECT id FROM source_runs WHERE source = :source AND started_at >= :since"
 _SEEN = """
-SELECT count(*) AS seen, sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
+SELECT sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
 FROM listings WHERE market_id = :market AND last_seen_at >= :since
-"""
-_MERGED = """
-SELECT count(*) AS merged FROM listing_sources s
-JOIN aliases a ON a.identity = 'listing' AND a.alias = s.source_key AND a.key <> s.source_key
-WHERE s.market_id = :market AND s.last_seen_at >= :since AND s.first_seen_at >= :since
 """
 _COMPLETE_BEFORE = """
 SELECT max(started_at) AS at FROM market_scrapes WHERE market_id = :market AND complete AND started_at < :since
@@ -87,19 +82,17 @@ class ScrapeDuties:
         run, response = await self.apify.run(fetch, task.run_id)
         scrape, now = task.scrape, response.at
         row = await one_row(self.database, MarketScrape, id=scrape.id)
-        found, normalised, errors = (row.found, row.normalised, row.errors) if row else (0, 0, 0)
-        counts = await self._counts(scrape)
+        found, normalised, errors, merged = (row.found, row.normalised, row.errors, row.merged) if row else (0, 0, 0, 0)
+        new = await self._new(scrape)
         usual = scrape.usual_found or 0
         whole = normalised > 0 and errors == 0 and 2 * found >= usual
         complete = whole and found < scrape.max_listings
-        merged = counts["merged"]
         judged: dict[str, Any] = {
             "status": "completed" if whole else "partial",
             "ended_at": now,
             "complete": complete,
-            "new": counts["new"],
-            "merged": merged,
-            "updated": max(0, normalised - counts["new"] - merged),
+            "new": new,
+            "updated": max(0, normalised - new - merged),
         }
         market = {"last_scrape_at": now, "last_scrape_status": judged["status"], "consecutive_failures": 0}
         return Done(
@@ -110,7 +103,7 @@ class ScrapeDuties:
                 Effect(MarketConfig, {"id": scrape.market_id}, set=market),
                 *cost_effects(task, run),
             ],
-            facts=facts_of(response, found=found, new=counts["new"], merged=merged, rejected=errors),
+            facts=facts_of(response, found=found, new=new, merged=merged, rejected=errors),
         )
 
     async def _lost_start(self, task: ScrapeCity, fetch: Fetch) -> Run | None:
@@ -158,11 +151,10 @@ class ScrapeDuties:
             Effect(MarketScrape, {"id": scrape.id}, set={**begun, "run_started_at": run.started_at}, insert=True),
         ]
 
-    async def _counts(self, scrape: Scrape) -> dict[str, int]:
+    async def _new(self, scrape: Scrape) -> int:
         values = {"market": scrape.market_id, "since": round(scrape.since.timestamp() * 1000)}
         (seen,) = await self.database.fetch(_SEEN, values)
-        (merged,) = await self.database.fetch(_MERGED, values)
-        return {"new": int(seen["new"] or 0), "merged": int(merged["merged"] or 0)}
+        return int(seen["new"] or 0)
 
     async def _missed(self, scrape: Scrape, now: datetime) -> list[Listing]:
         """Listings that neither this complete scrape nor the one before has shown: they are verified now."""

@@ -19,10 +19,10 @@ from forager.kit.queries import at, read_rows
 from forager.kit.service import Service
 from forager.pipelines.listings.dispatch import dispatch_due, open_scrapes
 from forager.pipelines.listings.pipeline import NO_TOKEN
-from forager.pipelines.listings.records import Listing
+from forager.pipelines.listings.records import Listing, ListingSource
 from forager.pipelines.listings.settings import ListingsSettings
-from forager.pipelines.listings.tables import OPEN_CIRCUIT, MarketConfig, MarketScrape
-from forager.pipelines.listings.tasks import CancelScrapes, Retier, Upkeep
+from forager.pipelines.listings.tables import OPEN_CIRCUIT, ListingSplit, MarketConfig, MarketScrape
+from forager.pipelines.listings.tasks import CancelScrapes, Retier, SplitListing, Upkeep
 
 log = structlog.get_logger("forager.listings")
 
@@ -62,6 +62,14 @@ class UpkeepDuties:
         ]
         following = [Plan(task.model_copy(update={"after": rows[-1]["id"]}))] if len(rows) == PAGE else []
         return Done(updates=updates, tasks=following, cost=0, facts={"listings": len(rows)})
+
+    async def split(self, task: SplitListing, _: Fetch) -> Outcome:
+        """Take a source out of a home. It is a home of its own with its next sighting, and never merged here again."""
+        sql = "SELECT market_id, source, source_id, url FROM listing_sources WHERE source_key = :key"
+        rows = await self.service.database.fetch(sql, {"key": task.source_key})
+        own = [ListingSource(source_key=task.source_key, listing_key=task.source_key, **row) for row in rows]
+        key = {"source_key": task.source_key, "listing_key": task.listing_key}
+        return Done(updates=own, effects=[Effect(ListingSplit, key, insert=True)], cost=0)
 
     async def cancel(self, task: CancelScrapes, _: Fetch) -> Outcome:
         """Cancel jobs; one that has ended meanwhile is left as it is."""

@@ -23,8 +23,7 @@ MOST_SOURCES = 5
 _LISTING = "SELECT * FROM listings WHERE listing_key = :key"
 _SOURCES = """
 SELECT source_key, listing_key, market_id, source, source_id, url FROM listing_sources
-WHERE gone_at IS NULL AND (listing_key = :key OR listing_key IN
-  (SELECT alias FROM aliases WHERE identity = 'listing' AND key = :key))
+WHERE gone_at IS NULL AND listing_key = :key
 ORDER BY last_seen_at DESC, id LIMIT :most
 """
 

@@ -16,6 +16,15 @@ class NewRate(BaseModel):
     rate: int = Field(ge=1, le=100, description="Points of confidence per hour.")
 
 
+class Split(BaseModel):
+    """A source that was merged into a home which it does not show."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source_key: str
+    listing_key: str
+
+
 class ListingsJob(BaseModel):
     """Markets are scraped by `forager markets scrape` and by the schedule `dispatch_scrapes`, which fill this in."""
 
@@ -32,11 +41,13 @@ class ListingsJob(BaseModel):
         },
     )
 
-    action: UpkeepAction | Literal["scrape", "verify", "retier"] = Field(
+    action: UpkeepAction | Literal["scrape", "verify", "retier", "split"] = Field(
         description="What to do. `verify` is the standing job of verifications.", examples=["dispatch_scrapes"]
     )
     scrape: Scrape | None = Field(None, description="The market, if it is scraped.")
     retier: NewRate | None = Field(None, description="The market, if its tier has changed.")
+
+    split: Split | None = Field(None, description="The merge that is to be undone.")
 
     @model_validator(mode="after")
     def _names_its_market(self) -> Self:
@@ -44,4 +55,6 @@ class ListingsJob(BaseModel):
             raise ValueError("`scrape` belongs to the action scrape, and to no other")
         if (self.action == "retier") != (self.retier is not None):
             raise ValueError("`retier` belongs to the action retier, and to no other")
+        if (self.action == "split") != (self.split is not None):
+            raise ValueError("`split` belongs to the action split, and to no other")
         return self

@@ -10,9 +10,17 @@ from forager.pipelines.listings.ends import scrape_ended, verification_ended
 from forager.pipelines.listings.job import ListingsJob
 from forager.pipelines.listings.records import Listing, ListingSource
 from forager.pipelines.listings.steps import RUN_ABORTED, RUN_FAILED, RUN_TIMED_OUT, RunSteps
-from forager.pipelines.listings.tables import DataSource, MarketConfig, MarketScrape, SourceRun
+from forager.pipelines.listings.tables import (
+    DataSource,
+    ListingMerge,
+    ListingSplit,
+    MarketConfig,
+    MarketScrape,
+    SourceRun,
+)
 from forager.pipelines.listings.tasks import (
     API_LANE,
+    ITEMS_LANE,
     STARTS_LANE,
     UPKEEP_LANE,
     CancelScrapes,
@@ -23,6 +31,7 @@ from forager.pipelines.listings.tasks import (
     Retier,
     RunCost,
     ScrapeCity,
+    SplitListing,
     Upkeep,
     VerifyListing,
 )
@@ -38,6 +47,8 @@ def plan(job: ListingsJob) -> Iterator[Plan]:
         yield Plan(ScrapeCity(scrape=job.scrape), due=job.scrape.start_at)
     elif job.retier is not None:
         yield Plan(Retier(market_id=job.retier.market_id, rate=job.retier.rate))
+    elif job.split is not None:
+        yield Plan(SplitListing(source_key=job.split.source_key, listing_key=job.split.listing_key))
     elif job.action in ("dispatch_scrapes", "decay_and_verify", "cleanup_maintenance"):
         yield Plan(Upkeep(action=job.action))
 
@@ -60,12 +71,13 @@ def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) 
         steps=(
             duty(ScrapeCity, timeout=4 * timeout, retry=NETWORK),
             step(PollRun, runs.poll, timeout=timeout, retry=NETWORK),
-            step(ReadItems, runs.read_items, timeout=timeout, retry=NETWORK),
+            duty(ReadItems, timeout=timeout, retry=NETWORK),
             duty(FinishScrape, timeout=timeout, retry=NETWORK),
             step(RunCost, runs.run_cost, timeout=timeout, retry=NETWORK),
             step(FailScrape, runs.fail),
             duty(Upkeep, timeout=600.0),
             duty(CancelScrapes, timeout=120.0),
+            duty(SplitListing, timeout=60.0),
             duty(Retier, timeout=120.0),
             duty(VerifyListing, timeout=3 * page_timeout + 30.0, when_open="fail", on_end=verification_ended),
         ),
@@ -73,11 +85,12 @@ def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) 
         lanes=(
             Lane(STARTS_LANE, rate=5, concurrency=1, retry=NETWORK),
             Lane(API_LANE, rate=30, concurrency=100, retry=NETWORK),
+            Lane(ITEMS_LANE, rate=30, concurrency=1, retry=NETWORK),
             Lane(UPKEEP_LANE, rate=None, concurrency=1),
             lane,
         ),
         watches=(watch(Listing, due="verify_at", task=verification, params={"action": "verify"}),),
-        tables=(MarketConfig, DataSource, SourceRun, MarketScrape),
+        tables=(MarketConfig, DataSource, SourceRun, MarketScrape, ListingMerge, ListingSplit),
         on_job_end=scrape_ended,
         reasons=frozenset({REFUSED, RUN_FAILED, RUN_TIMED_OUT, RUN_ABORTED, NO_TOKEN}),
     )

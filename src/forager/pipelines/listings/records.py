@@ -3,12 +3,13 @@
 A listing is gone only when all of its sources are: a home that one portal drops may still be on another.
 """
 
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from forager.core.freshness import FreshRecord
 from forager.core.record import Index, Record
-from forager.pipelines.listings.address import address_key
+from forager.pipelines.listings.blocks import cell_block, zip_block
 
 
 class Listing(FreshRecord):
@@ -20,8 +21,9 @@ class Listing(FreshRecord):
     kind: ClassVar[str] = "listing"
     table: ClassVar[str] = "listings"
     key_field: ClassVar[str] = "listing_key"
-    identity: ClassVar[str | None] = "listing"
-    quiet: ClassVar[frozenset[str]] = FreshRecord.quiet | {"verification_status", "verified_at"}
+    quiet: ClassVar[frozenset[str]] = FreshRecord.quiet | {
+        "verification_status", "verified_at", "block_zip", "block_cell",
+    }  # fmt: skip
     # A search names a market, and mostly a rent. What a scrape has shown, or has missed, is found by `last_seen_at`,
     # and what reached 0 by `zero_at`: rows that are gone are not in that index, so the hourly look stays short.
     indexes: ClassVar[tuple[Index, ...]] = (
@@ -30,6 +32,8 @@ class Listing(FreshRecord):
         Index(("market_id", "rent_min", "id")),
         Index(("market_id", "last_seen_at")),
         Index(("zero_at",), where="gone_at IS NULL"),
+        Index(("block_zip",), where="block_zip IS NOT NULL"),
+        Index(("block_cell",), where="block_cell IS NOT NULL"),
     )
 
     listing_key: str
@@ -69,10 +73,16 @@ class Listing(FreshRecord):
     verification_status: Literal["pending", "verified", "gone"] | None = None
     verified_at: datetime | None = None
 
-    def other_keys(self) -> tuple[str, ...]:
-        """The address with its unit: a second source that writes it alike shows the same home."""
-        known = address_key(self.address, self.unit, self.zip)
-        return () if known is None else (known,)
+    block_zip: str | None = None
+    block_cell: str | None = None
+    """Derived: where duplicates of the home are looked for (`blocks.py`)."""
+
+    def derive(self, before: Self | None) -> Mapping[str, Any]:
+        return {
+            **super().derive(before),
+            "block_zip": zip_block(self.address, self.zip),
+            "block_cell": cell_block(self.address, self.latitude, self.longitude),
+        }
 
 
 class ListingSource(Record):
@@ -86,7 +96,7 @@ class ListingSource(Record):
     source_key: str
     """`source:id`."""
     listing_key: str
-    """The listing that it shows, or one of its aliases."""
+    """The listing that it shows: its own key, or that of the home that it was merged into."""
     market_id: str
     source: str
     """The portal's host, without `www.`."""

@@ -15,8 +15,6 @@ from forager.pipelines.listings.address import house_number, normal_street, norm
 from forager.pipelines.listings.records import Listing
 
 _EARTH_METRES: Final = 6_371_000
-_CELL_DEGREES: Final = 0.003
-"""At least 150 m anywhere in the USA: a home and its twin lie in the same cell or in one beside it."""
 _RANGES: Final = (
     ("rent_min", "rent_max"),
     ("beds_min", "beds_max"),
@@ -33,7 +31,15 @@ _TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Groups of fields that come from one side: the one seen last, if it has all of the group."""
 _LEFT_ALONE: Final = frozenset(
-    ("listing_key", "market_id", "zero_at", "verify_at", *(name for group in _TOGETHER for name in group))
+    (
+        "listing_key",
+        "market_id",
+        "zero_at",
+        "verify_at",
+        "block_zip",
+        "block_cell",
+        *(name for group in _TOGETHER for name in group),
+    )
 )
 
 
@@ -61,23 +67,6 @@ class Verdict:
     reason: str
     evidence: Mapping[str, float | str]
     """What was measured until the decision was made, as JSON."""
-
-
-def blocks(listing: Listing) -> tuple[str, ...]:
-    """Return the names of the groups in which duplicates of this listing are looked for.
-
-    Two listings that `same` accepts within 150 m share at least one: house number and ZIP, or house number and
-    a neighbouring cell of the map. A listing without a house number is in none: nothing could prove that it
-    is the same home.
-    """
-    number = house_number(listing.address or "")
-    if number is None:
-        return ()
-    found = [] if listing.zip is None else [f"zip:{listing.zip}:{number}"]
-    if listing.latitude is not None and listing.longitude is not None:
-        row, column = math.floor(listing.latitude / _CELL_DEGREES), math.floor(listing.longitude / _CELL_DEGREES)
-        found += [f"cell:{row + down}:{column + right}:{number}" for down in (0, 1) for right in (0, 1)]
-    return tuple(found)
 
 
 def same(one: Listing, other: Listing, thresholds: Thresholds = Thresholds()) -> Verdict:  # noqa: B008 - it is frozen

@@ -38,3 +38,14 @@ class ListingsSettings(FeatureSettings):
         ("no longer available", "no longer on the market", "this listing has been removed"),
         "Phrases in the text of a page by which a listing is gone, separated by commas; case does not matter.",
     )
+    listing_match_street: float = _listings(
+        90.0, "How alike two street names must be for one home, 0 to 100.", ge=0, le=100
+    )
+    listing_match_metres: float = _listings(150.0, "Maximum distance between two points of one home.", ge=0, le=150)
+    listing_match_rent: float = _listings(
+        0.15, "Maximum gap between two rents of one home, as a share of the lower one.", ge=0, le=10
+    )
+    listing_match_beds: float = _listings(0.0, "Maximum gap between two numbers of bedrooms of one home.", ge=0, le=100)
+    listing_match_baths: float = _listings(
+        0.5, "Maximum gap between two numbers of bathrooms of one home.", ge=0, le=100
+    )

@@ -1,4 +1,4 @@
-"""The steps of a scrape once its run was started: wait for the run, read its items, learn what it cost.
+"""The steps of a scrape once its run was started: wait for the run, learn what it cost.
 
 How many runs a scrape may have is LI-10's table: two more after a time-out, each with 1,200 s, and three more, after
 60, 120 and 240 s, after a run that failed. Runs of one scrape are counted together.
@@ -14,10 +14,9 @@ from forager.core.http import Fetch, Response
 from forager.core.outcome import Done, Outcome, Snooze
 from forager.core.table import Effect
 from forager.core.task import Plan
-from forager.pipelines.listings.apify import ITEMS_PER_PAGE, SERVER, Apify, Run, facts_of
-from forager.pipelines.listings.parse import read_rows
+from forager.pipelines.listings.apify import SERVER, Apify, Run, facts_of
 from forager.pipelines.listings.tables import MarketScrape, SourceRun
-from forager.pipelines.listings.tasks import FailScrape, FinishScrape, OfRun, PollRun, ReadItems, RunCost, ScrapeCity
+from forager.pipelines.listings.tasks import FailScrape, OfRun, PollRun, ReadItems, RunCost, ScrapeCity
 
 MORE_AFTER_TIME_OUT: Final = 2
 LONGER: Final = 1_200
@@ -50,31 +49,6 @@ class RunSteps:
             return self._after_time_out(task, run, response)
         shortest = self.apify.first_poll.total_seconds() / 4
         return Snooze(min(max(took / 2, shortest), _LONGEST_POLL), f"The run {run.id} is {run.status}.")
-
-    async def read_items(self, task: ReadItems, fetch: Fetch) -> Outcome:
-        """Store one page of listings; rows that are none are kept beside them with the reason."""
-        rows, total, response = await self.apify.items(fetch, task.dataset_id, task.offset)
-        batch = read_rows(rows, task.scrape.market_id, task.scrape.decay_rate, response.at)
-        following = task.offset + ITEMS_PER_PAGE
-        if following < total:
-            then = Plan(ReadItems(**task.about(), offset=following))
-        else:
-            then = Plan(FinishScrape(**task.about()), due=response.at + self.apify.cost_is_final)
-        counted = {
-            "found": len(rows),
-            "normalised": len(batch.found),
-            "errors": len(batch.rejected),
-            "skipped": batch.repeated,
-            "api_ms": response.elapsed_ms,
-        }
-        return Done(
-            records=[record for each in batch.found for record in (each.listing, each.source)],
-            rejected=batch.rejected,
-            tasks=[then],
-            cost=0,
-            effects=[Effect(MarketScrape, {"id": task.scrape.id}, add=counted)],
-            facts=facts_of(response, results_count=len(batch.found)),
-        )
 
     async def run_cost(self, task: RunCost, fetch: Fetch) -> Outcome:
         """Learn what a run has cost that did not succeed."""

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from forager.core.record import Index
 from forager.core.table import TableRow
@@ -135,3 +135,30 @@ class MarketScrape(TableRow):
     cost_usd: Decimal = Decimal(0)
     complete: bool = False
     """Whether what it did not show was missed: see docs/listings.md."""
+
+
+class ListingMerge(TableRow):
+    """A source that was merged into a home which another source had shown first, and why."""
+
+    table: ClassVar[str] = "listing_merges"
+    key: ClassVar[tuple[str, ...]] = ("source_key",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"merged_at"})
+
+    source_key: str
+    listing_key: str
+    reason: str
+    evidence: dict[str, Any]
+    """What was measured: similarity of the streets, metres, gaps between rents and rooms."""
+    merged_at: datetime | None = None
+
+
+class ListingSplit(TableRow):
+    """A wrong merge that was undone: it is never made again."""
+
+    table: ClassVar[str] = "listing_splits"
+    key: ClassVar[tuple[str, ...]] = ("source_key", "listing_key")
+    stamped: ClassVar[frozenset[str]] = frozenset({"split_at"})
+
+    source_key: str
+    listing_key: str
+    split_at: datetime | None = None

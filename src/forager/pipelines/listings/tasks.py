@@ -13,6 +13,8 @@ from forager.pipelines.listings.markets import TIERS, TierName
 STARTS_LANE = "apify:starts"
 """Runs are started one after the other: only so are the limits of the data source exact."""
 API_LANE = "apify:api"
+ITEMS_LANE = "apify:items"
+"""Pages of datasets are stored one after the other, so that two never make two homes of one."""
 UPKEEP_LANE = "listings"
 
 
@@ -99,6 +101,9 @@ class ReadItems(OfRun):
     def key(self) -> str:
         return f"{self.scrape.id}/{self.number}/{self.offset}"
 
+    def lane(self) -> str:
+        return ITEMS_LANE
+
 
 class FinishScrape(OfRun):
     """Read the final cost of the run, and judge the whole scrape."""
@@ -175,6 +180,21 @@ class Retier(Task):
 
     def lane(self) -> str:
         return UPKEEP_LANE
+
+
+class SplitListing(Task):
+    """Undo a wrong merge."""
+
+    kind: ClassVar[str] = "listings.split"
+
+    source_key: str
+    listing_key: str
+
+    def key(self) -> str:
+        return f"{self.listing_key}/{self.source_key}"
+
+    def lane(self) -> str:
+        return ITEMS_LANE
 
 
 class VerifyListing(Task):

@@ -9,6 +9,7 @@ from forager.core.pipeline import Pipeline
 from forager.kit.settings import SettingsTree
 from forager.pipelines.listings import pipeline
 from forager.pipelines.listings.apify import TOKEN, Apify
+from forager.pipelines.listings.same_home import Thresholds
 from forager.pipelines.listings.settings import ListingsSettings
 
 
@@ -25,6 +26,16 @@ def apify_of(own: ListingsSettings) -> Apify:
         timeout=own.apify_timeout_seconds,
         first_poll=timedelta(seconds=own.apify_poll_seconds),
         cost_is_final=timedelta(seconds=own.apify_cost_delay_seconds),
+    )
+
+
+def thresholds_of(own: ListingsSettings) -> Thresholds:
+    return Thresholds(
+        street=own.listing_match_street,
+        metres=own.listing_match_metres,
+        rent=own.listing_match_rent,
+        beds=own.listing_match_beds,
+        baths=own.listing_match_baths,
     )
 
 

@@ -23,7 +23,16 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("market_configs", "data_sources", "source_runs", "market_scrapes", "listings", "listing_sources"):
+    for table in (
+        "market_configs",
+        "data_sources",
+        "source_runs",
+        "market_scrapes",
+        "listing_merges",
+        "listing_splits",
+        "listings",
+        "listing_sources",
+    ):
         op.drop_table(table)
 
 
@@ -62,6 +71,8 @@ def _records() -> None:
         sa.Column("source_url", sa.Text()),
         sa.Column("verification_status", sa.Text()),
         sa.Column("verified_at", sa.BigInteger()),
+        sa.Column("block_zip", sa.Text()),
+        sa.Column("block_cell", sa.Text()),
         *_kept(),
         sa.PrimaryKeyConstraint("id", name="pk_listings"),
         sa.UniqueConstraint("listing_key", name="uq_listings_key"),
@@ -83,6 +94,20 @@ def _records() -> None:
         ["zero_at"],
         sqlite_where=sa.text("gone_at IS NULL"),
         postgresql_where=sa.text("gone_at IS NULL"),
+    )
+    op.create_index(
+        "ix_listings_block_zip",
+        "listings",
+        ["block_zip"],
+        sqlite_where=sa.text("block_zip IS NOT NULL"),
+        postgresql_where=sa.text("block_zip IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_listings_block_cell",
+        "listings",
+        ["block_cell"],
+        sqlite_where=sa.text("block_cell IS NOT NULL"),
+        postgresql_where=sa.text("block_cell IS NOT NULL"),
     )
     op.create_table(
         "listing_sources",
@@ -175,6 +200,22 @@ def _tables() -> None:
         ["started_at"],
         sqlite_where=sa.text("status = 'running'"),
         postgresql_where=sa.text("status = 'running'"),
+    )
+    op.create_table(
+        "listing_merges",
+        sa.Column("source_key", sa.Text(), nullable=False),
+        sa.Column("listing_key", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("evidence", sa.JSON(), nullable=False),
+        sa.Column("merged_at", sa.BigInteger(), nullable=False, server_default=now),
+        sa.PrimaryKeyConstraint("source_key", name="pk_listing_merges"),
+    )
+    op.create_table(
+        "listing_splits",
+        sa.Column("source_key", sa.Text(), nullable=False),
+        sa.Column("listing_key", sa.Text(), nullable=False),
+        sa.Column("split_at", sa.BigInteger(), nullable=False, server_default=now),
+        sa.PrimaryKeyConstraint("source_key", "listing_key", name="pk_listing_splits"),
     )
 
 
