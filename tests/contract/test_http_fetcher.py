@@ -16,6 +16,7 @@ import zstandard
 from forager.core.clock import SystemClock
 from forager.core.errors import Permanent, RateLimited, Refused, TimedOut, Transient
 from forager.core.http import Request, Response, SecretRef
+from forager.core.secret import Secret
 from forager.fetch import EgressGuard, HttpFetcher
 from tests.support.clock import FakeClock
 from tests.support.origin import Answer, Origin, Seen, reply
@@ -65,6 +66,20 @@ async def test_what_is_sent_is_what_was_asked_for() -> None:
         "x-api-key": "k",
         "content-length": "2",
     }
+
+
+async def test_a_secret_that_an_answer_repeats_is_removed_from_it__S8() -> None:
+    secret = Secret("canary-4471")
+    request = {"auth": SecretRef("token", prefix="Bearer ", of_job=True), "job_secret": secret}
+
+    def echo(seen: Seen) -> bytes:
+        return reply(403, b"no: " + seen.headers["authorization"].encode(), X_Was=seen.headers["authorization"])
+
+    response, origin = await ask(echo, "/p", **request)
+    assert origin.seen[0].headers["authorization"] == "Bearer canary-4471"
+    assert (response.body, response.headers["x-was"]) == (b"no: Bearer ***", "Bearer ***")
+    response, _ = await ask(lambda _: reply(body=b"all is ok"), "/p", auth=SecretRef("KEY", "X-API-KEY"))
+    assert response.body == b"all is ok", "a short one would be found in ordinary words"
 
 
 async def test_cookies_are_not_kept() -> None:

@@ -28,6 +28,7 @@ from forager.core.reasons import ErrorType, Reason
 from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
 from forager.core.timing import TimeLimit
+from forager.engine.job_secret import secret_of_job
 from forager.engine.lane import LaneRun
 from forager.engine.resume_cache import Progress
 
@@ -162,8 +163,9 @@ class LaneFetch:
     async def _send(self, asked: Request, *, robots: bool = True, first_look: bool = False) -> Response:
         """Send a request through the lane of its URL, or through the task's own lane if that is an API's."""
         request, hops = self._resumed(asked)
-        if request.auth is not None and request.auth.of_job and self.around.job_secrets is not None:
-            request = replace(request, job_secret=await self.around.job_secrets.of(self._job, request.auth.name))
+        if request.auth is not None and request.auth.of_job:
+            secret = await secret_of_job(self.around.job_secrets, self._job, request.auth.name)
+            request = replace(request, job_secret=secret)
         lane = await self.lane_of(request.url) if self.lane.policy.site else self.lane
         if robots and lane.policy.robots:
             await self.obey_robots(lane, request.url)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import monotonic
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from forager.core.clock import Clock
@@ -38,6 +39,9 @@ MAX_HEADER_LINE = 16 * 1024
 READ_BUFFER = 64 * 1024
 BREATH = 0.005  # seconds of decoding after which other tasks may run
 CONNECT_TIMEOUT = 10.0
+REMOVED = "***"
+SHORTEST_REMOVED = 8
+"""A shorter secret is not searched for in answers: it would be found in ordinary words."""
 
 Secrets = Callable[[str], str | None]
 Sign = Callable[[str, str, int, bytes], Mapping[str, str]]
@@ -87,10 +91,13 @@ class HttpFetcher:
                         answer, body = await self._follow_through(request, request.proxy, limit, watch)
         finally:
             leaving.reset(told)
+        headers: Mapping[str, str] = answer.headers
+        if request.auth is not None:
+            headers, body = _without(self._secret(request, request.auth, bare=True), headers, body)
         return Response(
             url=str(answer.url),
             status=answer.status,
-            headers=answer.headers,
+            headers=headers,
             body=body,
             at=self._clock.now(),
             elapsed_ms=watch.ms,
@@ -182,15 +189,27 @@ class HttpFetcher:
             raise Unconfigured(f"{name} is not set. Set it, restart Forager if it runs, and resume the job.")
         return value
 
-    def _secret(self, request: Request, ref: SecretRef) -> str:
+    def _secret(self, request: Request, ref: SecretRef, *, bare: bool = False) -> str:
+        """The value of the header; `bare`: without its prefix."""
+        prefix = "" if bare else ref.prefix
         if ref.of_job:
             if request.job_secret is None:
                 raise Permanent(f"The job has no {ref.name} any more. Retry the job with a new one.")
-            return ref.prefix + request.job_secret.reveal()
+            return prefix + request.job_secret.reveal()
         value = self._known(ref.name)
         if not value.isprintable() or not value.isascii():
             raise Unconfigured(f"{ref.name} holds characters that no header can. Set it again and resume the job.")
-        return ref.prefix + value
+        return prefix + value
+
+
+def _without(secret: str, headers: Mapping[str, str], body: bytes) -> tuple[Mapping[str, str], bytes]:
+    """Remove the secret from an answer that repeats it: answers are kept as evidence, and quoted in messages."""
+    if len(secret) < SHORTEST_REMOVED:
+        return headers, body
+    if any(secret in value for value in headers.values()):
+        headers = CIMultiDict((name, value.replace(secret, REMOVED)) for name, value in headers.items())
+    text = secret.encode()
+    return headers, body.replace(text, REMOVED.encode()) if text in body else body
 
 
 def _with_cookies(request: Request, hop: Hop) -> Hop:
