@@ -84,22 +84,22 @@ async def _until(stranger: Stranger, summary: str, states: set[str], **named: st
 
 
 async def _whole_life(stranger: Stranger, site: SandboxSite) -> None:
-    one = stranger.example("Ask for a page")
+    one = stranger.example("Fetch a page")
     one |= {"target_url": site.url("/jobs/jsonld/1"), "target_type": "job_posting", "render": "http"}
     one.pop("callback_url", None)
     one.pop("requested_fields", None)
-    made = await stranger.ask("Ask for a page", one)
-    seen = await _until(stranger, "Show a page that was asked for", {"completed", "failed"}, task_id=made["task_id"])
+    made = await stranger.ask("Fetch a page", one)
+    seen = await _until(stranger, "Show a requested page", {"completed", "failed"}, task_id=made["task_id"])
     assert seen["status"] == "completed"
     assert seen["result"]["job_title"]
 
-    now = await stranger.ask("Ask for a page and wait for it", {**one, "target_url": site.url("/jobs/microdata/2")})
+    now = await stranger.ask("Fetch a page and wait for the result", {**one, "target_url": site.url("/jobs/microdata/2")})
     assert now["result"]["job_title"]
 
-    many = stranger.example("Ask for many pages")
+    many = stranger.example("Fetch many pages")
     many["targets"] = [{**one, "target_url": site.url(f"/jobs/plain/{n}")} for n in range(5)]
     many.pop("callback_url", None)
-    batch = await stranger.ask("Ask for many pages", many)
+    batch = await stranger.ask("Fetch many pages", many)
     ends = {"completed", "partially_completed", "failed", "cancelled"}
     ended = await _until(stranger, "Show a batch", ends, job_id=batch["job_id"])
     assert (ended["status"], ended["completed_tasks"]) == ("completed", 5)

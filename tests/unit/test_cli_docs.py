@@ -66,7 +66,7 @@ def test_help_shows_no_type_beside_a_switch_and_wraps_paragraphs(
     shown = capsys.readouterr().out
     assert "<bool>" not in shown
     assert "list[" not in shown
-    sentence = "Otherwise this command does the work itself and ends with the job; Ctrl-C"
+    sentence = "Otherwise this command does, and ends with the job; Ctrl-C"
     assert words[:2] != ("places", "run") or sentence in " ".join(shown.split())
 
 

@@ -1,4 +1,4 @@
 """Business listings by keyword and ZIP code, through the Serper places API. Start reading at `pipeline.py`.
 
-Nothing is imported here: the command line loads this package to print its help.
+This module imports nothing, because the command line loads the package to print its help.
 """

@@ -1,4 +1,4 @@
-"""The places pipeline in the seed's words: price a job, create it, read what was found."""
+"""Routes of the places pipeline, as its specification prescribes: price a job, create it, read the results."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -28,28 +28,28 @@ JobBody = Annotated[dict[str, Any], Body()]
 
 
 class PlacesJobCreated(BaseModel):
-    """The seed's own answer. The job runs on without the caller; `GET /api/v1/jobs/{job_id}` follows it."""
+    """The answer to a creation. The job runs in the background; `GET /api/v1/jobs/{job_id}` returns its state."""
 
     job_id: UUID
     status: Literal["running", "completed"] = Field(
-        description="`running`, also in a repeat; of a dry run `completed`. The job itself tells its state now."
+        description="`running`, also for a repeat; `completed` for a dry run. See the job for its current state."
     )
     total_queries: int = Field(description="Queries of the job: ZIPs times pages. A dry run has none.")
-    plan: PlacesPlan | None = Field(default=None, description="Of a dry run: its price.")
+    plan: PlacesPlan | None = Field(default=None, description="The price, for a dry run.")
 
 
 class PlacesQuery(PageQuery, PlaceFilter):
-    """Filters are read as a job reads them: spellings that it takes for one are one, what it refuses is refused."""
+    """Filters of the list of places. They are normalised and validated like the parameters of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     zip: ZipCode | None = Field(
         default=None,
-        description="Exactly this ZIP, five digits: seen there by a job that had not seen them in another before.",
+        description="Exactly this ZIP, five digits: places that a job saw first in this ZIP.",
         examples=["85001"],
     )
     keyword: Keyword | None = Field(
-        default=None, description="Seen for this keyword: the whole of it, `A` to `Z` in any case.", examples=["bars"]
+        default=None, description="Seen for exactly this keyword; `A` to `Z` in any case.", examples=["bars"]
     )
     state: State | None = Field(
         default=None, description="Seen in this state: two letters, in any case.", examples=["AZ"]
@@ -72,7 +72,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         openapi_extra=job_body,
     )
     async def create_places_job(request: Request, body: JobBody, idempotency_key: IdempotencyKey = None) -> Response:
-        """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
+        """Returns as soon as the job is durably stored. A repeated request with the same `Idempotency-Key` returns the
+        same job."""
         made = await service.submit(NAME, body, key=checked_key(idempotency_key))
         data: dict[str, Any] = {"job_id": made.job, "status": "running", "total_queries": made.total}
         if made.total == 0:
@@ -87,7 +88,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         openapi_extra=job_body,
     )
     async def plan_places_job(request: Request, body: JobBody) -> Response:
-        """Queries, worst and expected credits, money, time, and which limit binds. Calls nothing, spends nothing."""
+        """Returns queries, worst and expected credits, cost, time, and the binding limit. Sends nothing to the upstream
+        and spends nothing."""
         return answer(request, await service.estimate(NAME, body))
 
     @router.get(
@@ -97,8 +99,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         responses={200: example([_PLACE], next_cursor=None), **failures(404)},
     )
     async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
-        """In the order of their finding (those of one ZIP: of `place_uid`). A page may be short, even empty, and still
-        have a next one."""
+        """Sorted by discovery; with `zip`, by `place_uid`. A page may be short, or even empty, and still have a next
+        one."""
         found = await reports.find_places(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
         return page(request, found.items, found.next_cursor)
 
@@ -109,7 +111,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
         responses={200: example(_PLACE), **failures(404)},
     )
     async def show_place(request: Request, place_uid: str) -> Response:
-        """By its `place_uid`, or by a cid that it was seen with."""
+        """Found by its `place_uid`, or by a cid with which it was seen."""
         return answer(request, await reports.one_place(service.database, place_uid))
 
     @router.get(
@@ -132,5 +134,5 @@ _CHANGE = change_example(Place)
 _PLAN = example_of(PlacesPlan)
 _CREATED = example(
     {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11", "status": "running", "total_queries": 915},
-    description="It is on disk and runs.",
+    description="The job is stored and runs.",
 )

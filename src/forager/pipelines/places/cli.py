@@ -20,12 +20,12 @@ commands = typer.Typer(help="Business listings by keyword and ZIP code.", no_arg
 
 Keyword = Annotated[str, typer.Option("--keyword", "-k", help="What to look for in every ZIP, such as bars.")]
 State = Annotated[str | None, typer.Option("--state", "-s", help="Two letters, such as AZ: every ZIP of that state.")]
-Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP instead of a state; repeat it.")]
+Zips = Annotated[list[str] | None, typer.Option("--zip", "-z", help="This ZIP instead of a state (repeatable).")]
 ZipsFrom = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="A file with ZIPs, separated by blanks or lines.")
 ]
 Pages = Annotated[int | None, typer.Option("--pages", "-p", help="Maximum pages of 10 results per ZIP (1 to 10).")]
-BatchSize = Annotated[int | None, typer.Option(help="Maximum queries that a worker takes at once.")]
+BatchSize = Annotated[int | None, typer.Option(help="Maximum queries that a worker leases at once.")]
 Concurrency = Annotated[int | None, typer.Option(help="Maximum requests in flight for this job (1 to 1,000).")]
 MaxCredits = Annotated[int | None, typer.Option(help="Never spend more than this; the rest is skipped.")]
 PoBoxes = Annotated[bool, typer.Option("--po-boxes", help="With --state: also PO boxes and ZIPs of one organisation.")]
@@ -44,7 +44,7 @@ def plan(
     po_boxes: PoBoxes = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a job would cost, in queries, credits, money and time. Calls nothing, spends nothing."""
+    """Estimate the queries, credits, cost and time of a job. Sends nothing and spends nothing."""
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, None, concurrency, max_credits, po_boxes)
     priced = with_api(context, lambda at: at.api.post("/places/plan", job))
     if as_json:
@@ -65,9 +65,9 @@ def run(
     concurrency: Concurrency = None,
     max_credits: MaxCredits = None,
     po_boxes: PoBoxes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Store the price of the job and call nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Store the price of the job and send nothing.")] = False,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key within 24 hours gives the same job instead of a second one.")
+        str | None, typer.Option(help="Idempotency key: within 24 hours it returns the same job.")
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow a job that a running Forager works on until it has ended.")
@@ -76,9 +76,9 @@ def run(
 ) -> None:
     """Create a job and run it.
 
-    Beside a running `forager up` the job is handed to it. Otherwise this command does the work itself and ends with
-    the job; Ctrl-C finishes in-flight tasks, and the job can be resumed. Until then it holds the embedded store, and
-    other commands end with exit code 3: to use them meanwhile, start `forager up` first.
+    If `forager up` is running, it does the work. Otherwise this command does, and ends with the job; Ctrl-C finishes
+    in-flight tasks, and the job can be resumed. Meanwhile it holds the embedded store, and other commands fail with
+    exit code 3: to use them, start `forager up` first.
     """
     job = _job(keyword, state, _all_zips(zips, zips_from), pages, batch_size, concurrency, max_credits, po_boxes)
     if dry_run:
@@ -156,7 +156,7 @@ def _job(
     max_credits: int | None,
     po_boxes: bool,
 ) -> dict[str, Any]:
-    """Only what was said: what is left out gets the defaults of the Forager that takes the job."""
+    """Return only the given parameters; the others get the defaults of the server."""
     said = {
         "keyword": keyword,
         "state": state,

@@ -1,7 +1,7 @@
-"""What a places job will cost before anything is spent (PL-5). Pure: reads no ledger and calls nothing.
+"""Estimates the cost of a places job before anything is spent (PL-5). Pure.
 
-A job runs page-major: first page 1 of every ZIP, then page 2 of those whose page 1 was full, and so on. So the whole
-estimate follows from one list, the number of queries per page.
+A job runs page-major: first page 1 of every ZIP, then page 2 of those whose page 1 was full, and so on. So the estimate
+follows from one list: the number of queries per page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from forager.pipelines.places.parse import CREDIT
 from forager.pipelines.places.zips import ZipTable
 
 PRIOR = 0.6
-"""Share of full pages where nothing is recorded."""
+"""Assumed share of full pages without recorded data."""
 
 Binds = Literal["max_credits", "lane_rate", "concurrency", "latency"]
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What Serper sells: credits in one purchase, their price, and the rate that comes with it."""
+    """A Serper package: its credits, price and rate."""
 
     name: str
     credits: int
@@ -40,13 +40,13 @@ PACKAGES = (
 
 
 def package_for(rate: int) -> Package:
-    """The smallest package that allows this many queries per second."""
+    """Return the smallest package that allows this many queries per second."""
     return next((package for package in PACKAGES if package.rate >= rate), PACKAGES[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under which limits and at which price the job would run. `price_per_1000`: None takes the package of the rate."""
+    """The limits and the price of a job. If `price_per_1000` is None, the price of the rate's package applies."""
 
     rate: int = 300
     concurrency: int = 1_000
@@ -74,12 +74,13 @@ class Density:
         return zip_code in self.same_keyword or zip_code in self.any_keyword
 
     def reach(self, zip_code: str, page: int) -> float:
-        """How likely this page of the ZIP is asked at all: page 1 always, later ones after full pages only."""
+        """Return the probability that this page of the ZIP is queried: page 1 always, later ones only after full
+        pages."""
         if page == 1:
             return 1.0
         same = self.same_keyword.get(zip_code)
         if same is not None:
-            # The same question was asked before: it ends where it ended then, so this is a depth, not a chance.
+            # The same query ran before and will end at the same page, so this is a depth and not a probability.
             return 1.0 if not same.short else min(1.0, max(0.0, same.full / same.short - page + 2))
         seen = self.any_keyword.get(zip_code)
         chance = seen.full / (seen.full + seen.short) if seen and seen.full + seen.short else self.prior
@@ -87,7 +88,7 @@ class Density:
 
 
 class PlacesPlan(BaseModel):
-    """The price of a places job: queries, credits, money, time, and what limits it. Nothing was called to make it."""
+    """The price of a places job: queries, credits, cost, time, and what limits it."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -113,11 +114,11 @@ class PlacesPlan(BaseModel):
         },
     )
 
-    zips: int = Field(description="ZIPs that are asked.")
+    zips: int = Field(description="Number of ZIPs.")
     pages: int = Field(description="Maximum pages per ZIP.")
     queries: int = Field(description="Tasks of the job: ZIPs times pages.")
-    worst_credits: int = Field(description="Credits if every page comes back full, never above max_credits.")
-    expected_credits: int = Field(description="Credits as recorded density lets expect, never above max_credits.")
+    worst_credits: int = Field(description="Credits if every page is full, never above max_credits.")
+    expected_credits: int = Field(description="Expected credits by recorded density, never above max_credits.")
     zips_with_history: int = Field(
         description="ZIPs with recorded density; for the others 60 % full pages are assumed."
     )
@@ -126,7 +127,7 @@ class PlacesPlan(BaseModel):
     worst_usd: Decimal = Field(description="Price of worst_credits.")
     expected_usd: Decimal = Field(description="Price of expected_credits.")
     expected_seconds: float = Field(description="Time for the expected queries, on a lane that no other job uses.")
-    worst_seconds: float = Field(description="Time if every page comes back full.")
+    worst_seconds: float = Field(description="Time if every page is full.")
     binds: Binds = Field(
         description="What limits the job: its budget, the lane's rate, the requests in flight, "
         "or the latency of pages that wait for one another."
@@ -163,7 +164,7 @@ def estimate(job: PlacesJob, zips: ZipTable, terms: Terms, density: Density | No
 
 
 def _within(per_page: Sequence[float], most: int | None) -> list[float]:
-    """The queries per page that a budget pays for: page by page, until it is spent."""
+    """Return the queries per page that a budget pays for, page by page until it is spent."""
     left = float("inf") if most is None else float(most)
     paid = []
     for queries in per_page:
@@ -173,7 +174,7 @@ def _within(per_page: Sequence[float], most: int | None) -> list[float]:
 
 
 def _pace(job: PlacesJob, terms: Terms) -> float:
-    """Queries per second while there is enough to do: the lane's rate, or what fits in flight."""
+    """Return the queries per second under load: the lane's rate, or what the concurrency allows."""
     in_flight = min(job.concurrency or terms.concurrency, terms.concurrency)
     return min(float(terms.rate), in_flight / terms.latency) if terms.latency > 0 else float(terms.rate)
 
@@ -187,7 +188,7 @@ def _seconds(per_page: Sequence[float], pace: float, latency: float) -> float:
 
 
 def _binds(per_page: Sequence[float], pace: float, terms: Terms) -> Binds:
-    """Whichever would help more: twice the pace, or half the latency."""
+    """Return the binding limit: whichever would help more, twice the pace or half the latency."""
     faster = _seconds(per_page, pace * 2, terms.latency)
     nearer = _seconds(per_page, pace, terms.latency / 2)
     if nearer < faster:
@@ -196,5 +197,5 @@ def _binds(per_page: Sequence[float], pace: float, terms: Terms) -> Binds:
 
 
 def _rounds(per_page: Sequence[float]) -> list[float]:
-    """Pages that will likely be asked at all: half a query is none."""
+    """Return the pages that will probably be queried at all."""
     return [queries for queries in per_page if queries >= 0.5]

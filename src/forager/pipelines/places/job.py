@@ -1,6 +1,6 @@
-"""What a person asks for: the parameters of a places job, and the check against the ZIP reference data.
+"""The parameters of a places job, and the check against the ZIP reference data. Pure.
 
-Pure. The shape is checked by the class itself; `check` adds what only the reference data can tell.
+The class validates the shape; `check` validates against the reference data.
 """
 
 import unicodedata
@@ -28,7 +28,7 @@ _NAMED = 5  # how many wrong values a message names before it only counts them
 
 
 def _collapsed(value: object) -> object:
-    """Trimmed, runs of whitespace as one blank, composed characters: two spellings of a keyword are one."""
+    """Return a keyword in canonical form: trimmed, white space collapsed, characters composed."""
     return unicodedata.normalize("NFC", " ".join(value.split())) if isinstance(value, str) else value
 
 
@@ -80,7 +80,7 @@ State = Annotated[
         {
             "type": "string",
             "pattern": "^[A-Z]{2}$",
-            "description": "Two letters; every standard ZIP of this state is asked. Give this or `zips`.",
+            "description": "Two letters; every standard ZIP of this state is queried. Give this or `zips`.",
             "examples": ["AZ"],
         }
     ),
@@ -97,7 +97,7 @@ PageCount = Annotated[
     int, Field(strict=True, ge=1, le=10, description="Maximum pages of 10 results per ZIP.", examples=[3])
 ]
 BatchSize = Annotated[
-    int, Field(strict=True, ge=1, le=10_000, description="Maximum queries that a worker takes at once.")
+    int, Field(strict=True, ge=1, le=10_000, description="Maximum queries that a worker leases at once.")
 ]
 Concurrency = Annotated[
     int,
@@ -129,14 +129,14 @@ class PlacesJob(BaseModel):
         tuple[ZipText, ...] | None,
         Field(
             max_length=MAX_ZIPS,
-            description="Exactly these ZIPs, of whatever type, in this order, instead of a state.",
+            description="Exactly these ZIPs, of any type and in this order, instead of a state.",
             examples=[["02139", "85001"]],
         ),
     ] = None
     pages: PageCount = 3
     batch_size: BatchSize = 100
     concurrency: Concurrency | None = None
-    dry_run: Annotated[StrictBool, Field(description="Store the price of the job and call nothing.")] = False
+    dry_run: Annotated[StrictBool, Field(description="Store the price of the job and send nothing.")] = False
     max_credits: Credits | None = None
     po_boxes: Annotated[
         StrictBool, Field(description="With `state`: also PO boxes, and ZIPs of one organisation or of the military.")
@@ -174,7 +174,7 @@ class PlacesDefaults(BaseModel):
 
 
 def places_params(defaults: PlacesDefaults) -> type[PlacesJob]:
-    """The job class with these defaults, so that the API's documentation and every front door show the real ones."""
+    """Return the job class with these defaults, so that the API's documentation and the commands show the real ones."""
     return create_model(
         "PlacesJob",
         __base__=PlacesJob,
@@ -185,14 +185,14 @@ def places_params(defaults: PlacesDefaults) -> type[PlacesJob]:
 
 
 def zip_codes(job: PlacesJob, zips: ZipTable) -> Sequence[str]:
-    """The ZIPs that a job asks, in the order of asking. `len(…) * job.pages` is its number of queries."""
+    """Return the ZIPs of a job in order. `len(…) * job.pages` is its number of queries."""
     if job.zips is not None:
         return job.zips
     return [known.zip for known in zips.of_state(job.state or "", po_boxes=job.po_boxes)]
 
 
 def check(job: PlacesJob, zips: ZipTable) -> None:
-    """Raise `Rejected`, with a remedy per field, if the reference data does not know what the job asks for."""
+    """Raise `Rejected`, with a remedy per field, if a state or ZIP is not in the reference data."""
     wrong = _wrong_zips(job.zips, zips) if job.zips is not None else _wrong_state(job, zips)
     if wrong is not None:
         raise Rejected(f"{wrong.field}: {wrong.message}", fields=[wrong])
@@ -218,12 +218,12 @@ def _wrong_state(job: PlacesJob, zips: ZipTable) -> FieldError | None:
 
 
 def _near(state: str, states: Sequence[str]) -> list[str]:
-    """The letters swapped, else the same first letter: how two-letter codes are mistaken."""
+    """Return likely corrections of a state: the letters swapped, else the same first letter."""
     return [known for known in states if known == state[::-1]] or [known for known in states if known[0] == state[0]]
 
 
 def _named(values: Sequence[str]) -> str:
-    """The first few, cut to a readable length, and how many more."""
+    """Format the first few values, truncated, and how many more there are."""
     few = ", ".join(repr(value[:20]) for value in values[:_NAMED])
     more = len(values) - _NAMED
     return f"{few} and {more} more" if more > 0 else few

@@ -1,7 +1,7 @@
-"""Serper's JSON to records. Pure: tested on recorded answers in tests/pipelines/places/.
+"""Parses Serper's JSON into records. Pure: tested on recorded answers in tests/pipelines/places/.
 
-A row is worth keeping even when a field of it is nonsense: such a field is dropped, the row stays whole in the
-sighting's payload. Only an answer that is no list of rows at all is refused.
+A row is kept even if a field is invalid: that field is dropped, and the whole row stays in the sighting's payload. Only
+an answer without a list of rows is refused.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from forager.pipelines.places.query import Query
 from forager.pipelines.places.records import SOURCE, SOURCE_VERSION, Place, Sighting
 
 CREDIT = 1
-"""The price of a query when the answer does not say."""
+"""The price of a query if the answer does not contain it."""
 MOST_TEXT = 4_096
 MOST_CATEGORY = 256
 MOST_ID = 512  # a key is indexed, and PostgreSQL refuses index entries beyond 2.7 KB
@@ -31,14 +31,14 @@ _NUL = b"\\u0000"
 
 @dataclass(frozen=True, slots=True)
 class PlacesPage:
-    """One page of results: what came, and what it cost if the answer says."""
+    """One page of results: its rows, and its cost if the answer contains it."""
 
     rows: tuple[dict[str, Any], ...]
     credits: int | None
 
 
 def read_page(response: Response) -> PlacesPage:
-    """The rows of an answer; `Permanent`, with the body as evidence, if it is not what Serper sends."""
+    """Return the rows of an answer. Raises `Permanent`, with the body as evidence, if it is malformed."""
     try:
         answer = orjson.loads(response.body)
     except ValueError as error:
@@ -59,7 +59,7 @@ def read_page(response: Response) -> PlacesPage:
 
 
 def records(page: PlacesPage, query: Query, response: Response) -> list[Place | Sighting]:
-    """A place and a sighting per row. A row without any identity (no id, no title) cannot be kept."""
+    """Return a place and a sighting per row. A row without any identity (no id, no title) is dropped."""
     found: list[Place | Sighting] = []
     for row in page.rows:
         place = read_place(row)
@@ -95,13 +95,14 @@ def read_place(row: Mapping[str, Any]) -> Place | None:
 
 
 def place_uid(row: Mapping[str, Any]) -> str | None:
-    """placeId, else cid, else a hash of title and address: stable across pages, jobs and retries."""
+    """Return the placeId, else the cid, else a hash of title and address: stable across pages, jobs and retries."""
     place = read_place(row)
     return place.place_uid if place else None
 
 
 def hashed_uid(title: str, address: str | None) -> str:
-    """For a row without an id. Case, width and spacing do not matter; the prefix keeps it apart from real ids."""
+    """Return the uid of a row without an id. Case, width and spacing do not matter; the prefix distinguishes it from
+    real ids."""
     words = f"{normalised(title)}\x1f{normalised(address or '')}"
     return "h:" + hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -142,7 +143,7 @@ def count(value: object) -> int | None:
 
 
 def error_message(response: Response) -> str:
-    """What an error answer says for itself: Serper's `message`, else the start of the body."""
+    """Return the message of an error answer: Serper's `message`, else the start of the body."""
     try:
         said = orjson.loads(response.body)
     except ValueError:
@@ -155,7 +156,7 @@ def error_message(response: Response) -> str:
 
 
 def facts(response: Response, **more: int) -> dict[str, int]:
-    """What the query's row says about its last call."""
+    """Return the facts about a call that are stored with the task."""
     return {"api_status": response.status, "api_ms": response.elapsed_ms, **more}
 
 
@@ -192,7 +193,7 @@ def _nonsense(response: Response, what: str, credits_: int | None = None) -> Per
 
 
 def _without_nul(value: Any) -> Any:
-    """PostgreSQL stores no NUL, neither in text nor in JSON: one such row would make its task fail for ever."""
+    """Remove NUL, which PostgreSQL stores neither in text nor in JSON: such a row would make its task fail for ever."""
     if isinstance(value, str):
         return value.replace("\0", "")
     if isinstance(value, list):

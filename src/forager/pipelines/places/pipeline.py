@@ -25,7 +25,8 @@ SERPER_LANE = Lane(
 
 
 def plan(job: PlacesJob, zips: ZipTable) -> Iterator[Plan]:
-    """One query per ZIP and page. A page waits for the one before it: a short page ends its ZIP unpaid."""
+    """Plan one query per ZIP and page. Each page waits for the one before it, so that pages after a short one are
+    skipped and cost nothing."""
     keyword, pages = job.keyword, job.pages
     new = validated(Query)  # for every task of a job, of which there may be a million
     for zip_code in zip_codes(job, zips):
@@ -41,7 +42,7 @@ def limits(job: PlacesJob) -> JobLimits:
 
 
 def build(serper: Serper | None = None, *, lane: Lane = SERPER_LANE, params: type[PlacesJob] = PlacesJob) -> Pipeline:
-    """The pipeline for this upstream, lane and job class (see `places_params` for one with other defaults)."""
+    """Build the pipeline for this upstream, lane and job class (see `places_params` for one with other defaults)."""
     serper = serper or Serper()
     # The attempt's own limit only backs up the request's time-out, so it must lie beyond it.
     search = step(Query, serper.search, price=CREDIT, timeout=serper.timeout + 30.0)

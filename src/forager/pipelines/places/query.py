@@ -7,7 +7,7 @@ from forager.core.task import Task
 
 LANE = "serper"
 EARLY_EXIT = "early_exit"
-"""The reason of pages that are not worth a credit, because the one before them was short."""
+"""Reason of pages that are skipped because the one before was short."""
 
 
 class Query(Task):
@@ -29,13 +29,13 @@ class Query(Task):
 
     @property
     def text(self) -> str:
-        """What is asked upstream (PL-3)."""
+        """The query text for the upstream (PL-3)."""
         return f"{self.zip} {self.keyword}"
 
     def previous(self) -> str | None:
-        """The key of the page before this one, which must end well first."""
+        """Return the key of the previous page, which must be completed first."""
         return f"{self.zip}/{self.page - 1}" if self.page > 1 else None
 
     def later_pages(self, because: str) -> tuple[Skip, ...]:
-        """The rest of this ZIP, not worth a credit. `because` is what each of them says as its error."""
+        """Return skips for the remaining pages of this ZIP. `because` is their error message."""
         return tuple(Skip(f"{self.zip}/{page}", EARLY_EXIT, because) for page in range(self.page + 1, self.pages + 1))

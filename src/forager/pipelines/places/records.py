@@ -1,4 +1,4 @@
-"""What places finds: a place, once in the world, and a sighting of it, once per job.
+"""The records of the places pipeline: a place, unique in the world, and a sighting, unique per job.
 
 A sighting is the seed's row of `serper_places`. Its columns `ingest_id`, `job_id` and `ingest_ts` are not fields
 here: a step knows neither its job nor the time of the commit. The ledger's row has an id, its job and its time, and the
@@ -43,7 +43,7 @@ class Place(Record):
     table: ClassVar[str] = "places"
     key_field: ClassVar[str] = "place_uid"
     identity: ClassVar[str | None] = "place"
-    # Listed in the order of their finding: an index that ends with it serves a filter and the order at once.
+    # Lists are sorted by discovery: an index that ends with `id` serves a filter and the order at once.
     indexes: ClassVar[tuple[Index, ...]] = (Index(("category", "id")),)
 
     place_uid: str
@@ -60,7 +60,7 @@ class Place(Record):
     place_id: str | None = None
 
     def other_keys(self) -> tuple[str, ...]:
-        """A cid shown beside a placeId names the same place: answers that carry only the cid must find it."""
+        """A cid next to a placeId names the same place: answers with only the cid must find it."""
         return (self.cid,) if self.place_id is not None and self.cid is not None else ()
 
 

@@ -63,14 +63,14 @@ class PlaceFilter(BaseModel):
 async def find_places(
     db: Database, asked: PlaceFilter | None = None, *, cursor: str | None = None, limit: int = 100
 ) -> Page[PlaceReport]:
-    """In the order of their finding; those of one ZIP in the order of place_uid."""
+    """Return places sorted by discovery; with a ZIP, by place_uid."""
     plan = await _walk_for(db, asked or PlaceFilter())
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[_place(row) for row in rows], next_cursor=following)
 
 
 async def one_place(db: Database, uid: str) -> PlaceReport:
-    """By its uid, or by a cid that it was seen with. Raises `NotFound` if there is none."""
+    """Return a place by its uid, or by a cid with which it was seen. Raises `NotFound` if there is none."""
     uid = await stored_key(db, Place, uid)
     rows = await db.fetch("SELECT * FROM places WHERE place_uid = :uid", {"uid": uid})
     if not rows:
@@ -79,7 +79,7 @@ async def one_place(db: Database, uid: str) -> PlaceReport:
 
 
 async def density(db: Database, *, keyword: str, state: str | None = None, full_page: int = FULL_PAGE) -> Density:
-    """Full and short pages by ZIP, from the newest jobs that asked there: those for the same keyword first."""
+    """Count full and short pages by ZIP, from the newest jobs there: those for the same keyword first."""
     same: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     other: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for job in await _jobs_worth_reading(db, keyword, state):
@@ -117,7 +117,7 @@ async def _jobs_worth_reading(db: Database, keyword: str, state: str | None) -> 
 
 
 async def _walk_for(db: Database, asked: PlaceFilter) -> Walk:
-    """The narrowest index drives; what it does not know is looked at afterwards."""
+    """Return the walk along the most selective index; other filters are applied afterwards."""
     if asked.job is not None:
         return _seen_by_job(asked, await job_number(db, asked.job, past=True))
     if asked.zip is not None:
@@ -178,7 +178,7 @@ def _of_place(asked: PlaceFilter, name: str) -> tuple[list[str], dict[str, Any]]
         conditions.append(f"{name}.rating >= :min_rating")
         values["min_rating"] = float(asked.min_rating)
     if asked.title is not None:
-        # Both in the database's own small letters: of more than A to Z, each has an idea of its own.
+        # Both sides use the database's own lower(): databases differ for letters beyond A to Z.
         conditions.append(f"lower({name}.title) LIKE lower(CAST(:title AS TEXT)) ESCAPE '!'")
         escaped = asked.title.replace("!", "!!").replace("%", "!%").replace("_", "!_")
         values["title"] = f"%{escaped}%"

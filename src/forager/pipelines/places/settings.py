@@ -16,13 +16,11 @@ class PlacesSettings(FeatureSettings):
     serper_api_key: SecretStr | None = _serper(
         None, "Key of the Serper account that queries are charged to.", seed="SERPER_API_KEY"
     )
-    serper_base_url: WebUrl = _serper(
-        "https://google.serper.dev", "Where the Serper API is; the sandbox takes its place in a demo."
-    )
+    serper_base_url: WebUrl = _serper("https://google.serper.dev", "URL of the Serper API; a demo uses the sandbox's.")
     serper_rate: int = _serper(
         300, "Maximum queries started in any one second, by your package: 50, 100, 200 or 300.", ge=1, le=100_000
     )
-    serper_burst: int = _serper(10, "Maximum of them at the same moment.", ge=1, le=100_000)
+    serper_burst: int = _serper(10, "Maximum queries started at the same moment.", ge=1, le=100_000)
     serper_concurrency: int = _serper(1_000, "Maximum Serper queries in flight.", ge=1, le=100_000)
     serper_timeout_seconds: float = _serper(
         30.0, "How long to wait for an answer.", seed="SERPER_TIMEOUT_SECONDS", gt=0, le=600
@@ -37,11 +35,11 @@ class PlacesSettings(FeatureSettings):
         None, "Maximum credits spent in a UTC month, over all jobs; without it, no cap.", ge=0
     )
     serper_price_per_1000: Decimal | None = _serper(
-        None, "Price of 1,000 credits in USD; without it, that of the package of the rate.", ge=0, le=1_000_000
+        None, "Price of 1,000 credits in USD (default: that of the package with this rate).", ge=0, le=1_000_000
     )
 
     default_batch_size: int = _places(
-        100, "Maximum queries that a worker takes at once for a job.", seed="DEFAULT_BATCH_SIZE", ge=1, le=10_000
+        100, "Maximum queries of a job that a worker leases at once.", seed="DEFAULT_BATCH_SIZE", ge=1, le=10_000
     )
     default_pages: int = _places(3, "Maximum pages of 10 results per ZIP.", seed="DEFAULT_PAGES", ge=1, le=10)
     max_retries_per_query: int = _places(
@@ -50,4 +48,4 @@ class PlacesSettings(FeatureSettings):
     retry_delay_seconds: float = _places(
         5.0, "Wait before the first retry; doubles with each.", seed="RETRY_DELAY_SECONDS", ge=0, le=86_400
     )
-    zip_table: Location | None = _places(None, "CSV with the columns zip and state, instead of the table that ships.")
+    zip_table: Location | None = _places(None, "CSV with the columns zip and state (default: the included table).")

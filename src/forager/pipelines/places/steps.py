@@ -1,4 +1,5 @@
-"""The order of I/O for one query, and what each kind of answer leads to. What an answer contains is in parse.py.
+"""The step of the places pipeline: the order of I/O for one query, and the outcome of each kind of answer. `parse.py`
+reads the answer.
 
 Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
 """
@@ -23,7 +24,7 @@ _KEY = SecretRef(API_KEY, header="X-API-KEY")
 
 @dataclass(frozen=True, slots=True)
 class Serper:
-    """The upstream: where it is and how long it may take. Its method `search` is the step."""
+    """The upstream: its URL and its time-out. Its method `search` is the step."""
 
     base_url: str = "https://google.serper.dev"
     timeout: float = 30.0
@@ -32,7 +33,7 @@ class Serper:
     def request(self, query: Query) -> Request:
         body = {"q": query.text, "page": query.page, "num": self.results_per_page}
         url = f"{self.base_url.rstrip('/')}/places"
-        # An API does not redirect; following one would be a second request that nobody counted.
+        # An API does not redirect; following a redirect would be a second, uncounted request.
         return Request.post_json(url, body, auth=_KEY, timeout=self.timeout, max_redirects=0)
 
     async def search(self, query: Query, fetch: Fetch) -> Outcome:
@@ -50,7 +51,8 @@ class Serper:
 
 
 def _refused(response: Response) -> Halt:
-    """What any status but 200 means (PL-9): a person must act, or it passes, or it never will."""
+    """Return or raise the outcome of any status but 200 (PL-9): `Halt` if an operator must act, else `Transient` or
+    `Permanent`."""
     status, said = response.status, error_message(response)
     if status in (401, 403):
         return Halt(

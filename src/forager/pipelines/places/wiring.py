@@ -1,4 +1,4 @@
-"""How the places pipeline is built from its settings, which secret its requests name, and its reference data."""
+"""Builds the places pipeline from its settings, and provides its secret and its reference data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

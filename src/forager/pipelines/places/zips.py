@@ -1,6 +1,6 @@
-"""ZIP reference data: the table that ships with the install, or any CSV with the columns `zip` and `state`.
+"""ZIP reference data: the included table, or any CSV with the columns `zip` and `state`.
 
-Immutable once loaded. It never goes to the network. A ZIP is text everywhere: a number would lose its leading zeros.
+Immutable once loaded; never uses the network. A ZIP is text everywhere: a number would lose its leading zeros.
 """
 
 import csv

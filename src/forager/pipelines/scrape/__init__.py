@@ -1,4 +1,5 @@
-"""Pages on demand: a URL and what kind of page it is, and the fields of it come back, each with where it was found.
+"""Pages on demand: given a URL and its page type, returns the page's fields, each with where it was found.
 
-Start reading at `pipeline.py`. Nothing is imported here: the command line loads this package to print its help.
+Start reading at `pipeline.py`. This module imports nothing, because the command line loads the package to print its
+help.
 """

@@ -1,4 +1,4 @@
-"""Pages on demand, in the seed's words: one page now or later, a batch, and what became of them."""
+"""Routes of the scrape pipeline, as its specification prescribes: one page now or later, a batch, and their results."""
 
 from typing import Any
 from uuid import UUID
@@ -44,7 +44,7 @@ from forager.pipelines.scrape.words import (
 RETRY_AFTER = {"Retry-After": "5"}
 ENDED = frozenset({"completed", "failed", "cancelled"})
 SHORT = frozenset({POOL_EXHAUSTED, NO_HEALTHY_PROXIES})
-"""Reasons for which a task went back to the queue, and whoever waits for it is told so."""
+"""Reasons for which a task went back to the queue and a waiting caller gets an error at once."""
 STATUS_OF_REASON = {
     ROBOTS: 403,
     CIRCUIT_OPEN: 503,
@@ -72,16 +72,16 @@ class SyncScrapeRequest(ScrapeRequest):
     )
 
     timeout_seconds: int = Field(
-        default=60, strict=True, ge=5, le=120, description="Answer 504 after so many seconds; the task goes on."
+        default=60, strict=True, ge=5, le=120, description="Return 504 after so many seconds; the task continues."
     )
 
 
 class AboutResult(About):
     provenance: dict[str, Any] | None = Field(
-        default=None, description="Of each field that was found: its page, place and certainty."
+        default=None, description="Source of each field that was found: page, location and confidence."
     )
-    page_url: str | None = Field(default=None, description="Where redirects led to.")
-    pages: list[str] | None = Field(default=None, description="Every page that was looked at.")
+    page_url: str | None = Field(default=None, description="URL after redirects.")
+    pages: list[str] | None = Field(default=None, description="Every page that was read.")
     rendered: bool | None = Field(default=None, description="By a browser.")
 
 
@@ -100,12 +100,12 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "",
         status_code=202,
-        summary="Ask for a page",
+        summary="Fetch a page",
         response_model=Envelope[TaskCreated],
         responses={202: _QUEUED, **failures(409, body=True)},
     )
     async def scrape_page(request: Request, body: ScrapeRequest, idempotency_key: IdempotencyKey = None) -> Response:
-        """Returns as soon as the task is on disk; `GET /api/v1/scrape/{task_id}` follows it."""
+        """Returns as soon as the task is stored; `GET /api/v1/scrape/{task_id}` returns its state."""
         if waiter.closing.is_set():
             return _closing(request)
         task, made = await _submit_one(service, body, idempotency_key)
@@ -114,14 +114,15 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
 
     @router.post(
         "/sync",
-        summary="Ask for a page and wait for it",
+        summary="Fetch a page and wait for the result",
         response_model=TaskEnvelope,
         responses={200: example(TASK, **PAGE), **_SYNC_FAILURES},
     )
     async def scrape_page_now(
         request: Request, body: SyncScrapeRequest, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Answers when the task ends; after `timeout_seconds` 504 with the task's id, and the task goes on."""
+        """Returns when the task ends. After `timeout_seconds` it returns 504 with the task's id, and the task
+        continues."""
         if waiter.closing.is_set():
             return _closing(request)
         before = waiter.told
@@ -136,7 +137,7 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
         if ended is None and waiter.closing.is_set():
             return _closing(request, task_id=task)
         if ended is None:
-            message = f"It has not ended within {body.timeout_seconds} s and goes on: GET /api/v1/scrape/{task}"
+            message = f"The task has not ended within {body.timeout_seconds} s. It continues: GET /api/v1/scrape/{task}"
             return refusal(request.scope, 504, "still_running", message, task_id=task)
         if ended.state != "completed":
             return _not_had(request, ended)
@@ -145,12 +146,12 @@ def _add_tasks(router: Router, service: Service, waiter: TaskWaiter) -> None:
 
     @router.get(
         "/{task_id}",
-        summary="Show a page that was asked for",
+        summary="Show a requested page",
         response_model=TaskEnvelope,
         responses={200: example(TASK, **PAGE), **failures(404)},
     )
     async def show_scrape_task(request: Request, task_id: UUID) -> Response:
-        """Its result is there once it is completed; where each field was found is in `meta.provenance`."""
+        """Contains the result once the task is completed; `meta.provenance` has the source of each field."""
         seen, page = seen_task(await one_task(service.database, task_id))
         return answer(request, seen, **page)
 
@@ -159,13 +160,14 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
     @router.post(
         "/batch",
         status_code=202,
-        summary="Ask for many pages",
+        summary="Fetch many pages",
         response_model=Envelope[BatchCreated],
         responses={202: _BATCH_QUEUED, **failures(409, body=True)},
         openapi_extra=body_of(service.pipelines[NAME]),
     )
     async def scrape_batch(request: Request, body: dict[str, Any], idempotency_key: IdempotencyKey = None) -> Response:
-        """1 to 100 targets; the same page twice is two tasks. Refused whole (503) if the queue has no room for it."""
+        """Accepts 1 to 100 targets; the same page twice is two tasks. Returns 503, and stores nothing, if the queue is
+        full."""
         if waiter.closing.is_set():
             return _closing(request)
         _check_size(body)
@@ -180,17 +182,17 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
         responses={200: example(JOB), **failures(404)},
     )
     async def show_scrape_job(request: Request, job_id: UUID) -> Response:
-        """With its counters, which are exact at every moment."""
+        """Includes the job's counters, which are always exact."""
         return answer(request, await seen_job(service, await job_of(service, job_id)))
 
     @router.get(
         "/jobs/{job_id}/results",
-        summary="Show what a batch has found",
+        summary="Show the results of a batch",
         response_model=Envelope[list[ResultSeen]],
         responses={200: example([RESULT]), **failures(404)},
     )
     async def show_scrape_results(request: Request, job_id: UUID) -> Response:
-        """Of the completed tasks, in the order in which they were asked for; more may follow while the job runs."""
+        """Results of the completed tasks, in the order of the request; more may follow while the job runs."""
         await job_of(service, job_id)
         return answer(request, [seen_result(found) for found in await results_of_job(service.database, job_id)])
 
@@ -201,14 +203,14 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
         responses={200: example({**JOB, "status": "cancelled"}), **failures(404, 409)},
     )
     async def cancel_scrape_job(request: Request, job_id: UUID) -> Response:
-        """Its queued tasks are ended; what is in flight ends by itself, and its results stay."""
+        """Its queued tasks are cancelled. In-flight tasks finish, and their results stay."""
         await job_of(service, job_id)
         await service.ledger.cancel(job_id)
         return answer(request, await seen_job(service, await job_of(service, job_id)))
 
 
 async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) -> tuple[UUID, Submitted]:
-    """The task of a job of one. What is wrong with it is named as its caller named it."""
+    """Submit a job of one page and return its task. Errors use the field names of the request."""
     try:
         made = await service.submit(NAME, body.job(), key=checked_key(key))
     except Rejected as wrong:
@@ -231,7 +233,7 @@ def _is_over(task: ScrapeTaskReport) -> bool:
 
 
 def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
-    """Why there is no result, with the status that belongs to it."""
+    """Return the error response for a page without a result."""
     if task.state == "cancelled":
         return refusal(request.scope, 409, "cancelled", "The task was cancelled.", task_id=task.id)
     reason = shown_reason(task.reason)
@@ -240,7 +242,7 @@ def _not_had(request: Request, task: ScrapeTaskReport) -> Response:
         request.scope,
         status,
         reason or "scrape_failed",
-        task.error or "It did not end well.",
+        task.error or "The task failed.",
         headers=RETRY_AFTER if status == 503 else None,
         reason=reason,
         task_id=task.id,

@@ -1,4 +1,4 @@
-"""Scrape tasks and jobs as the seed's callers see them: its words, its fields. Reads reports; decides nothing."""
+"""Response bodies of the scrape routes, as the specification prescribes."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -30,11 +30,13 @@ class BatchCreated(BaseModel):
 
 
 class Page(BaseModel):
-    """Where a result was read."""
+    """Where a result was read from."""
 
-    provenance: dict[str, Any] = Field(description="Of each field that was found: its page, place and certainty.")
-    page_url: str = Field(description="Where redirects led to.")
-    pages: list[str] = Field(description="Every page that was looked at.")
+    provenance: dict[str, Any] = Field(
+        description="Source of each field that was found: page, location and confidence."
+    )
+    page_url: str = Field(description="URL after redirects.")
+    pages: list[str] = Field(description="Every page that was read.")
     rendered: bool = Field(description="By a browser.")
 
 
@@ -44,9 +46,9 @@ class TaskSeen(BaseModel):
     status: TaskStatus
     target_type: str
     target_url: str
-    result: dict[str, Any] | None = Field(description="The wanted fields, if it is completed; else null.")
-    error: str | None = Field(description="Why it failed, or what its last attempt met.")
-    reason: str | None = Field(description="The same in one word, where there is one.")
+    result: dict[str, Any] | None = Field(description="The requested fields, if it is completed; else null.")
+    error: str | None = Field(description="Why it failed, or the error of its last attempt.")
+    reason: str | None = Field(description="The same as a code, if there is one.")
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None = Field(description="When it ended, however it did.")
@@ -87,7 +89,7 @@ async def job_of(service: Service, job_id: UUID) -> JobReport:
 
 
 def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is said of a task, and what about its result."""
+    """Return the body and the metadata of a task."""
     found = task.found
     failed = task.state != "completed"
     seen = {

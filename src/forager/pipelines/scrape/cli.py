@@ -29,7 +29,7 @@ class PageByDefault(TyperGroup):
 
 
 commands = typer.Typer(
-    help="Read pages: a URL and what kind of page it is, and its fields come back. `scrape URL` is `scrape page URL`.",
+    help="Read pages: give a URL and its page type, get its fields. `scrape URL` is `scrape page URL`.",
     no_args_is_help=True,
     cls=PageByDefault,
 )
@@ -54,7 +54,7 @@ def page(
     target_url: Annotated[str, typer.Argument(metavar="URL", help="The page.")],
     target_type: As = ANY_PAGE,
     requested_fields: Annotated[
-        list[str] | None, typer.Option("--fields", "-f", help="Only these fields, separated by commas; repeat it.")
+        list[str] | None, typer.Option("--fields", "-f", help="Only these fields, separated by commas (repeatable).")
     ] = None,
     workspace_id: Workspace = "default",
     browser: Browser = False,

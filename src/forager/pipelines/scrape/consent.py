@@ -1,4 +1,4 @@
-"""The button of a consent banner that gives least away: a refusal where there is one. Any other is passed over."""
+"""The button to click in a consent banner: refuse if possible, else accept. Other buttons are ignored."""
 
 CONSENT = ", ".join(
     (
@@ -18,4 +18,4 @@ CONSENT = ", ".join(
     )
 )
 CONSENT_WAIT = 0.4
-"""Seconds for a banner to come after the page's content has: most pages have none, and each would wait in vain."""
+"""Seconds to wait for a banner after the page's content. Short, because most pages have none."""

@@ -1,4 +1,4 @@
-"""Examples of bodies, as OpenAPI shows them. The figures of one job belong together."""
+"""Example bodies for the OpenAPI document. The figures are consistent with one another: they describe one job."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
-"""What an extractor is: what to do on a page, and a pure reading of it. Nothing here visits, waits or stores.
+"""The extractor interface: what to do on a page, and a pure function that reads it. Nothing here visits, waits or
+stores.
 
 An extractor is a value. It never raises over a page, however broken: a field that is not there is left out of
-`Extracted.fields`, and becomes null in the result. Which extractors there are is said in `extractors/__init__.py`.
+`Extracted.fields`, and becomes null in the result. `extractors/__init__.py` lists the extractors.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,27 +14,27 @@ from pydantic import BaseModel
 from forager.core.visit import Action
 
 MOST_MORE = 3
-"""How many further pages of a site an extractor may ask for."""
+"""Maximum number of further pages of a site that an extractor may request."""
 ENTRY_POINTS = "forager.extractors"
-"""The group of entry points by which another package adds extractors of its own."""
+"""Entry point group under which another package offers its own extractors."""
 SCREENSHOT = "screenshot"
 """A field of this name holds the browser's picture of the page: a PNG, in base64. An extractor's `parse` leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an extractor sees: a page as it came, by HTTP or as a browser left it."""
+    """The input of an extractor: a page as received by HTTP or as rendered by a browser."""
 
     url: str
     html: str | bytes
-    """Bytes are decoded by what the page itself says of its encoding."""
+    """Bytes are decoded by the encoding that the page itself declares."""
     status: int
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One field of one page, as it stands there: normalising comes after."""
+    """One field as found on the page, before normalisation."""
 
     value: object
     source: str
@@ -47,9 +48,9 @@ class Extracted:
     fields: Mapping[str, Found] = field(default_factory=dict)
     """Only what was found."""
     wall: str | None = None
-    """A log-in stands in the way, in these words: an error, not a page on which everything is missing."""
+    """The text of a login wall, if there is one: the task then fails, instead of returning an empty page."""
     more: tuple[str, ...] = ()
-    """Further URLs of the same site, at most three, on which wanted fields that are missing here may stand."""
+    """Up to three further URLs of the same site that may have the missing fields."""
 
 
 Parse = Callable[[Page, frozenset[str]], Extracted]
@@ -63,12 +64,12 @@ class Extractor:
     output: type[BaseModel]
     """The result: every field may be null. A field's annotation says how it is normalised (`forager.extract`)."""
     script: tuple[Action, ...]
-    """What a browser does before it hands the page over."""
+    """What a browser does before the page is read."""
     parse: Parse
     credentials: str | None = None
     """The provider whose log-in a visit may use: `linkedin`."""
     by_default: tuple[str, ...] | None = None
-    """The fields that are returned where a request names none; None: all of them."""
+    """The fields that are returned if a request names none; None means all."""
 
     @property
     def fields(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What an extractor collects while it reads: the surest value of each wanted field, and where it came from."""
+"""Collects an extractor's findings: the most reliable value of each wanted field, and its source."""
 
 from urllib.parse import urlsplit
 
@@ -6,7 +6,7 @@ from forager.extract.document import Document
 from forager.extract.structured_data import Thing
 from forager.pipelines.scrape.extractor import Extracted, Found
 
-# How sure a reading is, by its kind: structured data above selectors above guesses from text.
+# Confidence by kind of source: structured data above selectors above guesses from text.
 STRUCTURED = {"json-ld": 0.98, "microdata": 0.95, "rdfa": 0.93}
 SELECTOR = 0.85
 LABEL = 0.8
@@ -20,11 +20,11 @@ class Findings:
         self._found: dict[str, Found] = {}
 
     def wants(self, name: str) -> bool:
-        """Whether the field is asked for and not there yet."""
+        """Return whether the field is wanted and not found yet."""
         return name in self._wanted and name not in self._found
 
     def offer(self, name: str, value: object, source: str, confidence: float) -> None:
-        """Keeps the surest; of two equally sure ones, the first. Nothing, and blanks, are not offers."""
+        """Offer a value. The most reliable one is kept; among equals, the first. None and blanks are ignored."""
         if name not in self._wanted or value is None or value == "":
             return
         held = self._found.get(name)
@@ -44,7 +44,7 @@ class Findings:
         return found.value if found else None
 
     def extracted(self, address: str, url: str, *, more: tuple[str, ...] = ()) -> Extracted:
-        """With the page's own URL as the field `address`, if there is anything else to say of the page.
+        """Return the result, with the page's URL as the field `address` if any other field was found.
 
         The URL alone would make an empty page look like a full one.
         """
@@ -54,7 +54,7 @@ class Findings:
 
 
 def page_url(document: Document) -> str:
-    """The canonical URL that a page names, if it lies on the page's own host; else the URL by which it came."""
+    """Return the page's canonical URL if it is on the same host, else the URL of the request."""
     canonical = document.canonical
     if not canonical or not canonical.startswith(("http://", "https://")) or len(urlsplit(canonical).path) <= 1:
         return document.url

@@ -1,4 +1,4 @@
-"""What a person asks for: one page or up to a hundred, each with what kind of page it is. Pure.
+"""The parameters of scrape jobs: pages, each with its type. Pure.
 
 The shape is checked by these classes; whether an extractor of that name exists, and has those fields, by `check`.
 """
@@ -31,7 +31,7 @@ LONGEST_URL = 2_048
 
 
 def _web_url(text: str) -> str:
-    """A URL that can be asked. What a log would show of it must hold no password."""
+    """Check and return a URL. It must not contain a password, because logs show it."""
     try:
         parts = urlsplit(text)
         host = parts.netloc.rpartition("@")[2]
@@ -67,7 +67,7 @@ def _each_once(names: tuple[S, ...]) -> tuple[S, ...]:
 
 
 class Target(BaseModel):
-    """One page, and what is wanted of it."""
+    """One page, and the fields that are wanted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,7 +87,7 @@ class Target(BaseModel):
         | None
     ) = Field(
         default=None,
-        description="Only these are looked for and returned; without it, all that the target type has.",
+        description="Only these fields are extracted and returned (default: all of the target type).",
         examples=[["job_title", "salary_range"]],
     )
     formats: Annotated[tuple[Format, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
@@ -97,11 +97,11 @@ class Target(BaseModel):
         examples=[["markdown", "links"]],
     )
     workspace_id: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
-        description="For whom: credentials of this workspace are used where a page needs some.", examples=["acme"]
+        description="Workspace whose credentials are used if a page needs some.", examples=["acme"]
     )
     render: Render = Field(
         default="auto",
-        description="http, browser, or auto: a browser only where the page needs one, because it costs 100 times more.",
+        description="http, browser, or auto: a browser only if the page needs one, because it costs 100 times more.",
     )
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class Target(BaseModel):
 
     @property
     def wanted(self) -> tuple[str, ...] | None:
-        """The fields to be returned; None: those that the target type returns by default."""
+        """The fields to return; None means the target type's default."""
         return self.formats or self.requested_fields
 
 
@@ -158,7 +158,7 @@ class BatchTarget(Target):
 
 
 def _some(targets: tuple[BatchTarget, ...]) -> tuple[BatchTarget, ...]:
-    """Asked when each of them is good: one that is not must not be told that there is none."""
+    """Require at least one target. Checked after each target, so that an invalid one is reported as such."""
     if not targets:
         raise ValueError("give at least one target")
     return targets
@@ -198,7 +198,9 @@ class ScrapeJob(BaseModel):
     callback_url: WebUrl | None = Field(
         default=None, description="Notified when the job ends, instead of the default receiver."
     )
-    single: StrictBool = Field(default=False, description="One page that somebody waits for: it comes before batches.")
+    single: StrictBool = Field(
+        default=False, description="One page that a caller waits for: it has priority over batches."
+    )
 
     @model_validator(mode="after")
     def _single_is_one(self) -> Self:
@@ -208,7 +210,7 @@ class ScrapeJob(BaseModel):
 
 
 def check(job: ScrapeJob, extractors: Mapping[str, Extractor]) -> None:
-    """Raise `Rejected`, with what is wrong at which target, unless there are extractors for all of it."""
+    """Raise `Rejected`, naming the targets, if there is no extractor for a target's type or fields."""
     wrong = [
         FieldError(f"targets.{number}.{field}", message)
         for number, target in enumerate(job.targets)

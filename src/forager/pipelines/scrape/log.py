@@ -1,6 +1,6 @@
-"""One line in the log for every page that was read or could not be, for whoever runs the service (SC-15).
+"""One log line for every page that was read or could not be read (SC-15).
 
-Never what stands on a page, never a query of a URL, and a proxy by its number alone.
+It never contains a page's content or the query of a URL, and names a proxy only by its number.
 """
 
 from collections.abc import Sequence
@@ -50,5 +50,5 @@ def _without_query(url: str) -> str:
 
 
 def _reason(settlement: Settlement) -> str:
-    """The word for it; a sentence only where there is none, because it may quote what a page says."""
+    """Return the reason; the message only if there is no reason, because it may quote the page."""
     return shown_reason(settlement.reason) or (settlement.error or "unknown")[:LONGEST_REASON]

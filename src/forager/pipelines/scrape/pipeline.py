@@ -1,6 +1,6 @@
-"""Pages on demand: a URL and what kind of page it is, and the fields of it come back.
+"""Pages on demand: given a URL and its page type, returns the page's fields.
 
-The pipeline as a value. What comes from settings is an argument of `build`; nothing here reads a setting.
+The pipeline as a value. Settings are arguments of `build`; nothing here reads a setting.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,16 @@ from forager.pipelines.scrape.words import REASONS
 NAME = "scrape"
 MOST_QUEUED = 500
 RETRY = Retry(2, first=2.0, cap=10.0)
-"""Somebody waits for the answer: a server's stumble is tried again soon, and not for long."""
+"""A caller waits for the answer, so a server error is retried soon and not for long."""
 
 
 PATIENCE = 300.0
-"""Seconds that a page waits in vain (no proxy, no browser, too many requests) before it fails: a person waits."""
+"""Seconds that a page waits in vain (no proxy, no browser, too many requests) before it fails, because a caller
+waits."""
 
 
 def plan(job: ScrapeJob) -> Iterator[Plan]:
-    """One task per target, in their order."""
+    """Return one task per target, in their order."""
     for number, target in enumerate(job.targets):
         task = Scrape(
             number=number,
@@ -40,7 +41,8 @@ def plan(job: ScrapeJob) -> Iterator[Plan]:
 
 
 def limits(job: ScrapeJob, *, most_queued: int = MOST_QUEUED) -> JobLimits:
-    """A single page before all batches, smaller batches before bigger ones. A bulk job has a queue without a limit."""
+    """Serve a single page before all batches, and smaller batches before bigger ones. A bulk job's queue has no
+    limit."""
     pages = len(job.targets)
     return JobLimits(turn=1 if job.single else 1 + pages, most_queued=most_queued if pages < BULK_FROM else None)
 

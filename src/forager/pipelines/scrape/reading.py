@@ -1,4 +1,4 @@
-"""What has been read of a target so far: its page, and further ones that fill what is missing. Pure."""
+"""What has been read of a target so far: its page, and further pages for missing fields. Pure."""
 
 from base64 import b64encode
 from datetime import datetime
@@ -18,7 +18,7 @@ class Reading:
         self._extractor = extractor
         self._names = tuple(requested or extractor.by_default or extractor.output.model_fields)
         self.found: dict[str, tuple[Found, str]] = {}
-        """By field: what was found, and on which page."""
+        """The finding and its page, by field."""
         self.wall: str | None = None
         self.more: tuple[str, ...] = ()
         self.pages: list[str] = []
@@ -32,13 +32,14 @@ class Reading:
         return frozenset(self._names) - self.found.keys()
 
     def question(self, response: Response) -> tuple[Parse, bytes, str | None, str, int, datetime, frozenset[str]]:
-        """The arguments of `read_page` that look for what is still missing."""
+        """Return the arguments of `read_page` for the fields that are still missing."""
         kind = response.headers.get("Content-Type")
         told = response.body, kind and str(kind), response.url, response.status, response.at
         return (self._extractor.parse, *told, self.missing)
 
     def add(self, response: Response, extracted: Extracted) -> None:
-        """Take what a page has. The first one decides whether there is a wall and what to look at next."""
+        """Add the findings of a page. The first page decides whether there is a login wall, and which pages to read
+        next."""
         if not self.pages:
             self.wall, self.more = extracted.wall, extracted.more
             self._status, self._at = response.status, response.at
@@ -83,12 +84,12 @@ class Reading:
 def read_page(
     parse: Parse, body: bytes, kind: str | None, url: str, status: int, at: datetime, wanted: frozenset[str]
 ) -> Extracted:
-    """Read one page. Everything that is needed is an argument: a big page is read in another process."""
+    """Read one page. Everything needed is an argument, because a big page is read in another process."""
     return parse(Page(url, decoded(body, kind), status, at), wanted)
 
 
 def _as_answered(value: Any, page_url: str) -> Any:
-    """A URL of a site that was read by plain http keeps that scheme: normalised to https it might lead nowhere."""
+    """Keep the scheme of a site that was read by plain http: the same URL with https might not exist."""
     if isinstance(value, str) and value.startswith("https://") and page_url.startswith("http://"):
         host, answered = (urlsplit(url).netloc for url in (value, page_url))
         if host == answered.lower().removesuffix(":80"):

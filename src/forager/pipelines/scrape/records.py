@@ -1,4 +1,4 @@
-"""What scrape finds: the fields of one page, once per task, each with where it was found."""
+"""The record of the scrape pipeline: the fields of one page, once per task, each with its source."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -7,7 +7,7 @@ from forager.core.record import Record
 
 
 class Result(Record):
-    """One page as its extractor read it. Its key is the task's, since the same page may be asked for twice."""
+    """One page as its extractor read it. Its key is the task's, because the same page may be requested twice."""
 
     kind: ClassVar[str] = "scrape_result"
     table: ClassVar[str] = "scrape_results"
@@ -18,14 +18,14 @@ class Result(Record):
     target_type: str
     target_url: str
     page_url: str
-    """Where redirects led to."""
+    """URL after redirects."""
     workspace_id: str
     result: dict[str, Any]
-    """The wanted fields, all of them: one that was not found is null."""
+    """All wanted fields; one that was not found is null."""
     provenance: dict[str, Any]
-    """Of each field that was found: the page, where on it, and how sure that is."""
+    """Source of each field that was found: page, location and confidence."""
     pages: list[str]
-    """Every page that was looked at."""
+    """Every page that was read."""
     rendered: bool
     """By a browser."""
     fetched_at: datetime

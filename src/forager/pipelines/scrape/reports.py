@@ -19,28 +19,30 @@ class ScrapeResultReport(Report):
     task_id: UUID
     target_type: str
     target_url: str
-    page_url: str = Field(description="Where redirects led to.")
+    page_url: str = Field(description="URL after redirects.")
     result: dict[str, Any] = Field(description="The wanted fields; one that was not found is null.")
-    provenance: dict[str, Any] = Field(description="Of each field that was found: its page, place and certainty.")
-    pages: list[str] = Field(description="Every page that was looked at.")
+    provenance: dict[str, Any] = Field(
+        description="Source of each field that was found: page, location and confidence."
+    )
+    pages: list[str] = Field(description="Every page that was read.")
     rendered: bool = Field(description="By a browser.")
     fetched_at: datetime | None
 
 
 class ScrapeTaskReport(Report):
-    """One page that was asked for: how it stands, and what was read of it."""
+    """One requested page: its state and its result."""
 
     id: UUID
     job: UUID
     state: str
     target_type: str
     target_url: str
-    error: str | None = Field(description="Why it failed, or what its last attempt met.")
-    reason: str | None = Field(description="The same in one word, where there is one.")
+    error: str | None = Field(description="Why it failed, or the error of its last attempt.")
+    reason: str | None = Field(description="The same as a code, if there is one.")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
-    found: ScrapeResultReport | None = Field(description="Only of a completed task.")
+    found: ScrapeResultReport | None = Field(description="Only for a completed task.")
 
 
 # A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
@@ -48,7 +50,7 @@ _RESULTS = """
 SELECT r.*, t.id AS task, t.job_id AS job FROM (SELECT * FROM scrape_results WHERE job_id = :job) r
 JOIN tasks t ON t.job_id = r.job_id AND t.kind = 'scrape.page' AND t.key = r.task_key
 """
-# Somebody waits for it: everything that is told of a page is one look.
+# A caller waits for it, so everything about a page is one query.
 _TASK = """
 SELECT t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, t.reason, j.created_at, t.claimed_at,
        t.ended_at,
@@ -64,13 +66,13 @@ WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scra
 
 
 async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
-    """In the order in which the pages were asked for."""
+    """Return the results in the order of the request."""
     rows = await db.fetch(f"{_RESULTS} ORDER BY r.task_key", {"job": await job_number(db, job)})
     return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
 
 
 async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:
-    """How one page stands. `fresh`: it was written a moment ago. Raises `NotFound` if there is no such task."""
+    """Return one page. `fresh`: it was written a moment ago. Raises `NotFound` if there is no such task."""
     numbers = task_numbers(task)
     fetch = db.fetch_fresh if fresh else db.fetch
     rows = await fetch(f"{_TASK} :task", {"task": numbers[1]}) if numbers else ()
@@ -80,7 +82,7 @@ async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTa
 
 
 async def first_task(db: Database, job: UUID) -> UUID:
-    """The first page of a job, which is the only one of a job of one."""
+    """Return the first page of a job."""
     rows = await db.fetch(_FIRST, {"job": str(job)})
     if not rows:
         raise NotFound(f"There is no scrape job {job}.")

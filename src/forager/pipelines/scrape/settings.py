@@ -18,7 +18,7 @@ class ScrapeSettings(FeatureSettings):
     )
     task_timeout_seconds: float = _scrape(
         60.0,
-        "Time for one page, without what it waits for its lane.",
+        "Time limit for one page, without waiting for its lane.",
         seed="SCRAPER_TASK_TIMEOUT_SECONDS",
         gt=0,
         le=3_600,
@@ -27,5 +27,5 @@ class ScrapeSettings(FeatureSettings):
         (), "Python files with extractors of your own, separated by commas. They run with Forager's rights."
     )
     keep_logged_in_pages: bool = _scrape(
-        False, "Keep failed pages for a look also where they were asked for with a log-in."
+        False, "Keep failed pages as evidence even if they were requested with a login."
     )

@@ -1,4 +1,5 @@
-"""The order of I/O for one page, and what each kind of answer leads to. What a page contains is its extractor's.
+"""The step of the scrape pipeline: the order of I/O for one page, and the outcome of each kind of answer. Extractors
+read the page.
 
 Nothing is retried, waited for or counted here: the engine acts on the outcome or the error.
 """
@@ -29,21 +30,21 @@ from forager.pipelines.scrape.reading import Reading, read_page
 from forager.pipelines.scrape.target import Scrape
 
 MOST_BYTES = 10 * 1024 * 1024
-"""A page of text that is longer is no page for us."""
+"""Maximum size of a page."""
 TEXTUAL = ("html", "xml", "text/plain", "json")
 
 
 @dataclass(frozen=True, slots=True)
 class Scraper:
-    """What is known of pages, and how long one may take. Its method `scrape` is the step."""
+    """The extractors, and the time limit of a page. Its method `scrape` is the step."""
 
     extractors: Mapping[str, Extractor] = field(default_factory=dict)
     navigation: float = 30.0
     timeout: float = 60.0
     logins: bool = False
-    """Whether there is a backend that keeps log-ins."""
+    """Whether a credential backend is configured."""
     keep_logged_in: bool = False
-    """Whether a page that was asked for with a log-in is kept for a look, if it fails."""
+    """Whether a failed page that was requested with a login is kept as evidence."""
 
     async def scrape(self, task: Scrape, fetch: Fetch) -> Outcome:
         extractor = self._extractor(task)
@@ -65,7 +66,7 @@ class Scraper:
 
 @dataclass(slots=True)
 class _Visit:
-    """One task on its way: the page, and the few further ones that its extractor asks for."""
+    """One task in progress: the page, and the few further pages that its extractor requests."""
 
     task: Scrape
     extractor: Extractor
@@ -73,7 +74,7 @@ class _Visit:
     login: LoginRef | None
     navigation: float
     left: float
-    """Seconds of the task's time that answers have not used up. Waiting for a lane is no part of it."""
+    """Remaining seconds of the task's time limit. Waiting for a lane does not count."""
 
     @property
     def wants_picture(self) -> bool:
@@ -84,7 +85,7 @@ class _Visit:
         reading = await self._read(response)
         if reading.found or response.rendered or self.task.render != "auto":
             return reading
-        # It looked like a page and has nothing of what is wanted: scripts may bring it.
+        # It looked like a page but has none of the wanted fields: scripts may add them.
         try:
             return await self._read(await self._page(self.task.target_url, "browser"))
         except Permanent as error:
@@ -93,7 +94,7 @@ class _Visit:
             return reading
 
     async def further(self, reading: Reading) -> None:
-        """Contact and about pages, within a small budget. What they cannot give leaves its field null."""
+        """Read contact and about pages, within a small budget. Fields that they lack stay null."""
         site = host_of(reading.pages[0])
         render: Render = "browser" if reading.rendered else "http"
         for url in reading.more[:MOST_MORE]:
@@ -133,7 +134,7 @@ class _Visit:
         reading = Reading(self.extractor, self.task.requested_fields)
         await self._add(reading, response)
         if reading.wall is not None:
-            # Whoever was given a log-in may say it again: then nothing of the page is quoted.
+            # A page that was requested with a login may repeat it, so nothing of the page is quoted.
             said = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
             message = f"{_where(response)} wants a log-in{said}"
             raise _not_had(words.LOGIN_WALL, message, response)
@@ -141,7 +142,7 @@ class _Visit:
 
 
 def refuse_unless_page(response: Response) -> None:
-    """What any answer but a page means: it passes, or it never will."""
+    """Raise for any answer that is not a page: `Transient` if it may pass, else `Permanent`."""
     status, where = response.status, _where(response)
     if status >= 500:
         raise Transient(f"{where} failed ({status}).", facts=_told(response), error_type=ErrorType.HTTP)
@@ -172,13 +173,14 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
 
 @asynccontextmanager
 async def final_failures(*, kept: bool) -> AsyncIterator[None]:
-    """What is final here though the engine would go on. `kept`: whether the page may be kept for a look."""
+    """Turn errors that the engine would handle otherwise into final failures. `kept`: whether the page may be kept as
+    evidence."""
     try:
         yield
     except Disallowed as error:  # the caller did not get this page: that is a failure, not a skip
         raise Permanent(error.message, reason=error.reason, error_type=error.error_type) from error
     except TimedOut as error:
-        # The page had all the time there is; another attempt would only hold a browser as long again.
+        # The page had its full time limit; another attempt would only occupy a browser for as long again.
         said, reason = error.message, error.reason
         raise Permanent(said, facts=error.facts, reason=reason, error_type=error.error_type) from error
     except Permanent as error:
@@ -188,7 +190,7 @@ async def final_failures(*, kept: bool) -> AsyncIterator[None]:
 
 
 def _where(response: Response) -> str:
-    """The page without its query, which may hold what nobody else should read."""
+    """Return the page's URL without its query, which may contain secrets."""
     parts = urlsplit(response.url)
     return f"{parts.hostname or 'The site'}{parts.path}"[:200]
 

@@ -8,7 +8,7 @@ from forager.core.task import Task
 
 
 class Scrape(Task):
-    """Known by its place in the job, so that the same page twice is two tasks."""
+    """Identified by its position in the job, so that the same page twice is two tasks."""
 
     kind: ClassVar[str] = "scrape.page"
 

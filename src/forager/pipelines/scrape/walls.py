@@ -1,6 +1,6 @@
-"""Whether a page is a log-in in the way of the page that was asked for. Pure.
+"""Recognises login walls: pages that ask for a login instead of showing the requested page. Pure.
 
-A page that has a log-in form beside what it is about is no wall.
+A page with a login form beside its content is not a wall.
 """
 
 import re
@@ -25,11 +25,11 @@ _MUST = re.compile(
     re.IGNORECASE,
 )
 LITTLE = 1_500
-"""Visible characters: a wall has not much to say."""
+"""Maximum visible characters of a wall."""
 
 
 def login_wall(document: Document) -> str | None:
-    """The words in which a log-in is asked for; None where the page is the page."""
+    """Return the text with which a page asks for a login; None if it is not a wall."""
     title = document.title or ""
     if document.tree.css_first("[class*='authwall' i], [id*='authwall' i]") is not None or "authwall" in document.url:
         return _said(document) or title or "authwall"

@@ -1,4 +1,4 @@
-"""The words in which the scrape service says why a page could not be fetched: the reasons of its tasks. Pure."""
+"""The reasons for which the scrape service could not fetch a page. Pure."""
 
 from typing import Final
 
@@ -45,9 +45,9 @@ TYPES = {
     REFUSED: ErrorType.HTTP,
     NOT_A_PAGE: ErrorType.PARSE,
 }
-"""Where the answers belong that are no page."""
+"""Error types of answers that are not a page."""
 
 
 def shown_reason(reason: str | None) -> str | None:
-    """The reason as callers of the service see it: only the words above are part of its API."""
+    """Return the reason for callers of the service: only those above are part of its API."""
     return reason if reason in REASONS else None
