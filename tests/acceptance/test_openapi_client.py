@@ -93,7 +93,9 @@ async def _whole_life(stranger: Stranger, site: SandboxSite) -> None:
     assert seen["status"] == "completed"
     assert seen["result"]["job_title"]
 
-    now = await stranger.ask("Fetch a page and wait for the result", {**one, "target_url": site.url("/jobs/microdata/2")})
+    now = await stranger.ask(
+        "Fetch a page and wait for the result", {**one, "target_url": site.url("/jobs/microdata/2")}
+    )
     assert now["result"]["job_title"]
 
     many = stranger.example("Fetch many pages")
