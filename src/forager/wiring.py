@@ -25,6 +25,7 @@ from forager.fetch.proxy_check import ProxyCheck
 from forager.kit.feature import Feature
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
+from forager.ledger.schema.namespace import locate
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.sqlite import SqliteLedger
@@ -70,8 +71,9 @@ async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may
         return await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=settings.lease_seconds)
     from forager.ledger.postgres import PostgresLedger  # the driver is an extra
 
-    await asyncio.to_thread(ensure_postgres, settings.database_url, catalog, may_create=may_create)
-    return await PostgresLedger.open(settings.database_url, catalog, lease_seconds=settings.lease_seconds)
+    url = await asyncio.to_thread(locate, settings.database_url, settings.database_schema)
+    await asyncio.to_thread(ensure_postgres, url, catalog, may_create=may_create)
+    return await PostgresLedger.open(url, catalog, lease_seconds=settings.lease_seconds)
 
 
 async def open_rules(settings: Settings, domains: Domains, pipelines: Sequence[Pipeline]) -> Rulebook:

@@ -14,6 +14,7 @@ from forager.features import FEATURES
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import Store, in_transaction
 from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
+from forager.ledger.schema.namespace import in_schema
 from forager.ledger.schema.revisions import heads, known, locations
 from forager.ledger.sqlite.lock import StoreLock
 from forager.wiring import build_pipelines
@@ -63,8 +64,9 @@ def test_plain_alembic_upgrades_the_store_that_the_environment_names(store: Stor
     )
     ran = _alembic("upgrade", "heads", **named)
     assert ran.returncode == 0, ran.stderr
-    assert current(store) == sorted(heads(locations(catalog.pipelines.values())))
-    assert "serper_jobs" in in_transaction(store, names)
+    there = store if isinstance(store, Path) else in_schema(store, "forager")
+    assert current(there) == sorted(heads(locations(catalog.pipelines.values())))
+    assert "serper_jobs" in in_transaction(there, names)
 
 
 def test_plain_alembic_leaves_a_store_alone_that_a_process_has_open(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def _answers(who: str, url: str) -> Finding:
 def _store(settings: "Settings") -> Iterator[Finding]:
     from forager.ledger.catalog import Catalog
     from forager.ledger.schema import migrate
+    from forager.ledger.schema.namespace import locate
     from forager.ledger.sqlite.lock import read_owner
     from forager.wiring import build_pipelines
 
@@ -146,8 +147,8 @@ def _store(settings: "Settings") -> Iterator[Finding]:
         yield Finding("store", "ok", f"{near(path)}, {_size(path)}; its owner checked the schema when it started")
         return
     where = f"{near(path)}, {_size(path)}" if embedded else "PostgreSQL answers"
-    store = settings.database_url or path
     try:
+        store = locate(settings.database_url, settings.database_schema) if settings.database_url else path
         stands = migrate.current(store)
         if not stands:
             yield Finding("store", "ok", f"{where}, empty (the schema is made on the first start)")

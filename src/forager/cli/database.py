@@ -111,11 +111,13 @@ def compact(context: typer.Context, as_json: Json = False) -> None:
 
 def _store(given: Invocation) -> "tuple[Path | str, Catalog]":
     from forager.ledger.catalog import Catalog
+    from forager.ledger.schema.namespace import locate
     from forager.wiring import build_pipelines
 
     settings = given.settings()
     quiet_log(debug=given.debug)
-    return settings.database_url or settings.home / "ledger.db", Catalog(build_pipelines(settings))
+    store = locate(settings.database_url, settings.database_schema) if settings.database_url else None
+    return store or settings.home / "ledger.db", Catalog(build_pipelines(settings))
 
 
 def _show(revisions: list[str], *, as_json: bool) -> None:

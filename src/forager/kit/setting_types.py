@@ -51,6 +51,12 @@ def _secret_url(url: SecretStr) -> SecretStr:
     return url
 
 
+def _schema_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name.startswith("pg_"):
+        raise ValueError("it should be a PostgreSQL schema name of small letters, digits and _, such as forager")
+    return name
+
+
 def _store_url(url: str) -> str:
     parts = _parsed_url(url)
     if parts.scheme not in ("postgresql", "postgres") or len(parts.path) < 2:
@@ -79,6 +85,7 @@ Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+SchemaName = Annotated[str, AfterValidator(_schema_name)]
 Host = Annotated[str, AfterValidator(_host)]
 HeaderText = Annotated[str, AfterValidator(_header_text)]
 Upper = BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)

@@ -20,6 +20,7 @@ from forager.kit.setting_types import (
     Host,
     Level,
     Location,
+    SchemaName,
     Secrets,
     StoreUrl,
     Texts,
@@ -53,6 +54,9 @@ class Settings(BaseSettings):
     home: Location = _store(Path(".forager"), "Data folder: ledger, lock, keys, stored pages.")
     database_url: StoreUrl | None = _store(
         None, "URL of the PostgreSQL database for the ledger (default: SQLite in the data folder).", hidden=True
+    )
+    database_schema: SchemaName = _store(
+        "forager", "PostgreSQL schema of the tables; the views for readers are in `public`. An older store stays there."
     )
     secret_key: Secrets = _store(
         (),

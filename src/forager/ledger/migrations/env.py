@@ -9,11 +9,14 @@ from pathlib import Path
 from alembic import context
 from sqlalchemy import Connection
 
-from forager.ledger.schema.connect import Store, in_transaction
+from forager.ledger.schema.connect import Store, in_transaction, parse_store
 from forager.ledger.schema.migrate import alone, migrate_connection
+from forager.ledger.schema.namespace import create_namespace, locate
 
 
 def run(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        create_namespace(connection)
     context.configure(
         connection=connection,
         transactional_ddl=True,  # Alembic assumes that SQLite cannot; with our BEGIN it can
@@ -27,6 +30,8 @@ def run(connection: Connection) -> None:
 def store() -> Store:
     """For plain `alembic`: `-x store=…`, else FORAGER_DATABASE_URL, else the embedded store in the data folder."""
     named = context.get_x_argument(as_dictionary=True).get("store") or os.environ.get("FORAGER_DATABASE_URL")
+    if named and isinstance(parse_store(named), str):
+        return locate(named, os.environ.get("FORAGER_DATABASE_SCHEMA") or "forager")
     return named or Path(os.environ.get("FORAGER_HOME") or ".forager") / "ledger.db"
 
 

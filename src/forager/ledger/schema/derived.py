@@ -15,8 +15,10 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from forager.core.errors import StoreError
+from forager.ledger.schema.namespace import add_public_view, drop_public_view
 
 _CREATE = re.compile(r"CREATE VIEW (\w+)", re.IGNORECASE)
+_OWN_FOLDER = Path(__file__).parents[1]
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 
@@ -24,6 +26,8 @@ _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 class View:
     name: str
     sql: str
+    for_readers: bool = False
+    """Whether people query it, and not only this program: on PostgreSQL it can be read in `public` as well."""
 
     @property
     def hash(self) -> str:
@@ -36,7 +40,7 @@ def views(dialect: str, folders: Iterable[Path]) -> list[View]:
     for folder in folders:
         file = folder / f"views.{dialect}.sql"
         if file.exists():
-            found.extend(_split(file))
+            found.extend(_split(file, for_readers=folder != _OWN_FOLDER))
     return found
 
 
@@ -45,6 +49,7 @@ def drop(connection: Connection) -> None:
         return
     for (name,) in connection.execute(text("SELECT name FROM derived ORDER BY position DESC")).fetchall():
         try:
+            drop_public_view(connection, name)
             connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
         except DBAPIError as error:
             raise StoreError(
@@ -60,6 +65,8 @@ def make(connection: Connection, wanted: Sequence[View]) -> None:
         return
     for position, view in enumerate(wanted):
         connection.exec_driver_sql(view.sql)
+        if view.for_readers:
+            add_public_view(connection, view.name)
         connection.execute(
             text("INSERT INTO derived (name, position, hash) VALUES (:name, :position, :hash)"),
             {"name": view.name, "position": position, "hash": view.hash},
@@ -71,7 +78,7 @@ def are_current(connection: Connection, wanted: Sequence[View]) -> bool:
     return [(row[0], row[1]) for row in rows] == [(view.name, view.hash) for view in wanted]
 
 
-def _split(file: Path) -> list[View]:
+def _split(file: Path, *, for_readers: bool) -> list[View]:
     """A statement ends with a semicolon at the end of a line."""
     statements = [part.strip() for part in _COMMENT.sub("", file.read_text()).split(";\n") if part.strip()]
     found = []
@@ -79,5 +86,5 @@ def _split(file: Path) -> list[View]:
         name = _CREATE.match(sql)
         if name is None:
             raise StoreError(f"{file} may only create views, but has: {sql[:60]}")
-        found.append(View(name[1], sql))
+        found.append(View(name[1], sql, for_readers))
     return found

@@ -15,6 +15,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
 from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
+from forager.ledger.schema.namespace import create_namespace
 from forager.ledger.schema.plain_ddl import add_plain_tables
 from forager.ledger.schema.politeness_tables import politeness_metadata
 from forager.ledger.schema.queue_tables import queue_metadata
@@ -153,6 +154,8 @@ def _migrate(store: Store, catalog: Catalog, run: Callable[["Config"], None]) ->
 
 def _create_if_empty(connection: Connection, catalog: Catalog) -> bool:
     """True if the store was empty and now has everything."""
+    if connection.dialect.name == "postgresql":
+        create_namespace(connection)
     tables = set(inspect(connection).get_table_names())
     if "alembic_version" in tables:
         return False

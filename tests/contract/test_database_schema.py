@@ -1,0 +1,87 @@
+"""On PostgreSQL the tables live in a schema of their own, and views where readers expect them."""
+
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from forager.app import open_app
+from forager.config import new_settings
+from forager.core.errors import StoreError
+from forager.features import all_features
+from forager.ledger.catalog import Catalog
+from forager.ledger.schema import migrate
+from forager.ledger.schema.namespace import in_schema, locate
+from forager.wiring import build_pipelines
+
+SCHEMAS = """
+SELECT table_schema AS schema, table_type AS type, table_name AS name FROM information_schema.tables
+WHERE table_schema NOT IN ('pg_catalog', 'information_schema')
+"""
+
+
+async def relations(url: str) -> dict[tuple[str, str], set[str]]:
+    db = await asyncpg.connect(url)
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in await db.fetch(SCHEMAS):
+        found.setdefault((row["schema"], row["type"]), set()).add(row["name"])
+    await db.close()
+    return found
+
+
+async def run(url: str, *statements: str) -> Any:
+    db = await asyncpg.connect(url)
+    for statement in statements:
+        await db.execute(statement)
+    await db.close()
+
+
+async def test_tables_get_a_schema_of_their_own_beside_those_of_another_program(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    await run(
+        postgres_url,
+        "CREATE TABLE jobs (id int); CREATE TABLE alembic_version (version_num text)",
+        "INSERT INTO alembic_version VALUES ('theirs'); CREATE TABLE products (name text)",
+    )
+    for _ in range(2):  # the second start finds what the first has made
+        async with open_app(new_settings(home=tmp_path, database_url=postgres_url)) as app:
+            assert (await app.reports.health()) is not None
+    found = await relations(postgres_url)
+    assert found["public", "BASE TABLE"] == {"jobs", "alembic_version", "products"}
+    assert {"jobs", "tasks", "queue", "changes", "alembic_version"} <= found["forager", "BASE TABLE"]
+    assert {"crawl_tasks", "serper_places"} <= found["public", "VIEW"]
+    assert "products" in found["forager", "VIEW"], "the name is taken in public"
+    assert "tasks_now" not in found["public", "VIEW"], "it is for this program"
+    await run(postgres_url, "SELECT count(*) FROM public.crawl_tasks")
+
+
+async def test_a_store_in_public_stays_where_it_is(app_postgres_url: str, tmp_path: Path) -> None:
+    async with open_app(new_settings(home=tmp_path, database_url=app_postgres_url)) as app:
+        assert (await app.reports.health()) is not None
+    assert "forager" not in {schema for schema, _ in await relations(app_postgres_url)}
+
+
+async def test_it_can_be_upgraded_from_nothing_and_taken_down_again(postgres_url: str) -> None:
+    catalog = Catalog(build_pipelines(new_settings(), all_features()))
+    url = locate(postgres_url, "ours")
+    assert url == in_schema(postgres_url, "ours")
+    migrate.upgrade(url, catalog)
+    migrate.check(url, catalog)
+    assert "jobs" in (await relations(postgres_url))["ours", "BASE TABLE"]
+    migrate.downgrade(url, catalog, "base")
+    assert {schema for schema, _ in await relations(postgres_url)} == {"ours"}
+    assert locate(url, "other") == url, "a URL with a search_path of its own is left alone"
+
+
+async def test_a_role_that_may_not_create_it_is_told_what_to_do(postgres_url: str) -> None:
+    name = postgres_url.rpartition("/")[2]
+    await run(
+        postgres_url,
+        "DO $$ BEGIN CREATE ROLE forager_poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        f'GRANT CONNECT ON DATABASE "{name}" TO forager_poor',
+    )
+    poor = postgres_url.replace("//app@", "//forager_poor@")
+    with pytest.raises(StoreError, match="FORAGER_DATABASE_SCHEMA=public"):
+        migrate.ensure_postgres(locate(poor, "forager"), Catalog(build_pipelines(new_settings(), all_features())))
