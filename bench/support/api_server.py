@@ -15,6 +15,7 @@ from uuid import uuid4
 import uvloop
 
 from bench.support.places import places_app
+from bench.support.reviews import reviews_app
 from bench.support.stores import Store
 from forager.api.serve import serve
 from forager.cli.process import SWITCH_INTERVAL
@@ -28,13 +29,17 @@ class NoStore:
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         return Submitted(uuid4(), sum(1 for _ in plan), created=True)
 
+    def announce(self, url: str | None) -> None:
+        """To no one."""
+
     def when_jobs_end(self, tell: Callable[[Collection[int]], None]) -> None:
         """None ever does."""
 
 
 async def main(request: dict[str, Any]) -> None:
     store = Store(request["kind"], Path(request["home"]), request["url"])
-    async with places_app(store) as app:
+    opened = reviews_app(store) if request.get("pipeline") == "reviews" else places_app(store)
+    async with opened as app:
         if not request["with_store"]:
             app.ledger = NoStore()  # type: ignore[assignment]  # the route uses no other verb
         async with serve(app, host="127.0.0.1", port=0, key=request["key"]) as url:

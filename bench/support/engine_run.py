@@ -49,7 +49,7 @@ async def run(store: Store, serper: Upstream, tasks: int, pages: int) -> EngineR
             await ended(app, submitted.total)
             seconds, used = time.perf_counter() - started, _cpu() - used
         report = await completed(app, submitted.job)
-    return EngineRun(submitted.total, seconds, used, _peak_mb(), report.records)
+    return EngineRun(submitted.total, seconds, used, peak_mb(), report.records)
 
 
 def _cpu() -> float:
@@ -57,7 +57,8 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
+    """The most memory that this process ever had."""
     # Not ru_maxrss: that begins with what the parent had when it started this process.
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024

@@ -1,4 +1,6 @@
-"""Many clients that create one-task jobs over HTTP: `python -m bench.support.load URL KEY CLIENTS COUNT`.
+"""Many clients that create jobs over HTTP: `python -m bench.support.load URL KEY CLIENTS COUNT [ROUTE BODY]`.
+
+Without a route, one-task jobs of places.
 
 A client sends its next request when it has the answer to its last, on a connection that stays open. Written on bare
 sockets: a full HTTP client would need more CPU than the server that it is to load.
@@ -71,15 +73,15 @@ class Client(asyncio.Protocol):
             self._load.fail(f"the server closed a connection: {exc}")
 
 
-async def main(url: str, key: str, clients: int, count: int) -> None:
+async def main(url: str, key: str, clients: int, count: int, route: str = ROUTE, job: bytes = JOB) -> None:
     where = urlsplit(url)
     lines = (
-        f"POST {ROUTE} HTTP/1.1",
+        f"POST {route} HTTP/1.1",
         f"Host: {where.netloc}",
         f"X-Service-Key: {key}",
         "Content-Type: application/json",
     )
-    request = "\r\n".join((*lines, f"Content-Length: {len(JOB)}", "", "")).encode() + JOB
+    request = "\r\n".join((*lines, f"Content-Length: {len(job)}", "", "")).encode() + job
     loop = asyncio.get_running_loop()
     host, port = where.netloc.split(":")
     made = [await loop.create_connection(lambda: Client(request), host, int(port)) for _ in range(clients)]
@@ -98,4 +100,6 @@ async def press(made: list[tuple[asyncio.Transport, Client]], count: int) -> Non
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    where, key, clients, count, *more = sys.argv[1:]
+    chosen = (more[0], more[1].encode()) if more else (ROUTE, JOB)
+    uvloop.run(main(where, key, int(clients), int(count), *chosen))

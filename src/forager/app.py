@@ -234,8 +234,9 @@ class App:
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
         tasks."""
-        queued = await self.ledger.retry(job, secrets=self.job_secrets.sealed(job, secrets or {}))
-        await self.job_secrets.reseal_job(job)
+        sealed = self.job_secrets.sealed(job, secrets or {})
+        queued = await self.ledger.retry(job, secrets=sealed)
+        await self.job_secrets.reseal_job(job, sealed)
         return queued
 
     def fingerprint(self, secret: Secret) -> str:
@@ -246,8 +247,9 @@ class App:
         self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret]
     ) -> Submitted:
         job = uuid4()
-        made = await self.ledger.submit(replace(new, id=job, secrets=self.job_secrets.sealed(job, secrets)), plans)
-        await self.job_secrets.reseal_job(made.job)  # a key rotation that ran meanwhile did not see this row
+        sealed = self.job_secrets.sealed(job, secrets)
+        made = await self.ledger.submit(replace(new, id=job, secrets=sealed), plans)
+        await self.job_secrets.reseal_job(made.job, sealed)  # a key rotation that ran meanwhile did not see this row
         return made
 
     async def switch_lane(self, lane: str, *, active: bool) -> str:
