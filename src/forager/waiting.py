@@ -63,8 +63,8 @@ class Waits:
 
         `hidden` are pipelines whose jobs do not count either. Without open jobs the list is empty.
         """
-        found = [job for state in sorted(OPEN) for job in (await self._reports.jobs(state=state, hidden=hidden)).items]
-        now, told = await self._now(), await self.jobs(found)
+        jobs = [job for state in sorted(OPEN) for job in (await self._reports.jobs(state=state, hidden=hidden)).items]
+        now, told = await self._now(), await self.jobs(jobs)
         return None if any(_moves_soon(job.waiting, now) for job in told) else told
 
     async def parked(self, pipeline: str) -> int:

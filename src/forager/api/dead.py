@@ -65,14 +65,14 @@ def dead_router(app: App) -> Router:
     )
     async def list_dead(request: Request, asked: Annotated[DeadQuery, Query()]) -> Response:
         """Newest first."""
-        found = await app.reports.dead(
+        letters = await app.reports.dead(
             job=asked.job,
             pipeline=asked.pipeline,
             why=Why(asked.reason, asked.error_type),
             cursor=asked.cursor,
             limit=asked.limit,
         )
-        return page(request, found.items, found.next_cursor)
+        return page(request, letters.items, letters.next_cursor)
 
     @router.get(
         "/{task_id}",
@@ -136,17 +136,17 @@ async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
     requeued = letters = 0
     cursor: str | None = None
     while letters < asked.limit:
-        found = await app.reports.dead(
+        page = await app.reports.dead(
             job=asked.job,
             pipeline=asked.pipeline,
             why=Why(asked.reason, asked.error_type),
             cursor=cursor,
             limit=min(MOST, asked.limit - letters),
         )
-        for letter in found.items:
+        for letter in page.items:
             requeued += await app.ledger.retry_task(letter.id)
-        letters += len(found.items)
-        cursor = found.next_cursor
+        letters += len(page.items)
+        cursor = page.next_cursor
         if cursor is None:
             break
     return {"requeued": requeued, "letters": letters}

@@ -171,8 +171,8 @@ def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
 
 def _about(schema: Part) -> str:
     """Return a value's description: its own, or that of its non-null alternative."""
-    said = (each["description"] for each in (schema, *schema.get("anyOf", ())) if "description" in each)
-    return str(next(said, ""))
+    descriptions = (each["description"] for each in (schema, *schema.get("anyOf", ())) if "description" in each)
+    return str(next(descriptions, ""))
 
 
 def _kind(document: Part, schema: Part) -> str:

@@ -59,8 +59,8 @@ async def _forager(request: Request, error: Exception) -> Response:
             return refusal(scope, 503, "busy", error.message, headers={"Retry-After": RETRY_AFTER})
         case StoreError():
             log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
-            said = _FULL if isinstance(error, StoreFull) else _NO_ANSWER
-            return refusal(scope, 503, "store_unavailable", said, headers={"Retry-After": RETRY_AFTER})
+            message = _FULL if isinstance(error, StoreFull) else _NO_ANSWER
+            return refusal(scope, 503, "store_unavailable", message, headers={"Retry-After": RETRY_AFTER})
     raise error
 
 
@@ -83,17 +83,17 @@ async def _http(request: Request, error: Exception) -> Response:
 def wrong_fields(error: RequestValidationError) -> Sequence[FieldError]:
     """Translate pydantic's errors into our wording. A field's name does not include where it came from (body,
     query)."""
-    found = []
+    errors = []
     for wrong in error.errors()[:MOST_FIELDS]:
         place = [str(part) for part in wrong["loc"]]
         if wrong.get("type") == "json_invalid":
             where = _where(error.body, wrong["loc"][-1])
-            found.append(FieldError("body", f"is not JSON: {wrong['ctx']['error']}{where}"))
+            errors.append(FieldError("body", f"is not JSON: {wrong['ctx']['error']}{where}"))
             continue
         if len(place) > 1 and place[0] in SOURCES:
             place = place[1:]
-        found.append(named(place, wrong))
-    return found
+        errors.append(named(place, wrong))
+    return errors
 
 
 def _where(document: object, position: object) -> str:

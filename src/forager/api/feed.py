@@ -101,13 +101,13 @@ class JobFeed:
     async def _extend_tail(self) -> bool:
         if self._tail_from is None:
             return True  # a waiting reader gets its next page from the ledger
-        found, arrived = PAGE, 0
-        while found == PAGE:
+        fetched, arrived = PAGE, 0
+        while fetched == PAGE:
             last = self._tail[-1].id if self._tail else self._tail_from
             changes = await self._page(last)
             self._tail.extend(change_frame(change, self.job) for change in changes)
-            found = len(changes)
-            arrived += found
+            fetched = len(changes)
+            arrived += fetched
         if len(self._tail) > 2 * TAIL:
             self._tail_from = self._tail[-TAIL - 1].id
             del self._tail[:-TAIL]

@@ -21,7 +21,7 @@ class Numbered:
 
 
 def change_frame(change: Change, job: UUID) -> Numbered:
-    said = ChangeReport(
+    report = ChangeReport(
         id=change.id,
         kind=change.kind,
         key=change.key,
@@ -31,7 +31,7 @@ def change_frame(change: Change, job: UUID) -> Numbered:
         at=datetime.fromtimestamp(change.at / 1000, UTC),
         body=None if change.body is None else dict(change.body),
     )
-    return Numbered(change.id, change.kind, frame("change", said, change.id))
+    return Numbered(change.id, change.kind, frame("change", report, change.id))
 
 
 def progress_of(job: JobReport) -> dict[str, Any]:

@@ -149,5 +149,5 @@ def _scrape_figures(app: App, signs: Vital, *, trusted: bool) -> dict[str, Any]:
 
 def _red(request: Request, data: dict[str, Any], message: str) -> Response:
     about = {"request_id": request_id(request.scope), "code": "red"}
-    said = {"success": False, "data": data, "error": message, "meta": about}
-    return Response(encoded(said), 503, {"Retry-After": "5"}, "application/json")
+    envelope = {"success": False, "data": data, "error": message, "meta": about}
+    return Response(encoded(envelope), 503, {"Retry-After": "5"}, "application/json")

@@ -89,7 +89,7 @@ def _add_reading(router: Router, app: App) -> None:
     )
     async def list_jobs(request: Request, asked: Annotated[JobsQuery, Query()]) -> Response:
         """Newest first."""
-        found = await app.reports.jobs(
+        listed = await app.reports.jobs(
             state=asked.state,
             pipeline=asked.pipeline,
             prefix=asked.id,
@@ -97,7 +97,7 @@ def _add_reading(router: Router, app: App) -> None:
             cursor=asked.cursor,
             limit=asked.limit,
         )
-        return page(request, await app.waits.jobs(found.items), found.next_cursor)
+        return page(request, await app.waits.jobs(listed.items), listed.next_cursor)
 
     @router.get(
         "/jobs/{job_id}",
@@ -119,8 +119,8 @@ def _add_reading(router: Router, app: App) -> None:
         """Events such as created, paused, resumed, retried and ended, newest first, each with the job as it was
         then."""
         await app.reports.job(job_id)
-        found = await app.reports.history("job", str(job_id), cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        changes = await app.reports.history("job", str(job_id), cursor=asked.cursor, limit=asked.limit)
+        return page(request, changes.items, changes.next_cursor)
 
     @router.get(
         "/jobs/{job_id}/tasks",
@@ -130,10 +130,10 @@ def _add_reading(router: Router, app: App) -> None:
     )
     async def list_tasks(request: Request, job_id: UUID, asked: Annotated[TasksQuery, Query()]) -> Response:
         """Sorted by kind and key."""
-        found = await app.reports.tasks(
+        listed = await app.reports.tasks(
             job_id, state=asked.state, why=Why(asked.reason, asked.error_type), cursor=asked.cursor, limit=asked.limit
         )
-        return page(request, found.items, found.next_cursor)
+        return page(request, listed.items, listed.next_cursor)
 
     @router.get(
         "/jobs/{job_id}/rejected",
@@ -143,8 +143,8 @@ def _add_reading(router: Router, app: App) -> None:
     )
     async def list_rejected(request: Request, job_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
         """Rows that failed validation, unchanged, each with the problem that was found. They changed no record."""
-        found = await app.reports.rejected(job_id, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        rows = await app.reports.rejected(job_id, cursor=asked.cursor, limit=asked.limit)
+        return page(request, rows.items, rows.next_cursor)
 
     @router.get(
         "/tasks/{task_id}",
@@ -164,8 +164,8 @@ def _add_reading(router: Router, app: App) -> None:
     )
     async def list_attempts(request: Request, task_id: UUID, asked: Annotated[PageQuery, Query()]) -> Response:
         """Oldest first. Failed attempts are always kept; successful ones only for steps that keep every attempt."""
-        found = await app.reports.attempts(task_id, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        attempts = await app.reports.attempts(task_id, cursor=asked.cursor, limit=asked.limit)
+        return page(request, attempts.items, attempts.next_cursor)
 
 
 def _add_doing(router: Router, app: App) -> None:

@@ -64,7 +64,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
     politeness = app.rules.politeness
     known = await app.reports.lane(name)
     now = await app.ledger.now()
-    said = await app.domains.get(name)
+    override = await app.domains.get(name)
     off = name in politeness.inactive
     paused = off or (known is not None and known.paused)
     standing = app.waits.standing(known, name, now)
@@ -82,7 +82,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
             key: {"value": _plain(each.value), "by": each.by, "where": each.where}
             for key, each in politeness.said(name, used_by).items()
         },
-        "overrides": said_rules(said.rules) if said else None,
+        "overrides": said_rules(override.rules) if override else None,
         "open_now": opens <= now,
         "opens_at": None if off or opens <= now else opens,
         "waiting": lane_waiting(name, rules, standing, now, paused=paused),

@@ -56,10 +56,10 @@ def _add_reading(router: Router, app: App) -> None:
     async def list_lanes(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
         """Sorted by name. A lane appears with the first job that uses it."""
         await app.rules.refresh()
-        found = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
+        listed = await app.reports.lanes(cursor=asked.cursor, limit=asked.limit)
         off = app.rules.politeness.inactive
-        lanes = [lane.model_copy(update={"paused": lane.paused or lane.name in off}) for lane in found.items]
-        return page(request, await app.waits.lanes(lanes), found.next_cursor)
+        lanes = [lane.model_copy(update={"paused": lane.paused or lane.name in off}) for lane in listed.items]
+        return page(request, await app.waits.lanes(lanes), listed.next_cursor)
 
     @router.get(
         "/overrides",
@@ -69,8 +69,8 @@ def _add_reading(router: Router, app: App) -> None:
     )
     async def list_overrides(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
         """Sorted by name. Includes domains that no job has used yet."""
-        found = await app.domains.list(cursor=asked.cursor, limit=asked.limit)
-        return page(request, [override_report(domain) for domain in found.items], found.next_cursor)
+        listed = await app.domains.list(cursor=asked.cursor, limit=asked.limit)
+        return page(request, [override_report(domain) for domain in listed.items], listed.next_cursor)
 
     @router.get("/lanes/{lane}", summary="Show a lane", **_ONE)
     async def show_lane(request: Request, lane: LaneName) -> Response:
@@ -129,10 +129,10 @@ def _add_rules(router: Router, app: App) -> None:
         return answer(request, {"cleared": name})
 
 
-def _ruled(app: App, lane: str, said: set[str]) -> str:
+def _ruled(app: App, lane: str, named: set[str]) -> str:
     """Return the name under which the rules are stored. Refuses site-only rules for an API's lane."""
     name = checked_name(lane)
-    if app.rules.politeness.is_api(name) and (useless := sorted(said - set(API_FIELDS))):
+    if app.rules.politeness.is_api(name) and (useless := sorted(named - set(API_FIELDS))):
         reason = f"is for sites; {name} is an API, which has {', '.join(API_FIELDS)}"
         raise Rejected(f"These rules do not apply to {name}.", fields=[FieldError(key, reason) for key in useless])
     return name

@@ -115,8 +115,13 @@ def _add_looking(router: Router, app: App) -> None:
     )
     async def check_proxy(request: Request, proxy: ProxyId) -> Response:
         """Makes one real connection. A proxy that passes is healthy again; one that is switched off stays off."""
-        found = await app.proxies.check(proxy)
-        told = {"passed": found.passed, "latency_ms": found.latency_ms, "region": found.region, "reason": found.reason}
+        checked = await app.proxies.check(proxy)
+        told = {
+            "passed": checked.passed,
+            "latency_ms": checked.latency_ms,
+            "region": checked.region,
+            "reason": checked.reason,
+        }
         return answer(request, {"id": proxy, **told})
 
 

@@ -90,7 +90,7 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
     async def list_records(
         request: Request, asked: Annotated[RecordsQuery, Query()], kind: str = in_path()
     ) -> Response:
-        found = await app.reports.export_page(
+        records = await app.reports.export_page(
             kind,
             job=asked.job,
             filters=_given(request, RecordsQuery.model_fields),
@@ -98,7 +98,7 @@ def _add_lists(router: Router, app: App, in_path: KindParam, of_record: Mapping[
             cursor=asked.cursor,
             limit=asked.limit,
         )
-        return page(request, found.items, found.next_cursor)
+        return page(request, records.items, records.next_cursor)
 
     @router.get(
         "/export/{kind}",
@@ -141,8 +141,8 @@ def _add_one(router: Router, app: App, in_path: KindParam, shown: type[Record] |
     ) -> Response:
         """Newest first. A job-scoped record never changes and has no history."""
         await app.reports.record(kind, key)
-        found = await app.reports.history(kind, key, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        changes = await app.reports.history(kind, key, cursor=asked.cursor, limit=asked.limit)
+        return page(request, changes.items, changes.next_cursor)
 
     @router.get(
         "/records/{kind}/{key:path}",

@@ -163,9 +163,9 @@ def _add_refused(router: Router, app: App) -> None:
     async def list_refused(request: Request, sink: SinkName, asked: Annotated[PageQuery, Query()]) -> Response:
         """Sorted by change number."""
         await _status(app, sink)
-        found = await app.sinks.refused(sink, cursor=asked.cursor, limit=asked.limit)
-        shown = [RefusedChange.model_validate(asdict(each)) for each in found.items]
-        return page(request, shown, found.next_cursor)
+        changes = await app.sinks.refused(sink, cursor=asked.cursor, limit=asked.limit)
+        shown = [RefusedChange.model_validate(asdict(each)) for each in changes.items]
+        return page(request, shown, changes.next_cursor)
 
     @router.post("/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
     async def retry_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:

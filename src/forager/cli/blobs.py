@@ -15,15 +15,15 @@ def stat(context: typer.Context, as_json: Json = False) -> None:
     """Show how many pages are stored and how much disk space they use."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.get("/blobs"))
+    stored = with_api(context, lambda at: at.api.get("/blobs"))
     if as_json:
-        render.show_json(found)
+        render.show_json(stored)
         return
     figures = [
-        ("pages", render.count(found["pages"])),
-        ("received", _megabytes(found["size"])),
-        ("on the disk", f"{_megabytes(found['stored'])} in {render.some(found['segments'], 'file')}"),
-        ("unused", f"{_megabytes(found['unused'])} (forager blobs gc returns most of it)"),
+        ("pages", render.count(stored["pages"])),
+        ("received", _megabytes(stored["size"])),
+        ("on the disk", f"{_megabytes(stored['stored'])} in {render.some(stored['segments'], 'file')}"),
+        ("unused", f"{_megabytes(stored['unused'])} (forager blobs gc returns most of it)"),
     ]
     render.out().print(render.facts(figures))
 

@@ -31,16 +31,19 @@ MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 def examine(load: "Callable[[], Settings]") -> list[Finding]:
     """Run every check, each after those that it depends on."""
-    found = [_python(), _sqlite()]
+    findings = [_python(), _sqlite()]
     try:
         settings = load()
     except Rejected as error:
         wrong = "; ".join(f"{each.field}: {each.message}" for each in error.fields) or error.message
-        return [*found, Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml.")]
-    found.append(Finding("settings", "ok", "valid"))
+        return [
+            *findings,
+            Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml."),
+        ]
+    findings.append(Finding("settings", "ok", "valid"))
     for check in (_folder, _disk, _keys, _owner, _store, _port, _features, _chromium):
-        found.extend(check(settings))
-    return found
+        findings.extend(check(settings))
+    return findings
 
 
 def _python() -> Finding:
@@ -204,8 +207,8 @@ def _chromium(settings: "Settings") -> Iterator[Finding]:
     try:
         path = find_chromium(settings.chromium)
     except Unconfigured as error:
-        said, _, remedy = error.message.partition(". ")
-        yield Finding("chromium", "problem" if settings.chromium else "note", said, remedy)
+        problem, _, remedy = error.message.partition(". ")
+        yield Finding("chromium", "problem" if settings.chromium else "note", problem, remedy)
         return
     if find_spec("playwright") is None:
         remedy = "Install it to visit pages with a browser: pip install 'forager-data[browser]'."

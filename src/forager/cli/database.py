@@ -81,8 +81,8 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
         render.show_json(asdict(done))
         return
     old = "The old key is deleted." if done.dropped else "You can now remove the old key from FORAGER_SECRET_KEY."
-    said = f"{render.some(done.resealed, 'secret entry', 'secret entries')} encrypted with the newest key."
-    render.out().print(f"{said} {old}", markup=False, soft_wrap=True)
+    message = f"{render.some(done.resealed, 'secret entry', 'secret entries')} encrypted with the newest key."
+    render.out().print(f"{message} {old}", markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -20,13 +20,13 @@ def run_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> No
     began = time.monotonic()
     if not as_json:
         render.notes().print(demo.intro)
-    job, found = run_loop(_run(demo, home, upstream, as_json=as_json))
+    job, results = run_loop(_run(demo, home, upstream, as_json=as_json))
     seconds = time.monotonic() - began
     data = home / "ledger.db"
     if as_json:
-        render.show_json({"job": job, demo.name: found, "data": str(data), "seconds": round(seconds, 2)})
+        render.show_json({"job": job, demo.name: results, "data": str(data), "seconds": round(seconds, 2)})
         return
-    demo.show(job, found)
+    demo.show(job, results)
     console = render.out()
     console.print(render.facts([("data", render.near(data))]))
     console.print("\n[bold]Next[/]")

@@ -22,14 +22,14 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 
     quiet_log(debug=invocation(context).debug)
     findings = checks.examine(invocation(context).settings)
-    problems = [found for found in findings if found.state == "problem"]
+    problems = [finding for finding in findings if finding.state == "problem"]
     if as_json:
         told = [{"check": f.check, "state": f.state, "message": f.message, "remedy": f.remedy} for f in findings]
         render.show_json({"ok": not problems, "checks": told})
     else:
         _show(findings)
     if problems:
-        wrong = ", ".join(found.check for found in problems)
+        wrong = ", ".join(finding.check for finding in problems)
         raise ProblemFound(f"{render.some(len(problems), 'problem')} found: {wrong}. The fixes are above.")
 
 
@@ -43,10 +43,10 @@ def _show(findings: "list[Finding]") -> None:
     grid.add_column()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for found in findings:
-        mark, style = MARKS[found.state]
-        said = Text(found.message)
-        if found.remedy:
-            said.append(f"\n→ {found.remedy}", style=style)
-        grid.add_row(Text(mark, style=style), found.check, said)
+    for finding in findings:
+        mark, style = MARKS[finding.state]
+        text = Text(finding.message)
+        if finding.remedy:
+            text.append(f"\n→ {finding.remedy}", style=style)
+        grid.add_row(Text(mark, style=style), finding.check, text)
     render.out().print(grid)

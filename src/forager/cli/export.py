@@ -67,11 +67,11 @@ async def _known(at: "Reached", kind: str) -> Mapping[str, Any]:
     """Return the API's description of a kind. Accepts the plural (`places` for `place`). Raises `Rejected`, listing the
     kinds."""
     kinds = {each["kind"]: each for each in await at.api.get("/records")}
-    found: Mapping[str, Any] | None = kinds.get(kind) or kinds.get(kind.removesuffix("s"))
-    if found is None:
+    known: Mapping[str, Any] | None = kinds.get(kind) or kinds.get(kind.removesuffix("s"))
+    if known is None:
         problem = FieldError("kind", f"unknown record kind {kind!r}; choose from {', '.join(kinds)}")
         raise Rejected(f"{problem.message[0].upper()}{problem.message[1:]}.", fields=[problem])
-    return found
+    return known
 
 
 def _filters(where: list[str]) -> dict[str, str]:

@@ -52,13 +52,13 @@ class RootGroup(TyperGroup):
 
 def _of_features() -> dict[str, FeatureCommand]:
     """The group of every feature, each followed by its shortcuts."""
-    found: dict[str, FeatureCommand] = {}
+    commands: dict[str, FeatureCommand] = {}
     for each in all_features():
         if each.commands is not None:
-            found[each.name] = FeatureCommand(each.name, each.summary, each.commands)
+            commands[each.name] = FeatureCommand(each.name, each.summary, each.commands)
         for shortcut in each.shortcuts:
-            found[shortcut.name] = FeatureCommand(shortcut.name, shortcut.summary, shortcut.commands)
-    return found
+            commands[shortcut.name] = FeatureCommand(shortcut.name, shortcut.summary, shortcut.commands)
+    return commands
 
 
 def words_of(pipeline: str) -> Words:

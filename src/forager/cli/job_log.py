@@ -19,13 +19,13 @@ async def entries(api: Api, job: str, limit: int) -> list[Entry]:
     history = await api.get(f"/jobs/{job}/history", limit=MOST_TASKS)
     path = f"/jobs/{job}/tasks" if total <= MOST_TASKS else "/dead"
     tasks = await api.get(path, limit=MOST_TASKS, **({} if total <= MOST_TASKS else {"job": job}))
-    found = [_of_job(change) for change in history] + [entry for task in tasks if (entry := _of_task(task))]
-    return sorted(found, key=_order)[-limit:]
+    merged = [_of_job(change) for change in history] + [entry for task in tasks if (entry := _of_task(task))]
+    return sorted(merged, key=_order)[-limit:]
 
 
-def table(found: Sequence[Entry]) -> Table:
+def table(shown: Sequence[Entry]) -> Table:
     rows = render.table("time (UTC)", "task", "event", "details", fold=("details",))
-    for entry in found:
+    for entry in shown:
         task = short_task(entry["task"]) if entry["task"] else "-"
         rows.add_row(render.moment(entry["at"]), task, render.state(entry["event"]), render.plain(entry["message"]))
     return rows

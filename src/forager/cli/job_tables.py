@@ -69,11 +69,11 @@ def shown(job: Mapping[str, Any]) -> Table:
     )
 
 
-def tasks(found: Sequence[Mapping[str, Any]]) -> Table:
+def tasks(listed: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with one row per task and the error of its last attempt."""
     columns = ("task", "what", "lane", "state", "tries", "error")
     rows = render.table(*columns, right=("tries",), fold=("what", "error"))
-    for task in found:
+    for task in listed:
         due = f"; next try {render.moment(task['due_at'])} UTC" if task["due_at"] and task["state"] == "queued" else ""
         rows.add_row(
             short_task(task["id"]),
@@ -96,8 +96,8 @@ def _request(job: Mapping[str, Any], room: int) -> Text:
 
 
 def _params(params: Mapping[str, Any]) -> str:
-    said = [f"{name} {value}" for name, value in params.items() if value not in (None, False)]
-    text = ", ".join(said)
+    given = [f"{name} {value}" for name, value in params.items() if value not in (None, False)]
+    text = ", ".join(given)
     return text if len(text) <= 400 else f"{text[:400]}…"
 
 

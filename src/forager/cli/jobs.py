@@ -51,8 +51,8 @@ def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     from forager.cli import job_tables
     from forager.kit.cli import render
 
-    found = with_api(context, _of_job(job, lambda at, whole: at.api.get(f"/jobs/{whole}")))
-    render.show_json(found) if as_json else render.out().print(job_tables.shown(found))
+    report = with_api(context, _of_job(job, lambda at, whole: at.api.get(f"/jobs/{whole}")))
+    render.show_json(report) if as_json else render.out().print(job_tables.shown(report))
 
 
 @app.command()
@@ -70,11 +70,11 @@ def tasks(
     async def ask(at: Reached, whole: str) -> Any:
         return await at.api.get(f"/jobs/{whole}/tasks", state=state, limit=limit)
 
-    found = with_api(context, _of_job(job, ask))
+    listed = with_api(context, _of_job(job, ask))
     if as_json:
-        render.show_json(found)
-    elif found:
-        render.out().print(job_tables.tasks(found))
+        render.show_json(listed)
+    elif listed:
+        render.out().print(job_tables.tasks(listed))
     else:
         render.notes().print(f"This job has no {state + ' ' if state else ''}tasks.", markup=False)
 
@@ -108,10 +108,10 @@ def watch(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     from forager.kit.cli.run_job import follow
 
     async def ask(at: Reached, whole: str) -> Mapping[str, Any]:
-        found = await at.api.get(f"/jobs/{whole}")
-        if at.is_alone and not progress.has_stopped(found):
+        report = await at.api.get(f"/jobs/{whole}")
+        if at.is_alone and not progress.has_stopped(report):
             raise JobNotDone(f"Job {whole} is not progressing. {NO_WORKER}")
-        return await follow(at.api, whole, words=words_of(found["pipeline"]), quiet=as_json)
+        return await follow(at.api, whole, words=words_of(report["pipeline"]), quiet=as_json)
 
     followed = with_api(context, _of_job(job, ask))
     ended(followed, words_of(followed["pipeline"]), as_json=as_json)

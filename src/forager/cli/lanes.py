@@ -31,13 +31,13 @@ def list_lanes(
     from forager.kit.cli import render
 
     path = "/overrides" if overrides else "/lanes"
-    found = with_api(context, lambda at: at.api.get(path, limit=limit))
+    listed = with_api(context, lambda at: at.api.get(path, limit=limit))
     if as_json:
-        render.show_json(found)
+        render.show_json(listed)
     elif overrides:
-        _show_overrides(found)
+        _show_overrides(listed)
     else:
-        _show_lanes(found)
+        _show_lanes(listed)
 
 
 @app.command()
@@ -84,7 +84,7 @@ def set_rules(
     as_json: Json = False,
 ) -> None:
     """Set your own rules for a site or API. They override the policy file and the crawl-delay of robots.txt at once."""
-    said: dict[str, Any] = {
+    rules: dict[str, Any] = {
         "tokens_per_interval": tokens,
         "interval_seconds": interval,
         "min_delay_ms": min_delay,
@@ -97,16 +97,16 @@ def set_rules(
         "proxy_cooldown_seconds": proxy_cooldown,
         "block_resources": None if block is None else read_names(block),
     }
-    changes = {key: value for key, value in said.items() if value is not None}
+    changes = {key: value for key, value in rules.items() if value is not None}
     taken_back = {key.replace("-", "_"): None for key in unset or ()}
     if not clear and not changes and not taken_back:
         raise typer.BadParameter("Give at least one rule, such as --tokens 1, or --clear")
     path = f"{path_of(lane)}/rules"
     if clear:
-        found = with_api(context, lambda at: at.api.put(path, changes))
+        detail = with_api(context, lambda at: at.api.put(path, changes))
     else:
-        found = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}))
-    _shown(found, as_json=as_json)
+        detail = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}))
+    _shown(detail, as_json=as_json)
 
 
 def path_of(lane: str) -> str:
@@ -133,11 +133,11 @@ def read_names(text: str) -> list[str]:
     return [] if names == ["none"] else names
 
 
-def _act(context: typer.Context, lane: str, verb: str, said: str, *, as_json: bool) -> None:
+def _act(context: typer.Context, lane: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"))
-    render.show_json(found) if as_json else render.out().print(f"{said} {found['name']}.", markup=False)
+    detail = with_api(context, lambda at: at.api.post(f"{path_of(lane)}/{verb}"))
+    render.show_json(detail) if as_json else render.out().print(f"{message} {detail['name']}.", markup=False)
 
 
 def _show_lanes(lanes: list[dict[str, Any]]) -> None:
@@ -157,16 +157,16 @@ def _show_lanes(lanes: list[dict[str, Any]]) -> None:
     render.out().print(rows)
 
 
-def _show_overrides(found: list[dict[str, Any]]) -> None:
+def _show_overrides(listed: list[dict[str, Any]]) -> None:
     from forager.kit.cli import render
 
-    if not found:
+    if not listed:
         render.notes().print("No operator has set a rule. Set one: forager lanes set example.com --tokens 1")
         return
     rows = render.table("lane", "rules", "changed (UTC)", fold=("lane", "rules"))
-    for each in found:
-        said = ", ".join(f"{key} {amount(key, value)}" for key, value in each["rules"].items())
-        rows.add_row(render.plain(each["name"]), render.plain(said), render.moment(each["updated_at"]))
+    for each in listed:
+        rules = ", ".join(f"{key} {amount(key, value)}" for key, value in each["rules"].items())
+        rows.add_row(render.plain(each["name"]), render.plain(rules), render.moment(each["updated_at"]))
     render.out().print(rows)
 
 

@@ -152,8 +152,8 @@ async def _until_idle(app: "App", left: "list[JobReport]") -> None:
     meanwhile."""
     looks = 0
     while looks < SURE_AFTER:
-        found = await app.left_over()
-        looks = 0 if found is None else looks + 1 if found else SURE_AFTER
-        left[:] = found or ()
+        jobs = await app.left_over()
+        looks = 0 if jobs is None else looks + 1 if jobs else SURE_AFTER
+        left[:] = jobs or ()
         if looks < SURE_AFTER:
             await asyncio.sleep(LOOK_FOR_WORK_EVERY)

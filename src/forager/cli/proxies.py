@@ -58,8 +58,8 @@ def add(
     if as_json:
         render.show_json(added)
     else:
-        said = f"Added as {added['id']}. Test it: forager proxies check {added['id']}"
-        render.out().print(said, markup=False, soft_wrap=True)
+        message = f"Added as {added['id']}. Test it: forager proxies check {added['id']}"
+        render.out().print(message, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -78,14 +78,14 @@ def check(
         numbers = [number] if number is not None else [each["id"] for each in await at.api.get("/proxies")]
         return [await at.api.post(f"/proxies/{each}/check") for each in numbers]
 
-    found = with_api(context, checked)
+    checks = with_api(context, checked)
     if as_json:
-        render.show_json(found)
-    for each in [] if as_json else found:
-        said = f"passed in {each['latency_ms']} ms" if each["passed"] else f"failed: {each['reason']}"
+        render.show_json(checks)
+    for each in [] if as_json else checks:
+        result = f"passed in {each['latency_ms']} ms" if each["passed"] else f"failed: {each['reason']}"
         region = f" ({each['region']})" if each["region"] else ""
-        render.out().print(f"{each['id']}: {said}{region}", markup=False, soft_wrap=True)
-    if bad := [each for each in found if not each["passed"]]:
+        render.out().print(f"{each['id']}: {result}{region}", markup=False, soft_wrap=True)
+    if bad := [each for each in checks if not each["passed"]]:
         raise ProblemFound(f"{render.some(len(bad), 'proxy', 'proxies')} failed the check.")
 
 
@@ -119,8 +119,8 @@ def remove(context: typer.Context, number: Number, as_json: Json = False) -> Non
     """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
-    render.show_json(found) if as_json else render.out().print("Removed.")
+    removed = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
+    render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
 def condition(proxy: dict[str, Any]) -> str:

@@ -18,11 +18,11 @@ def prune(
     """Remove finished jobs and other data older than the settings keep it (FORAGER_KEEP_…_DAYS)."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: _pruned(at, dry_run=dry_run))
+    pruned = with_api(context, lambda at: _pruned(at, dry_run=dry_run))
     if as_json:
-        render.show_json(found)
+        render.show_json(pruned)
         return
-    gone = [(name, render.count(found[name])) for name in NAMES if found[name]]
+    gone = [(name, render.count(pruned[name])) for name in NAMES if pruned[name]]
     if not gone:
         render.notes().print("Nothing is old enough to be removed.")
         return
@@ -34,6 +34,6 @@ async def _pruned(at: Reached, *, dry_run: bool) -> dict[str, Any]:
     """Call the API until nothing more is left, and add up the counts."""
     sums: dict[str, Any] = {**dict.fromkeys(NAMES, 0), "more": True}
     while sums["more"]:
-        found = await at.api.post("/prune", {"dry_run": dry_run})
-        sums = {**{name: sums[name] + found[name] for name in NAMES}, "more": found["more"]}
+        page = await at.api.post("/prune", {"dry_run": dry_run})
+        sums = {**{name: sums[name] + page[name] for name in NAMES}, "more": page["more"]}
     return sums

@@ -25,8 +25,8 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
     if as_json:
         import orjson
 
-        found = {"error": {"code": code.name.lower(), "exit_code": int(code), "message": message, "fields": fields}}
-        sys.stderr.write(orjson.dumps(found).decode() + "\n")
+        body = {"error": {"code": code.name.lower(), "exit_code": int(code), "message": message, "fields": fields}}
+        sys.stderr.write(orjson.dumps(body).decode() + "\n")
         return code
     sys.stderr.write(f"forager: {message}\n")
     for found_field in fields:
@@ -51,10 +51,8 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
     if as_json:
         import orjson
 
-        found = {
-            "error": {"code": "usage", "exit_code": int(ExitCode.USAGE), "message": f"{text} {hint}", "fields": []}
-        }
-        sys.stderr.write(orjson.dumps(found).decode() + "\n")
+        body = {"error": {"code": "usage", "exit_code": int(ExitCode.USAGE), "message": f"{text} {hint}", "fields": []}}
+        sys.stderr.write(orjson.dumps(body).decode() + "\n")
     else:
         sys.stderr.write(f"forager: {text} {hint}\n")
     return ExitCode.USAGE
@@ -62,8 +60,8 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
 
 def _said(error: BaseException) -> tuple[str, list[dict[str, str]]]:
     if isinstance(error, ForagerError):
-        found = getattr(error, "fields", ())
-        return _with_remedy(error), [{"field": each.field, "message": each.message} for each in found]
+        fields = getattr(error, "fields", ())
+        return _with_remedy(error), [{"field": each.field, "message": each.message} for each in fields]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"Unexpected error: {what}. Run the command again with --debug, and report its output.", []
 

@@ -75,8 +75,8 @@ def remove(context: typer.Context, name: Name, as_json: Json = False) -> None:
     from forager.kit.cli import render
     from forager.kit.cli.client import part
 
-    found = with_api(context, lambda at: at.api.delete(f"/schedules/{part(checked_name(name))}"))
-    render.show_json(found) if as_json else render.out().print("Removed.")
+    removed = with_api(context, lambda at: at.api.delete(f"/schedules/{part(checked_name(name))}"))
+    render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
 @app.command()
@@ -153,14 +153,14 @@ def hinted(wrong: FieldError, given: list[str]) -> FieldError:
     return FieldError(wrong.field, f"{wrong.message}; write -p {name}={shlex.quote(orjson.dumps(meant).decode())}")
 
 
-def _act(context: typer.Context, name: str, verb: str, said: str, *, as_json: bool) -> None:
+def _act(context: typer.Context, name: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
     from forager.kit.cli.client import part
 
-    found, but = post(context, f"/schedules/{part(checked_name(name))}/{verb}")
+    answered, but = post(context, f"/schedules/{part(checked_name(name))}/{verb}")
     if as_json:
-        render.show_json(found)
+        render.show_json(answered)
         return
-    job = found.get("job_id") if isinstance(found, dict) else None
+    job = answered.get("job_id") if isinstance(answered, dict) else None
     follow = but or f" Follow it: forager jobs watch {job}"
-    render.out().print(f"{said}{follow}" if job else said, markup=False, soft_wrap=True)
+    render.out().print(f"{message}{follow}" if job else message, markup=False, soft_wrap=True)

@@ -42,25 +42,25 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
     """Show one sink: its position in the log, backlog, rate and failures."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.get(_path(sink)))
+    status = with_api(context, lambda at: at.api.get(_path(sink)))
     if as_json:
-        render.show_json(found)
+        render.show_json(status)
         return
-    failing = found["failures"] > 0
+    failing = status["failures"] > 0
     render.out().print(
         render.facts(
             [
-                ("sink", render.plain(found["name"])),
-                ("state", state_of(found)),
-                ("delivered by", render.plain(found["owner"]) if found["owner"] else None),
-                ("position in the log", f"change {render.count(found['cursor'])}"),
-                ("behind", f"{render.some(found['behind'], 'change')}, {render.duration(found['lag_seconds'])}"),
-                ("delivered", f"{render.some(found['delivered'], 'change')}, {found['rate']:,.1f} per second"),
-                ("refused", render.count(found["set_aside"]) if found["set_aside"] else None),
-                ("failures in a row", render.count(found["failures"]) if failing else None),
-                ("last error", render.plain(found["error"]) if found["error"] else None),
-                ("at", render.moment(found["error_at"]) if found["error"] else None),
-                ("next try", render.moment(found["retry_at"]) if failing else None),
+                ("sink", render.plain(status["name"])),
+                ("state", state_of(status)),
+                ("delivered by", render.plain(status["owner"]) if status["owner"] else None),
+                ("position in the log", f"change {render.count(status['cursor'])}"),
+                ("behind", f"{render.some(status['behind'], 'change')}, {render.duration(status['lag_seconds'])}"),
+                ("delivered", f"{render.some(status['delivered'], 'change')}, {status['rate']:,.1f} per second"),
+                ("refused", render.count(status["set_aside"]) if status["set_aside"] else None),
+                ("failures in a row", render.count(status["failures"]) if failing else None),
+                ("last error", render.plain(status["error"]) if status["error"] else None),
+                ("at", render.moment(status["error_at"]) if status["error"] else None),
+                ("next try", render.moment(status["retry_at"]) if failing else None),
             ]
         )
     )
@@ -91,11 +91,11 @@ def replay(
     async def work(at: Any) -> tuple[Any, str]:
         return await at.api.post(f"{_path(sink)}/replay", {"after": after}), f" {NO_WORKER}" if at.is_alone else ""
 
-    found, but = with_api(context, work)
+    status, but = with_api(context, work)
     if as_json:
-        render.show_json(found)
+        render.show_json(status)
     else:
-        waiting = render.some(found["behind"], "change")
+        waiting = render.some(status["behind"], "change")
         render.out().print(
             f"{sink} goes on after change {after}: {waiting} to pass.{but}", markup=False, soft_wrap=True
         )
@@ -111,15 +111,15 @@ def refused(
     """List the changes that a sink refused, and why."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.get(f"{_path(sink)}/refused", limit=limit))
+    changes = with_api(context, lambda at: at.api.get(f"{_path(sink)}/refused", limit=limit))
     if as_json:
-        render.show_json(found)
+        render.show_json(changes)
         return
-    if not found:
+    if not changes:
         render.notes().print(f"{sink} has refused nothing.", markup=False)
         return
     console = render.out()
-    for each in found:
+    for each in changes:
         tries = "to be retried" if each["retry"] else render.some(each["tries"], "try", "tries")
         words = (str(each["change"]), each["kind"], each["key"], each["op"], tries)
         console.print("  ".join(words), markup=False)
@@ -151,8 +151,8 @@ def forget(context: typer.Context, sink: Name, as_json: Json = False) -> None:
     """Forget a sink that is no longer configured: its position and its refused changes."""
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.delete(_path(sink)))
-    render.show_json(found) if as_json else render.out().print(f"Forgot {sink}.", markup=False)
+    forgotten = with_api(context, lambda at: at.api.delete(_path(sink)))
+    render.show_json(forgotten) if as_json else render.out().print(f"Forgot {sink}.", markup=False)
 
 
 def state_of(sink: dict[str, Any]) -> Any:
@@ -174,17 +174,17 @@ def _path(sink: str) -> str:
 def _act(context: typer.Context, sink: str, verb: str, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
-    found = with_api(context, lambda at: at.api.post(f"{_path(sink)}/{verb}"))
-    render.show_json(found) if as_json else render.out().print(message, markup=False)
+    status = with_api(context, lambda at: at.api.post(f"{_path(sink)}/{verb}"))
+    render.show_json(status) if as_json else render.out().print(message, markup=False)
 
 
 def _decide(context: typer.Context, sink: str, verb: str, change: int | None, message: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
     which = "" if change is None else f"?change={change}"
-    found, but = post(context, f"{_path(sink)}/refused/{verb}{which}")
+    decided, but = post(context, f"{_path(sink)}/refused/{verb}{which}")
     if as_json:
-        render.show_json(found)
+        render.show_json(decided)
         return
     remark = but if verb == "retry" else ""
-    render.out().print(f"{render.some(found['changes'], 'change')} {message}{remark}", markup=False, soft_wrap=True)
+    render.out().print(f"{render.some(decided['changes'], 'change')} {message}{remark}", markup=False, soft_wrap=True)

@@ -78,8 +78,8 @@ def _act(context: typer.Context, watch: str, verb: str, message: str, *, as_json
     from forager.kit.cli import render
     from forager.kit.cli.client import part
 
-    found = with_api(context, lambda at: at.api.post(f"/watches/{part(watch)}/{verb}"))
-    render.show_json(found) if as_json else render.out().print(message, markup=False)
+    status = with_api(context, lambda at: at.api.post(f"/watches/{part(watch)}/{verb}"))
+    render.show_json(status) if as_json else render.out().print(message, markup=False)
 
 
 COUNTED_TO = 10_000

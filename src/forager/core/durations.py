@@ -7,7 +7,7 @@ UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 def read_seconds(text: str) -> float:
     """Return a duration in seconds; a plain number is seconds. Raises `ValueError` for anything else, or 0."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
-    if found is None or float(found[1]) == 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
+    if match is None or float(match[1]) == 0:
         raise ValueError(f"invalid length of time {text!r}; write 90s, 30m, 6h or 1d")
-    return float(found[1]) * UNITS[found[2] or "s"]
+    return float(match[1]) * UNITS[match[2] or "s"]

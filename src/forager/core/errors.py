@@ -72,8 +72,8 @@ class ForagerError(Exception):
     @property
     def message(self) -> str:
         """The error message."""
-        said = str(self.args[0])
-        return said if self.where is None else f"{self.where}: {said}"
+        text = str(self.args[0])
+        return text if self.where is None else f"{self.where}: {text}"
 
     def at(self, where: str) -> Self:
         """Prefix the message with where the error happened. Returns the error."""

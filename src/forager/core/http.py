@@ -158,19 +158,19 @@ class Response:
             return orjson.loads(self.body)
         except ValueError as error:
             where = self.url.partition("?")[0]  # a query may hold a key
-            said = f"{where} answered with malformed JSON: {error}"
-            raise Permanent(said, evidence=self.evidence(), error_type=ErrorType.PARSE) from error
+            message = f"{where} answered with malformed JSON: {error}"
+            raise Permanent(message, evidence=self.evidence(), error_type=ErrorType.PARSE) from error
 
     def retry_after(self) -> float | None:
         """Return the seconds of a `Retry-After` header in either form; None if it is missing or invalid."""
-        said = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
-        if not said:
+        given = next((value.strip() for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+        if not given:
             return None
-        seconds = _SECONDS.fullmatch(said)
+        seconds = _SECONDS.fullmatch(given)
         if seconds:  # an absurdly long number is truncated, not ignored: the server did refuse
             return float(seconds[1] + (seconds[2] or ""))
         try:
-            until = parsedate_to_datetime(said)
+            until = parsedate_to_datetime(given)
         except (ValueError, OverflowError):
             return None
         return max(0.0, ((until if until.tzinfo else until.replace(tzinfo=UTC)) - self.at).total_seconds())

@@ -186,8 +186,8 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
                 give_up_at=None if outcome.give_up_at is None else round(outcome.give_up_at.timestamp() * 1000),
             )
         case Drop():
-            said = outcome.reason if outcome.message is None else outcome.message
-            return Settlement(lease, TaskState.SKIPPED, error=said, reason=outcome.reason)
+            message = outcome.reason if outcome.message is None else outcome.message
+            return Settlement(lease, TaskState.SKIPPED, error=message, reason=outcome.reason)
         case Halt():
             return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
         case _:

@@ -222,10 +222,10 @@ class OwnedLanes:
         now = self._clock.monotonic()
         if lane is not None and (session is None or lane is own or now - lane.seen_open < LOOK_AGAIN):
             return lane
-        found = Away.ELSEWHERE if session is None else await self._take_one(session, name)
-        if isinstance(found, LaneRun):
-            found.seen_open = now
-        return found
+        taken = Away.ELSEWHERE if session is None else await self._take_one(session, name)
+        if isinstance(taken, LaneRun):
+            taken.seen_open = now
+        return taken
 
     async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> bool:
         """Give back lanes that are idle or closed for long, so that any session can take them when they have work, and

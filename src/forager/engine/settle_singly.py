@@ -35,13 +35,13 @@ def _without_findings(refused: Settlement, error: Exception) -> Settlement:
     trace = None
     if refused.state is not TaskState.FAILED:
         trace = Evidence("".join(traceback.format_exception(error)).encode())
-    said = f"What it ended with could not be stored: {type(error).__name__}: {error}"
+    message = f"What it ended with could not be stored: {type(error).__name__}: {error}"
     return Settlement(
         refused.lease,
         TaskState.FAILED,
         cost=refused.cost,
         guessed=refused.guessed,
-        error=said,
+        error=message,
         reason=Reason.UNSTORABLE,
         error_type=ErrorType.STORAGE,
         evidence=trace,

@@ -97,30 +97,30 @@ def _american(text: str) -> NormalizedLocation | None:
     if not _AMERICAN_CODE.search(text):  # far cheaper than to look for a city first
         return None
     for pattern, country in ((_US, "US"), (_CA, "CA")):
-        for found in pattern.finditer(text):
-            state = state_code(found["state"], country)
-            city = _last_name(found["city"], bool(re.search(r"\d[A-Za-z]?\s+$", text[: found.start()])))
+        for match in pattern.finditer(text):
+            state = state_code(match["state"], country)
+            city = _last_name(match["city"], bool(re.search(r"\d[A-Za-z]?\s+$", text[: match.start()])))
             if state and city:
                 return NormalizedLocation(city=city, state_region=state, country=country, raw=text)
     return None
 
 
 def _australian(texts: Sequence[str], at: int) -> NormalizedLocation | None:
-    found = _AU.search(texts[at])
-    if not found:
+    match = _AU.search(texts[at])
+    if not match:
         return None
-    city = _last_name(found["city"]) if found["city"] else None
+    city = _last_name(match["city"]) if match["city"] else None
     if not city and at and not _STREET.search(texts[at - 1]) and len(texts[at - 1]) <= 40:
         city = texts[at - 1].strip(" ,")
-    return NormalizedLocation(city=city, state_region=found["state"], country="AU", raw=texts[at]) if city else None
+    return NormalizedLocation(city=city, state_region=match["state"], country="AU", raw=texts[at]) if city else None
 
 
 def _british(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
     """The first name after the last street, before the postcode: what is between them may be a county."""
-    found = _GB.search(texts[at])
-    if not found or (region not in (None, "GB") and " " not in found["code"]):
+    match = _GB.search(texts[at])
+    if not match or (region not in (None, "GB") and " " not in match["code"]):
         return None
-    before = texts[at][: found.start()].strip(" ,")
+    before = texts[at][: match.start()].strip(" ,")
     parts = [part.strip() for part in before.split(",") if part.strip()]
     back = at
     while (
@@ -133,16 +133,16 @@ def _british(texts: Sequence[str], at: int, region: str | None) -> NormalizedLoc
     streets = [index for index, part in enumerate(parts) if _STREET.search(part)]
     names = parts[streets[-1] + 1 :] if streets else []
     names = [name for name in names if not country_code(name, codes=False) and len(name) <= 40]
-    return NormalizedLocation(city=names[0], country="GB", raw=", ".join([*parts, found["code"]])) if names else None
+    return NormalizedLocation(city=names[0], country="GB", raw=", ".join([*parts, match["code"]])) if names else None
 
 
 def _brazilian(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
     if region != "BR" and not any(_CEP.search(text) for text in texts[max(0, at - 3) : at + 4]):
         return None
-    found = _BR.search(texts[at])
-    if not found or not state_code(found["state"], "BR"):
+    match = _BR.search(texts[at])
+    if not match or not state_code(match["state"], "BR"):
         return None
-    return NormalizedLocation(city=found["city"], state_region=found["state"], country="BR", raw=texts[at])
+    return NormalizedLocation(city=match["city"], state_region=match["state"], country="BR", raw=texts[at])
 
 
 def _code_first(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
@@ -150,13 +150,13 @@ def _code_first(texts: Sequence[str], at: int, region: str | None) -> Normalized
     text = texts[at].rpartition(" – ")[2]
     pieces = [text, *(piece.strip() for piece in re.split(r"[,;]", text)[1:])]
     for piece in pieces:
-        found = _CODE_FIRST.match(_CEDEX.sub("", piece))
-        if not found or _STREET.search(found["city"]):
+        match = _CODE_FIRST.match(_CEDEX.sub("", piece))
+        if not match or _STREET.search(match["city"]):
             continue
         named = _country_near(texts, at) or region
         under_street = piece is not text or (at > 0 and bool(_STREET.search(texts[at - 1])))
         if named in _CODE_FIRST_COUNTRIES and under_street:
-            return NormalizedLocation(city=found["city"].strip(), country=named, raw=text)
+            return NormalizedLocation(city=match["city"].strip(), country=named, raw=text)
     return None
 
 

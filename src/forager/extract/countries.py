@@ -68,9 +68,9 @@ def _names() -> dict[str, str]:
     names: dict[str, str] = {}
     for country in pycountry.countries:
         for attribute in ("name", "common_name", "official_name"):
-            said = getattr(country, attribute, None)
-            if said:
-                names.setdefault(folded(said), country.alpha_2)
+            text = getattr(country, attribute, None)
+            if text:
+                names.setdefault(folded(text), country.alpha_2)
     return names | {folded(name): code for name, code in _ALSO.items()}
 
 
@@ -84,5 +84,5 @@ def _codes() -> dict[str, str]:
 def _states(country: str) -> dict[str, str]:
     if country not in _WITH_STATES:
         return {}
-    found = pycountry.subdivisions.get(country_code=country) or []  # type: ignore[no-untyped-call]
-    return {folded(one.name): one.code.partition("-")[2] for one in found if one.type != "Outlying area"}
+    subdivisions = pycountry.subdivisions.get(country_code=country) or []  # type: ignore[no-untyped-call]
+    return {folded(one.name): one.code.partition("-")[2] for one in subdivisions if one.type != "Outlying area"}

@@ -66,8 +66,8 @@ class Document:
 
     @cached_property
     def base(self) -> str:
-        found = self.tree.css_first("base[href]")
-        return self.absolute_to(self.url, found.attributes.get("href") or "") or self.url if found else self.url
+        element = self.tree.css_first("base[href]")
+        return self.absolute_to(self.url, element.attributes.get("href") or "") or self.url if element else self.url
 
     def absolute(self, href: str) -> str | None:
         return self.absolute_to(self.base, href)
@@ -81,8 +81,8 @@ class Document:
 
     @cached_property
     def title(self) -> str | None:
-        found = self.tree.css_first("head > title") or self.tree.css_first("title")
-        return (one_line(found.text()) or None) if found else None
+        element = self.tree.css_first("head > title") or self.tree.css_first("title")
+        return (one_line(element.text()) or None) if element else None
 
     @cached_property
     def language(self) -> str | None:
@@ -92,31 +92,31 @@ class Document:
     @cached_property
     def metas(self) -> dict[str, str]:
         """Meta tags by their name or property in lower case; the first that says something holds."""
-        found: dict[str, str] = {}
+        metas: dict[str, str] = {}
         for node in self.tree.css("meta[content]"):
-            said = node.attributes
-            name = said.get("property") or said.get("name") or said.get("itemprop")
-            content = one_line(said.get("content") or "")
+            attributes = node.attributes
+            name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop")
+            content = one_line(attributes.get("content") or "")
             if name and content:
-                found.setdefault(name.strip().lower(), content)
-        return found
+                metas.setdefault(name.strip().lower(), content)
+        return metas
 
     @cached_property
     def canonical(self) -> str | None:
         for node in self.tree.css("link[rel][href]"):
             if (node.attributes.get("rel") or "").lower() == "canonical":
                 return self.absolute(node.attributes.get("href") or "")
-        said = self.metas.get("og:url")
-        return self.absolute(said) if said else None
+        declared = self.metas.get("og:url")
+        return self.absolute(declared) if declared else None
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        found: list[Link] = []
+        links: list[Link] = []
         for node in self.tree.css("a[href]")[:MOST_LINKS]:
             url = self.absolute(node.attributes.get("href") or "")
             if url:
-                found.append(Link(url, one_line(node.text(separator=" "))))
-        return tuple(found)
+                links.append(Link(url, one_line(node.text(separator=" "))))
+        return tuple(links)
 
     def first_text(self, *selectors: str) -> tuple[str, str] | None:
         """Text and selector of the first of these that finds some."""
@@ -212,7 +212,11 @@ def _is_control(node: LexborNode, name: str) -> bool:
 
 
 def _is_unseen(node: LexborNode) -> bool:
-    said = node.attributes
-    if not said:
+    attributes = node.attributes
+    if not attributes:
         return False
-    return "hidden" in said or said.get("aria-hidden") == "true" or bool(_UNSEEN.search(said.get("style") or ""))
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or bool(_UNSEEN.search(attributes.get("style") or ""))
+    )

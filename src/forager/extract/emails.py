@@ -29,9 +29,9 @@ def emails_in(text: str) -> Iterator[str]:
     """Addresses in a text, in its order, also those written with (at) and (dot)."""
     plain = re.sub(r"\s?[\[(]\s?at\s?[\])]\s?", "@", text[:20_000], flags=re.IGNORECASE)
     plain = re.sub(r"\s?[\[(]\s?dot\s?[\])]\s?", ".", plain, flags=re.IGNORECASE)
-    for found in _ADDRESS.finditer(plain):
+    for match in _ADDRESS.finditer(plain):
         try:
-            address = clean_email(found[0])
+            address = clean_email(match[0])
         except ValueError:
             continue
         if not _NOT_MAIL.search(address):

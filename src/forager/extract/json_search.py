@@ -15,7 +15,7 @@ def plain_key(name: str) -> str:
 
 def values_by_key(tree: Any, *names: str) -> Iterator[tuple[str, Any]]:
     """Path and value of each of these keys; an earlier name before a later one, an outer value before an inner one."""
-    found: dict[str, list[tuple[str, Any]]] = {plain_key(name): [] for name in names}
+    by_key: dict[str, list[tuple[str, Any]]] = {plain_key(name): [] for name in names}
     waiting: deque[tuple[str, int, Any]] = deque([("", 0, tree)])
     for _ in range(MOST_NODES):
         if not waiting:
@@ -28,10 +28,10 @@ def values_by_key(tree: Any, *names: str) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, dict):
             for name, inner in list(value.items())[:500]:
                 here = f"{path}.{name}" if path else str(name)
-                hits = found.get(plain_key(str(name)))
+                hits = by_key.get(plain_key(str(name)))
                 if hits is not None:
                     hits.append((here, inner))
                 if isinstance(inner, dict | list):
                     waiting.append((here, depth + 1, inner))
-    for hits in found.values():
+    for hits in by_key.values():
         yield from hits

@@ -29,12 +29,12 @@ def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> It
     for at, line in enumerate(lines):
         if len(line.text) > most + 60:
             continue
-        found = pattern.match(line.text)
-        if not found:
+        match = pattern.match(line.text)
+        if not match:
             continue
-        value = found["value"].strip(" :|*")
-        if value and found["colon"]:
-            yield Labelled(found["label"], value, at, True)
+        value = match["value"].strip(" :|*")
+        if value and match["colon"]:
+            yield Labelled(match["label"], value, at, True)
         elif not value:
             after = next(
                 (
@@ -45,8 +45,8 @@ def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> It
                 None,
             )
             if after is not None and _is_value(lines[after], most):
-                sure = bool(found["colon"]) or line.bold or line.tag in _LABEL_TAGS
-                yield Labelled(found["label"], lines[after].text.strip(), after, sure)
+                sure = bool(match["colon"]) or line.bold or line.tag in _LABEL_TAGS
+                yield Labelled(match["label"], lines[after].text.strip(), after, sure)
 
 
 def _is_value(line: Line, most: int) -> bool:

@@ -85,12 +85,12 @@ def location_of(text: str) -> NormalizedLocation:
 
 def location_of_address(address: Mapping[str, Any]) -> NormalizedLocation | None:
     """A PostalAddress of schema.org, or a mapping with our own names."""
-    said = {name: _word(address, *names) for name, names in _ADDRESS_NAMES.items()}
-    raw = ", ".join(part for part in (said[name] for name in _ADDRESS_NAMES) if part)
+    words = {name: _word(address, *names) for name, names in _ADDRESS_NAMES.items()}
+    raw = ", ".join(part for part in (words[name] for name in _ADDRESS_NAMES) if part)
     if not raw:
         return None
-    country = country_code(said["country"] or "") or (said["country"] or None)
-    state, city = said["region"] or None, said["city"]
+    country = country_code(words["country"] or "") or (words["country"] or None)
+    state, city = words["region"] or None, words["city"]
     if not city:  # some put all of it into one property
         whole = location_of(raw)
         return NormalizedLocation(
@@ -155,17 +155,17 @@ def _is_state(code: str, city: str) -> bool:
 def _take_state(parts: list[str], country: str | None) -> tuple[str | None, str | None, list[str]]:
     for back in range(1, min(len(parts), 3) + 1):
         bare = POSTCODE.sub("", parts[-back]).strip(" ,-")
-        found = _state(bare, country)
-        if found and (len(parts) > 1 or not bare[:1].isupper() or bare.isupper() or country is None):
-            implied, code = found
+        state = _state(bare, country)
+        if state and (len(parts) > 1 or not bare[:1].isupper() or bare.isupper() or country is None):
+            implied, code = state
             if len(parts) - back >= 1 or len(bare) > 2:
                 if len(parts) == 1 and back == 1:  # "New York" alone is more often the city
                     return None, None, parts
                 return code, implied, [*parts[:-back], *parts[len(parts) - back + 1 :]]
         words = bare.split()
-        if len(words) > 1 and (found := _state(words[-1], country)) and words[-1].isupper():
+        if len(words) > 1 and (state := _state(words[-1], country)) and words[-1].isupper():
             number = "" if parts[-back].startswith(words[0]) else parts[-back].split()[0] + " "  # of a house
-            return found[1], found[0], [*parts[:-back], number + " ".join(words[:-1])]
+            return state[1], state[0], [*parts[:-back], number + " ".join(words[:-1])]
     return None, None, parts
 
 
@@ -178,7 +178,7 @@ def _state(name: str, country: str | None) -> tuple[str, str] | None:
 
 def _city_and_region(parts: list[str], *, state_known: bool) -> tuple[str | None, str | None]:
     """The part beside the postcode, else after the street, else the first of two names; of more, none is sure."""
-    coded = next((found for at in range(len(parts)) if (found := _beside_postcode(parts, at))), None)
+    coded = next((coded_part for at in range(len(parts)) if (coded_part := _beside_postcode(parts, at))), None)
     if coded is not None:
         city, at = coded
         after = [part for part in parts[at + 1 :] if _is_name(part)]

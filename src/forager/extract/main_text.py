@@ -35,7 +35,7 @@ def _by_trafilatura(document: Document, form: Form) -> str | None:
         return None
     try:
         # The source with its limits applied: lxml, which reads it there, has none for depth.
-        found = library.extract(
+        text = library.extract(
             bounded(document.source),
             url=document.url or None,
             output_format="markdown" if form == "markdown" else "txt",
@@ -45,7 +45,7 @@ def _by_trafilatura(document: Document, form: Form) -> str | None:
         )
     except Exception:  # noqa: BLE001 - a library's fault over an odd page: our own rules read it then
         return None
-    return found if isinstance(found, str) else None
+    return text if isinstance(text, str) else None
 
 
 @cache

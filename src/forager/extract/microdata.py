@@ -47,10 +47,10 @@ def rdfa(document: Document) -> list[dict[str, Any]]:
 
 def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
     """Things that are nobody's property, in page order, each with its own inside."""
-    found = _Gathering()
+    gathering = _Gathering()
     root = document.tree.root
     stack: list[tuple[LexborNode, dict[str, Any] | None]] = [(root, None)] if root else []
-    while stack and found.seen < MOST_THINGS:
+    while stack and gathering.seen < MOST_THINGS:
         node, owner = stack.pop()
         if node.next:
             stack.append((node.next, owner))
@@ -58,19 +58,19 @@ def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
             node.tag in _SKIPPED and "itemprop" not in node.attributes
         ):
             continue
-        inner = _take(document, node, owner, syntax, found) or owner
+        inner = _take(document, node, owner, syntax, gathering) or owner
         if node.child:
             stack.append((node.child, inner))
-    return found.things
+    return gathering.things
 
 
 def _take(
-    document: Document, node: LexborNode, owner: dict[str, Any] | None, syntax: _Syntax, found: _Gathering
+    document: Document, node: LexborNode, owner: dict[str, Any] | None, syntax: _Syntax, gathering: _Gathering
 ) -> dict[str, Any] | None:
     """The thing that begins here, if one does; a property goes to the thing it stands in."""
-    said = node.attributes
-    prop = said.get(syntax.prop)
-    begins = syntax.scope in said
+    attributes = node.attributes
+    prop = attributes.get(syntax.prop)
+    begins = syntax.scope in attributes
     if not begins and (not prop or owner is None):
         return None
     names = [name.rpartition("/")[2].rpartition(":")[2] for name in (prop or "").split()[:10]]
@@ -78,15 +78,15 @@ def _take(
         if owner is not None:
             _add(owner, names, _value(document, node))
         return None
-    found.seen += 1
-    thing: dict[str, Any] = {"@type": _types(said.get(syntax.type) or "")}
+    gathering.seen += 1
+    thing: dict[str, Any] = {"@type": _types(attributes.get(syntax.type) or "")}
     if owner is not None and names:
         _add(owner, names, thing)
-        words = said.get("content")
+        words = attributes.get("content")
         if words:
             thing.setdefault("name", one_line(words))
     else:
-        found.things.append(thing)
+        gathering.things.append(thing)
     thing["@text"] = node
     return thing
 
@@ -102,18 +102,18 @@ def _add(owner: dict[str, Any], names: list[str], value: Any) -> None:
             owner[name] = value
 
 
-def _types(said: str) -> list[str]:
-    return [name.rstrip("/").rpartition("/")[2].rpartition(":")[2].rpartition("#")[2] for name in said.split()[:5]]
+def _types(text: str) -> list[str]:
+    return [name.rstrip("/").rpartition("/")[2].rpartition(":")[2].rpartition("#")[2] for name in text.split()[:5]]
 
 
 def _value(document: Document, node: LexborNode) -> str | None:
-    said = node.attributes
-    content = said.get("content")
+    attributes = node.attributes
+    content = attributes.get("content")
     if content is not None:
         return one_line(content)
     tag = node.tag or ""
-    if tag in _URLS and said.get(_URLS[tag]) is not None:
-        return document.absolute(said.get(_URLS[tag]) or "")
-    if tag in ("time", "data", "meter") and (said.get("datetime") or said.get("value")):
-        return one_line(said.get("datetime") or said.get("value") or "")
+    if tag in _URLS and attributes.get(_URLS[tag]) is not None:
+        return document.absolute(attributes.get(_URLS[tag]) or "")
+    if tag in ("time", "data", "meter") and (attributes.get("datetime") or attributes.get("value")):
+        return one_line(attributes.get("datetime") or attributes.get("value") or "")
     return paragraphs(node.html or "")

@@ -81,10 +81,10 @@ def _clean_of(output: type[BaseModel], name: str) -> Callable[[str], Any] | None
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
     """The marks of `Line | None`, which stand on the inner type."""
-    found: list[Any] = list(getattr(annotation, "__metadata__", ()))
+    metadata: list[Any] = list(getattr(annotation, "__metadata__", ()))
     for inner in get_args(annotation):
-        found += getattr(inner, "__metadata__", ())
-    return tuple(found)
+        metadata += getattr(inner, "__metadata__", ())
+    return tuple(metadata)
 
 
 def _takes_text(annotation: Any) -> bool:

@@ -42,11 +42,11 @@ TITLE_PARTS = re.compile(r"\s+[-–—|:·•»«]+\s+|\s*[|»«•]\s*|:\s+")
 def copyright_owners(document: Document) -> Iterator[str]:
     """Who a page's copyright lines name, from its end, where they stand."""
     for line in reversed(document.lines[-400:]):
-        found = _COPYRIGHT.search(line.text) if len(line.text) <= 400 else None
-        if found:
-            said = _ENDS.sub("", found["name"])
-            form = LEGAL_FORM.search(said)  # what follows it is another matter
-            name = tidy(_YEAR.sub(" ", said[: form.end()] if form else said))
+        match = _COPYRIGHT.search(line.text) if len(line.text) <= 400 else None
+        if match:
+            owner = _ENDS.sub("", match["name"])
+            form = LEGAL_FORM.search(owner)  # what follows it is another matter
+            name = tidy(_YEAR.sub(" ", owner[: form.end()] if form else owner))
             if name:
                 yield name
 

@@ -42,20 +42,20 @@ def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:
     """Numbers in a line of text. Without a region: those with a country code, and those in the American grouping."""
     if not _ENOUGH_DIGITS.search(text[:2_000]):
         return
-    text = _TRUNK.sub(lambda found: " " * len(found[0]), text[:2_000])
+    text = _TRUNK.sub(lambda numbers: " " * len(numbers[0]), text[:2_000])
     import phonenumbers
 
     matcher = phonenumbers.PhoneNumberMatcher(text, region, phonenumbers.Leniency.VALID, MOST_TRIES)
-    found = [
+    numbers = [
         PhoneFound(
             phonenumbers.format_number(match.number, phonenumbers.PhoneNumberFormat.E164), match.start, match.end
         )
         for match in matcher
     ]
-    yield from found
+    yield from numbers
     if region is None:
         for american in _AMERICAN.finditer(text):
-            if any(one.start < american.end() and american.start() < one.end for one in found):
+            if any(one.start < american.end() and american.start() < one.end for one in numbers):
                 continue
             try:
                 yield PhoneFound(e164(american[0], "US"), american.start(), american.end())

@@ -64,11 +64,11 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
     iso = iso_currency(symbol)
     if _FREE.match(source):
         return Price(Decimal(0), iso, symbol, "0")
-    found = _best_number(_BETWEEN.sub(r"\1.\2", source))
-    if found is None:
+    number = _best_number(_BETWEEN.sub(r"\1.\2", source))
+    if number is None:
         return Price(None, iso, symbol)
-    amount = to_amount(found, decimal if decimal in (".", ",") else None, iso)
-    return Price(amount, iso, symbol, found)
+    amount = to_amount(number, decimal if decimal in (".", ",") else None, iso)
+    return Price(amount, iso, symbol, number)
 
 
 def to_amount(number: str, decimal: str | None = None, currency: str | None = None) -> Decimal | None:
@@ -102,8 +102,8 @@ def _best_number(text: str) -> str | None:
     was, and otherwise the first."""
     marks = [mark.span() for mark in islice(CURRENCY.finditer(text), MOST_NUMBERS)]
     dates = [date.span() for date in _DATE.finditer(text)]
-    found = islice(_NUMBER.finditer(text), MOST_NUMBERS)
-    numbers = [each for each in found if _may_be_price(text, each, marks, dates)]
+    matches = islice(_NUMBER.finditer(text), MOST_NUMBERS)
+    numbers = [each for each in matches if _may_be_price(text, each, marks, dates)]
     priced = [each for each in numbers if any(_belong(text, each, mark) for mark in marks)]
     if len(priced) > 1 and (now := _NOW.search(text, priced[0].end())):
         later = [each for each in priced if each.start() >= now.end() and re.search("[1-9]", each[0])]
@@ -112,21 +112,21 @@ def _best_number(text: str) -> str | None:
     return best[0][0].rstrip() if best else None
 
 
-def _may_be_price(text: str, found: re.Match[str], marks: Sequence[Span], dates: Sequence[Span]) -> bool:
+def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates: Sequence[Span]) -> bool:
     """A percentage, a negative amount, a date and the count of `2 for £3` are no prices."""
-    start, end = found.span()
+    start, end = match.span()
     if _PERCENT.match(text, end) or text[:start].endswith("%"):
         return False
     if _MINUS.search(text, max(0, start - 5), start):
         return False
     if any(first <= start < last for first, last in dates):
         return False
-    return not (len(found[0]) <= 2 and _SEVERAL.match(text, end) and any(first >= end for first, _ in marks))
+    return not (len(match[0]) <= 2 and _SEVERAL.match(text, end) and any(first >= end for first, _ in marks))
 
 
-def _belong(text: str, found: re.Match[str], mark: Span) -> bool:
+def _belong(text: str, match: re.Match[str], mark: Span) -> bool:
     """Whether a currency stands directly before or behind a number, and is not that of the number behind it."""
-    (start, end), (first, last) = found.span(), mark
+    (start, end), (first, last) = match.span(), mark
     if last <= start:
         return start - last <= 3 and not text[last:start].strip(" \u00a0\u2009\u202f:.")
     if first < end or first - end > 6 or not _CLOSE.fullmatch(text, end, first):
@@ -137,7 +137,7 @@ def _belong(text: str, found: re.Match[str], mark: Span) -> bool:
 def _currency(text: str, hint: str | None) -> str | None:
     """The first currency of the text, or else of the hint; one that only one country has goes before `$`."""
     for source in (text, (hint or "")[:LONGEST]):
-        found = [each[0] for each in islice(CURRENCY.finditer(source), 5)]
-        if found:
-            return next((each for each in found if iso_currency(each)), found[0]) if len(found) > 1 else found[0]
+        marks = [each[0] for each in islice(CURRENCY.finditer(source), 5)]
+        if marks:
+            return next((each for each in marks if iso_currency(each)), marks[0]) if len(marks) > 1 else marks[0]
     return None

@@ -38,7 +38,7 @@ _PERIODS = {
 def salary_of(value: Any) -> str | None:
     """A MonetaryAmount of schema.org, a number or a text."""
     if isinstance(value, list):
-        return next((said for one in value[:5] if (said := salary_of(one))), None)
+        return next((salary for one in value[:5] if (salary := salary_of(one))), None)
     if isinstance(value, Mapping):
         return _amount(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -49,11 +49,11 @@ def salary_of(value: Any) -> str | None:
 
 def salary_in(text: str, label: str = "") -> str | None:
     """Money in a line, with its period where the line or its label names one."""
-    found = MONEY.search(text[:1_000])
-    if not found:
+    match = MONEY.search(text[:1_000])
+    if not match:
         return None
-    words = one_line(found[0]).rstrip(" .,")
-    after = text[found.end() : found.end() + 25]
+    words = one_line(match[0]).rstrip(" .,")
+    after = text[match.end() : match.end() + 25]
     period = _PER.search(after) or _PER.search(label)
     if not period:
         return words

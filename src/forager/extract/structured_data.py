@@ -44,20 +44,20 @@ class Thing:
 
 def things(document: Document) -> tuple[Thing, ...]:
     """All of them, outer before inner, JSON-LD before the rest."""
-    found: list[Thing] = []
+    collected: list[Thing] = []
     for source, roots in (
         ("json-ld", list(_json_ld(document))),
         ("microdata", microdata(document)),
         ("rdfa", rdfa(document)),
     ):
-        found += _flattened(source, roots, _by_id(roots))
-    return tuple(found)
+        collected += _flattened(source, roots, _by_id(roots))
+    return tuple(collected)
 
 
-def of_type(found: Iterable[Thing], *types: str) -> list[Thing]:
+def of_type(candidates: Iterable[Thing], *types: str) -> list[Thing]:
     """Those of one of these types; outer ones first, and in each depth in the order of the page."""
     wanted = frozenset(types)
-    return sorted((thing for thing in found if thing.types & wanted), key=lambda thing: thing.depth)
+    return sorted((thing for thing in candidates if thing.types & wanted), key=lambda thing: thing.depth)
 
 
 def text_of(value: Any, deep: int = 3) -> str | None:
@@ -87,8 +87,8 @@ def first(value: Any) -> Any:
 
 
 def types_of(data: dict[str, Any]) -> frozenset[str]:
-    said = data.get("@type") or data.get("type")
-    names = said if isinstance(said, list) else [said]
+    declared = data.get("@type") or data.get("type")
+    names = declared if isinstance(declared, list) else [declared]
     return frozenset(name.rpartition("/")[2].rpartition(":")[2] for name in names[:10] if isinstance(name, str))
 
 

@@ -85,15 +85,15 @@ class CredentialClient:
         me = asyncio.current_task()
         for tried in range(self._retries + 1):
             try:
-                found = _read(key, await self._fetch(request))
+                credentials = _read(key, await self._fetch(request))
             except Transient:
                 if tried == self._retries:
                     raise
                 await self._clock.sleep(2.0**tried)
             else:
                 if self._asking.get(key) is me:  # forgotten meanwhile: the answer may be the refused one
-                    self._remember(key, found)
-                return found
+                    self._remember(key, credentials)
+                return credentials
         raise AssertionError("unreachable")
 
     def _request(self, workspace: str, provider: str) -> Request:
@@ -113,13 +113,13 @@ class CredentialClient:
             max_redirects=0,
         )
 
-    def _remember(self, key: Key, found: Credentials) -> None:
+    def _remember(self, key: Key, credentials: Credentials) -> None:
         now = self._clock.monotonic()
         if len(self._known) >= MOST_REMEMBERED:
             self._known = {k: v for k, v in self._known.items() if now - v.at < self._ttl}
             if len(self._known) >= MOST_REMEMBERED:
                 del self._known[next(iter(self._known))]
-        self._known[key] = _Known(found, now)
+        self._known[key] = _Known(credentials, now)
 
 
 def _read(key: Key, response: Response) -> Credentials:
@@ -135,14 +135,14 @@ def _read(key: Key, response: Response) -> Credentials:
     if status != 200:
         raise Permanent(f"The backend answered {status} when asked for {about}.")
     try:
-        said = orjson.loads(response.body)
+        answer = orjson.loads(response.body)
     except ValueError:  # without its cause, which may quote the answer
         raise Permanent(f"The backend's answer about {about} is no JSON.") from None
-    if isinstance(said, dict) and isinstance(said.get("data"), dict):
-        said = said["data"]  # in an envelope like our own
-    if not isinstance(said, dict) or not said:
+    if isinstance(answer, dict) and isinstance(answer.get("data"), dict):
+        answer = answer["data"]  # in an envelope like our own
+    if not isinstance(answer, dict) or not answer:
         raise Permanent(f"The backend's answer about {about} is no object with credentials in it.")
-    return {str(name): Secret(_text(value)) for name, value in said.items()}
+    return {str(name): Secret(_text(value)) for name, value in answer.items()}
 
 
 def _text(value: Any) -> str:

@@ -70,8 +70,8 @@ class Stage:
         try:
             yield from self._coding.unpack(data)
         except (zlib.error, brotli.error, zstandard.ZstdError, MemoryError):
-            said = f"the answer says it is {self.name}-coded, but cannot be unpacked as such."
-            raise Permanent(said, error_type=ErrorType.PARSE) from None
+            message = f"the answer says it is {self.name}-coded, but cannot be unpacked as such."
+            raise Permanent(message, error_type=ErrorType.PARSE) from None
 
     def _next_member(self, data: bytes) -> bool:
         """Start the next member. Anything else is padding and ignored, as gzip does."""

@@ -49,11 +49,11 @@ class SystemNames:
 
             def ask() -> None:
                 try:
-                    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+                    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
                 except Exception as error:  # noqa: BLE001 - passed on to the callers
                     tell(answer.set_exception, error)
                 else:
-                    tell(answer.set_result, found)
+                    tell(answer.set_result, addresses)
 
             try:
                 threading.Thread(target=ask, name=f"lookup of {host}", daemon=True).start()

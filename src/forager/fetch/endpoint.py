@@ -56,19 +56,19 @@ def parse_region(text: str, *, field: str = "region") -> str:
 def parse_file(lines: Iterable[str], name: str) -> Sequence[ProxyEndpoint]:
     """Parse a file with one URL per line; empty lines and comments (#) are skipped. Reports all errors at once, by
     line."""
-    found: list[ProxyEndpoint] = []
+    endpoints: list[ProxyEndpoint] = []
     wrong: list[FieldError] = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             try:
-                found.append(parse_endpoint(text, field=f"{name}:{number}"))
+                endpoints.append(parse_endpoint(text, field=f"{name}:{number}"))
             except Rejected as error:
                 wrong.extend(error.fields)
     if wrong:
-        said = "; ".join(f"line {each.field.rpartition(':')[2]}: {each.message}" for each in wrong[:5])
-        raise Rejected(f"The proxy file {name} has {len(wrong)} wrong lines: {said}.", fields=wrong)
-    return found
+        problems = "; ".join(f"line {each.field.rpartition(':')[2]}: {each.message}" for each in wrong[:5])
+        raise Rejected(f"The proxy file {name} has {len(wrong)} wrong lines: {problems}.", fields=wrong)
+    return endpoints
 
 
 def _is_host(host: str) -> bool:

@@ -53,8 +53,8 @@ def translated(error: Exception) -> ForagerError:
         case TimeoutError():
             return TimedOut("no complete answer in time.")
         case aiohttp.ClientConnectorCertificateError():
-            said = f"its certificate is not trusted ({_reason(error.certificate_error)})."
-            return Permanent(said, error_type=ErrorType.NETWORK)
+            message = f"its certificate is not trusted ({_reason(error.certificate_error)})."
+            return Permanent(message, error_type=ErrorType.NETWORK)
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotCleared):
             return Refused(f"{error.os_error}.")
         case aiohttp.ClientConnectorError():
@@ -66,8 +66,8 @@ def translated(error: Exception) -> ForagerError:
         case aiohttp.ClientPayloadError() | asyncio.IncompleteReadError():
             return Transient("the answer broke off.", maybe_done=True)
         case aiohttp.InvalidURL() | ValueError() | TypeError():
-            said = "the request cannot be written as HTTP (its URL or a header is malformed)."
-            return Permanent(said, error_type=ErrorType.VALIDATION)
+            message = "the request cannot be written as HTTP (its URL or a header is malformed)."
+            return Permanent(message, error_type=ErrorType.VALIDATION)
         case _:
             return Transient(f"the connection was lost ({_reason(error)}).", maybe_done=True)
 

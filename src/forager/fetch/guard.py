@@ -77,14 +77,14 @@ class EgressGuard:
         if address := literal(host):
             return [str(address)]
         try:
-            found = await self._lookup(host, port)
+            addresses = await self._lookup(host, port)
         except OSError as error:
             raise Transient(f"the name {host} does not resolve ({error.strerror or type(error).__name__}).") from None
         except (ValueError, UnicodeError):
             raise Refused(f"the name {host} cannot be looked up. Correct the URL.") from None
-        if not found:
+        if not addresses:
             raise Transient(f"the name {host} has no address.")
-        return [self._cleared(host, port, text) for text in found]
+        return [self._cleared(host, port, text) for text in addresses]
 
     def permits(self, address: str | Address, port: int) -> bool:
         """Return whether this address may be dialled, whatever name it came from."""

@@ -29,10 +29,10 @@ class Logins:
         """Return the cookies of a login. Raises `CredentialsMissing`, also if the backend does not answer, which is not
         the site's fault."""
         try:
-            found = await self._client.get(login.workspace, login.provider)
+            credentials = await self._client.get(login.workspace, login.provider)
         except Transient as error:
             raise CredentialsMissing(f"The log-in for {login.provider} cannot be had now: {error.message}") from None
-        return cookies_of(found, login)
+        return cookies_of(credentials, login)
 
 
 def cookies_of(credentials: Credentials, login: LoginRef) -> tuple[Cookie, ...]:
@@ -51,22 +51,22 @@ def cookies_of(credentials: Credentials, login: LoginRef) -> tuple[Cookie, ...]:
 
 def _listed(text: str) -> list[Any]:
     try:
-        said = orjson.loads(text)
+        decoded = orjson.loads(text)
     except ValueError:
         return []
-    return said if isinstance(said, list) else []
+    return decoded if isinstance(decoded, list) else []
 
 
-def _cookie(said: Any) -> Cookie | None:
-    if not isinstance(said, dict):
+def _cookie(entry: Any) -> Cookie | None:
+    if not isinstance(entry, dict):
         return None
-    name, value, domain = (said.get(key) for key in ("name", "value", "domain"))
+    name, value, domain = (entry.get(key) for key in ("name", "value", "domain"))
     if not (isinstance(name, str) and isinstance(value, str) and isinstance(domain, str)):
         return None
     if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
         return None
     host = _domain(domain.removeprefix("."))
-    return None if host is None else Cookie(name, Secret(value), host, secure=said.get("secure") is not False)
+    return None if host is None else Cookie(name, Secret(value), host, secure=entry.get("secure") is not False)
 
 
 def _domain(text: str) -> str | None:

@@ -120,9 +120,9 @@ def looks(status: int, headers: Mapping[str, str], body: bytes, rendered: bool =
 
 
 def _look(status: int, headers: Mapping[str, str], body: bytes) -> Looks:
-    said = _said(status, headers)
-    if said is not None:
-        return said
+    declared = _said(status, headers)
+    if declared is not None:
+        return declared
     wall = status in WALL_STATUSES
     if not _is_html(headers.get("content-type", ""), body):
         return _wall(status, body[: WINDOWS[-1]].lower(), b"") or "page" if wall else "page"
@@ -130,9 +130,9 @@ def _look(status: int, headers: Mapping[str, str], body: bytes) -> Looks:
     if not wall and len(text) >= LITTLE:
         return "page"
     whole = body[: WINDOWS[-1]].lower()
-    found = _wall(status, whole if wall else whole[:WALL], text)
-    if found is not None:
-        return found
+    verdict = _wall(status, whole if wall else whole[:WALL], text)
+    if verdict is not None:
+        return verdict
     return "empty_shell" if 200 <= status < 300 and _is_shell(whole, text) else "page"
 
 

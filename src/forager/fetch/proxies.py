@@ -338,12 +338,12 @@ class ProxyPool:
 
 def given_proxies(addresses: Sequence[str], file: Path | None) -> list[ProxyEndpoint]:
     """Return the proxies of the settings, in order. Raises `Rejected` with all mistakes and where each is."""
-    found = [parse_endpoint(text, field=f"SCRAPER_PROXY_ENDPOINTS[{n}]") for n, text in enumerate(addresses, 1)]
+    endpoints = [parse_endpoint(text, field=f"SCRAPER_PROXY_ENDPOINTS[{n}]") for n, text in enumerate(addresses, 1)]
     if file is not None:
         try:
-            found += parse_file(file.read_text("utf-8").splitlines(), file.name)
+            endpoints += parse_file(file.read_text("utf-8").splitlines(), file.name)
         except (OSError, UnicodeDecodeError) as error:
-            said = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            message = f"the proxy file {file} cannot be read ({said}). Correct the path or unset FORAGER_PROXY_FILE."
+            problem = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            message = f"the proxy file {file} cannot be read ({problem}). Correct the path or unset FORAGER_PROXY_FILE."
             raise Rejected(message, fields=[FieldError("FORAGER_PROXY_FILE", message)]) from None
-    return found
+    return endpoints

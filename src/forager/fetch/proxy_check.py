@@ -75,8 +75,8 @@ class ProxyCheck:
             reason = error.message
         except (OSError, EOFError) as error:
             # Never the library's text: it may contain what was sent.
-            said = getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
-            reason = f"no connection ({said})"
+            problem = getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
+            reason = f"no connection ({problem})"
         took = round((self._clock.monotonic() - started) * 1000)
         return Checked(reason is None, took, region, reason)
 
@@ -110,12 +110,12 @@ async def _greet_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     lines += [f"Proxy-Authorization: {credentials}"] if credentials else []
     writer.write("\r\n".join([*lines, "", ""]).encode())
     try:
-        said = await reader.readexactly(len("HTTP/1.1 407"))
+        status_line = await reader.readexactly(len("HTTP/1.1 407"))
     except EOFError:
         raise ProxyFailed("it hung up instead of answering as an HTTP proxy does") from None
-    if not said.startswith(b"HTTP/1."):
+    if not status_line.startswith(b"HTTP/1."):
         raise ProxyFailed("it answers, but not as an HTTP proxy does: check its protocol and port")
-    if said.endswith(b" 407"):
+    if status_line.endswith(b" 407"):
         raise ProxyFailed(f"{WRONG if endpoint.username else WANTED} (407)")
 
 
@@ -146,5 +146,7 @@ def _country(body: bytes) -> str | None:
         return None
     if not isinstance(told, Mapping):
         return None
-    found = (told.get(name) for name in COUNTRY_NAMES)
-    return next((code.upper() for code in found if isinstance(code, str) and re.fullmatch("[A-Za-z]{2}", code)), None)
+    countries = (told.get(name) for name in COUNTRY_NAMES)
+    return next(
+        (code.upper() for code in countries if isinstance(code, str) and re.fullmatch("[A-Za-z]{2}", code)), None
+    )

@@ -207,9 +207,9 @@ def _is_an_answer(status: int) -> bool:
 def _freshness(response: Response, rules: Rules | None) -> float:
     """Return how long a copy is fresh. A long crawl-delay extends it; otherwise such a site would be asked for nothing
     but this file."""
-    said = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
+    max_age = _MAX_AGE.search(response.headers.get("Cache-Control", ""))
     least = max(RETRY, 3 * (rules.crawl_delay or 0.0 if rules else 0.0))
-    return min(max(float(said[1]), least), FRESH) if said else FRESH
+    return min(max(float(max_age[1]), least), FRESH) if max_age else FRESH
 
 
 def _size(known: _Known) -> int:

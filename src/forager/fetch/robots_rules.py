@@ -104,16 +104,16 @@ def _is_named(value: str, agent: str) -> bool:
 def _read(line: str) -> Rule:
     """Return the canonical name of a line and its encoded value; `("", "")` for a line without meaning for us."""
     line = line.partition("#")[0].strip()
-    found = _NAMES.match(line)
-    if found is None:
+    match = _NAMES.match(line)
+    if match is None:
         return "", ""
-    rest = line[found.end() :]
+    rest = line[match.end() :]
     value = rest.lstrip()
     if value.startswith(":"):
         value = value[1:].lstrip()
     elif rest and rest == value:
         return "", ""  # the name goes on: it is another one
-    return str(found.lastgroup), quote(value, safe=_PRINTABLE)
+    return str(match.lastgroup), quote(value, safe=_PRINTABLE)
 
 
 def _parsed(rules: list[Rule]) -> Protego:

@@ -57,7 +57,7 @@ class ProcessPool:
                 async with asyncio.timeout(BEGIN) as time:
                     await child.begin(message)
                     time.reschedule(asyncio.get_running_loop().time() + limit * PATIENCE)
-                    well, found = await child.result()
+                    well, result = await child.result()
             except TimeoutError:
                 await child.end()
                 raise _late(limit) from None
@@ -68,12 +68,12 @@ class ProcessPool:
                 raise
             self._put_back(child)
         if well:
-            return found  # type: ignore[no-any-return]
-        if found == TOO_BIG:
+            return result  # type: ignore[no-any-return]
+        if result == TOO_BIG:
             raise ParseFailed(
                 f"The page needs more than {self._memory >> 20:,} MB to read.", reason=Reason.PARSE_CRASHED
             )
-        raise found
+        raise result
 
     async def close(self) -> None:
         if self._reaper is not None:

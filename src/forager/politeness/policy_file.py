@@ -58,10 +58,10 @@ def parse_policies(text: str, source: str) -> Policies:
 
 def to_yaml(policies: Policies) -> str:
     """Return YAML that `parse_policies` reads as the same policies."""
-    said = {name: _plain(rules) for name, rules in policies.domains.items()}
+    domains = {name: _plain(rules) for name, rules in policies.domains.items()}
     if not policies.default.is_silent():
-        said[DEFAULT] = _plain(policies.default)
-    return yaml.safe_dump({DOMAINS: said}, sort_keys=False, allow_unicode=True)
+        domains[DEFAULT] = _plain(policies.default)
+    return yaml.safe_dump({DOMAINS: domains}, sort_keys=False, allow_unicode=True)
 
 
 def shipped_policies() -> Policies:
@@ -110,8 +110,10 @@ def _events(text: str) -> Iterator[tuple[Any, int]]:
 
 def _syntax(error: yaml.YAMLError) -> _Wrong:
     mark = getattr(error, "problem_mark", None)
-    said = getattr(error, "problem", None) or str(error)
-    return _Wrong(mark.line + 1 if mark else 1, "file", f"it is not YAML: {said}; check indentation, colons and quotes")
+    problem = getattr(error, "problem", None) or str(error)
+    return _Wrong(
+        mark.line + 1 if mark else 1, "file", f"it is not YAML: {problem}; check indentation, colons and quotes"
+    )
 
 
 # ── from nodes to policies ──
@@ -126,7 +128,7 @@ def _policies(root: yaml.Node | None, wrong: list[_Wrong]) -> Policies | None:
         if not wrong:
             wrong.append(_Wrong(1, DOMAINS, f"it is missing; write `{DOMAINS}:` and below it an entry for each domain"))
         return None
-    found: dict[str, Rules] = {}
+    domains: dict[str, Rules] = {}
     lines: dict[str, int] = {}
     for written, (line, node) in _entries(top[DOMAINS][1], DOMAINS, wrong, what="one entry for each domain"):
         name = _domain(written, line, wrong)
@@ -138,11 +140,11 @@ def _policies(root: yaml.Node | None, wrong: list[_Wrong]) -> Policies | None:
             )
         else:
             lines[name] = line
-            found[name] = _rules(written, line, node, wrong)
+            domains[name] = _rules(written, line, node, wrong)
         if len(wrong) > MOST_ERRORS:
             break
-    default = found.pop(DEFAULT, Rules())
-    return Policies(found, default)
+    default = domains.pop(DEFAULT, Rules())
+    return Policies(domains, default)
 
 
 def _domain(written: str, line: int, wrong: list[_Wrong]) -> str | None:
@@ -169,10 +171,10 @@ def _rules(domain: str, line: int, node: yaml.Node, wrong: list[_Wrong]) -> Rule
     try:
         return Rules.model_validate(raw)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
-            place = tuple(str(part) for part in found["loc"])
+        for problem in error.errors(include_url=False):
+            place = tuple(str(part) for part in problem["loc"])
             at = next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), line)
-            wrong.append(_Wrong(at, ".".join((_at(domain), *place)), _message(place, found)))
+            wrong.append(_Wrong(at, ".".join((_at(domain), *place)), _message(place, problem)))
         return Rules()
 
 
@@ -252,9 +254,9 @@ def _rejected(wrong: list[_Wrong], source: str) -> Rejected:
 
 
 def _plain(rules: Rules) -> dict[str, Any]:
-    said = rules.model_dump(mode="json", exclude_none=True)
+    values = rules.model_dump(mode="json", exclude_none=True)
     return {
-        key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in said.items()
+        key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in values.items()
     }
 
 

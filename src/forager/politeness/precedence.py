@@ -93,8 +93,8 @@ class Politeness:
     def _ruled(self, name: str, used_by: Collection[str] | None) -> Lane:
         if (api := self._api(name)) is not None:
             return self._api_lane(api)
-        said = self.said(name, used_by)
-        value = {key: each.value for key, each in said.items()}
+        rules = self.said(name, used_by)
+        value = {key: each.value for key, each in rules.items()}
         speaking = [default for default in self._defaults(name, used_by) if default is not None]
         declared = reduce(slower, speaking) if speaking else Lane(name)
         tokens = value["tokens_per_interval"]
@@ -104,7 +104,7 @@ class Politeness:
             name=name,
             rate=tokens,
             per=value["interval_seconds"],
-            burst=declared.burst if said["tokens_per_interval"].by == "pipeline" else max(1, int(tokens)),
+            burst=declared.burst if rules["tokens_per_interval"].by == "pipeline" else max(1, int(tokens)),
             concurrency=value["max_concurrent_requests"],
             slow_by=SITE_SLOW_BY if declared.slow_by == unsaid.slow_by else declared.slow_by,
             slow_for=SITE_SLOW_FOR if declared.slow_for == unsaid.slow_for else declared.slow_for,
@@ -114,7 +114,7 @@ class Politeness:
             breaker=declared.breaker or self.breaker,
             site=True,
             robots=value["respect_robots_txt"],
-            crawl_delay=value["respect_robots_txt"] and not any(said[key].by == "operator" for key in _OWN_RATE),
+            crawl_delay=value["respect_robots_txt"] and not any(rules[key].by == "operator" for key in _OWN_RATE),
             proxied=value["use_proxies"],
             proxy_rest=value["proxy_cooldown_seconds"],
             block=frozenset(value["block_resources"]),
@@ -134,16 +134,16 @@ class Politeness:
     def _said_for(self, name: str, default: Lane | None) -> dict[str, Said]:
         """Return the rules for a pipeline with this default."""
         order = list(self._speakers(name, default))
-        found: dict[str, Said] = {}
+        chosen: dict[str, Said] = {}
         rank: dict[str, int] = {}
         for key in FIELDS:
             for number, (rules, by, where) in enumerate(order):
                 value = getattr(rules, key)
                 if value is not None or number == len(order) - 1:
-                    found[key], rank[key] = Said(value, by, where), number
+                    chosen[key], rank[key] = Said(value, by, where), number
                     break
-        _keep_in_order(found, rank)
-        return found
+        _keep_in_order(chosen, rank)
+        return chosen
 
     def _speakers(self, name: str, default: Lane | None) -> Iterator[tuple[Rules, By, str]]:
         nearest = list(domains_of(name))
@@ -173,8 +173,8 @@ class Politeness:
 
     def _declared(self, name: str) -> list[Lane]:
         spoken_by = (name, family(name))
-        found = (lane for lanes in self.lanes.values() for lane in lanes if lane.name in spoken_by)
-        return [lane if lane.name == name else replace(lane, name=name) for lane in found]
+        declared = (lane for lanes in self.lanes.values() for lane in lanes if lane.name in spoken_by)
+        return [lane if lane.name == name else replace(lane, name=name) for lane in declared]
 
     def _is_spoken_of(self, name: str) -> bool:
         return (
@@ -184,8 +184,8 @@ class Politeness:
     # ── APIs ──
 
     def _api(self, name: str) -> Lane | None:
-        found = [lane for lane in self._declared(name) if not lane.site]
-        return reduce(slower, found) if found else None
+        declared = [lane for lane in self._declared(name) if not lane.site]
+        return reduce(slower, declared) if declared else None
 
     def _api_lane(self, lane: Lane) -> Lane:
         own = self.overrides.get(lane.name, Rules())
@@ -237,15 +237,15 @@ def _moderate(lane: Lane) -> Lane:
     return replace(lane, rate=rate, burst=min(lane.burst, max(1, int(rate))))
 
 
-def _keep_in_order(found: dict[str, Said], rank: Mapping[str, int]) -> None:
+def _keep_in_order(rules: dict[str, Said], rank: Mapping[str, int]) -> None:
     """If the minimum pause of one source exceeds the maximum of another, use the value of the source with precedence
     for both."""
-    least, most = found["min_delay_ms"], found["max_delay_ms"]
+    least, most = rules["min_delay_ms"], rules["max_delay_ms"]
     if least.value > most.value:
         if rank["min_delay_ms"] < rank["max_delay_ms"]:
-            found["max_delay_ms"] = least
+            rules["max_delay_ms"] = least
         else:
-            found["min_delay_ms"] = most
+            rules["min_delay_ms"] = most
 
 
 def _allowed(hours: Hours | None) -> AllowedHours | None:

@@ -65,28 +65,28 @@ def fewer_hours(one: Hours | None, other: Hours | None) -> Hours | None:
     return Hours(start, (start + length) % 24)
 
 
-def _value(said: Said) -> float:
-    return float(said.value)
+def _value(rule: Said) -> float:
+    return float(rule.value)
 
 
-def _tokens_per_second(said: Mapping[str, Said]) -> float:
-    return _value(said["tokens_per_interval"]) / _value(said["interval_seconds"])
+def _tokens_per_second(rules: Mapping[str, Said]) -> float:
+    return _value(rules["tokens_per_interval"]) / _value(rules["interval_seconds"])
 
 
 def _fewer_said(one: Said, other: Said) -> Said:
     if one.value is None or other.value is None:
         return one if other.value is None else other
     both = fewer_hours(one.value.hours(), other.value.hours())
-    for said in (one, other):
-        if said.value.hours() == both:
-            return said
+    for rule in (one, other):
+        if rule.value.hours() == both:
+            return rule
     start, end = (both.start, both.end) if both else (0, 24)
     return replace(one, value=AllowedHours.model_construct(start=start, end=end))
 
 
 def _blocked_by_both(one: Said, other: Said) -> Said:
     both = tuple(name for name in RESOURCES if name in one.value and name in other.value)
-    return next((said for said in (one, other) if tuple(said.value) == both), replace(one, value=both))
+    return next((rule for rule in (one, other) if tuple(rule.value) == both), replace(one, value=both))
 
 
 def _speed(lane: Lane) -> float:
@@ -94,8 +94,8 @@ def _speed(lane: Lane) -> float:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    said = [cap for cap in (one, other) if cap is not None]
-    return min(said) if said else None
+    caps = [cap for cap in (one, other) if cap is not None]
+    return min(caps) if caps else None
 
 
 def _longer_gap(one: float | None, other: float | None) -> float | None:

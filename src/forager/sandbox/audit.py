@@ -46,7 +46,7 @@ class Audit:
 
     @property
     def repeats(self) -> int:
-        return sum(found.repeats for found in self.resent)
+        return sum(each.repeats for each in self.resent)
 
 
 def audit(log: Iterable[Entry]) -> Audit:
@@ -87,14 +87,14 @@ def wasted_pages(log: Iterable[Entry]) -> list[Page]:
 def _repeats(log: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
     """Each request that had no error before it to justify it, with the request for the same page before it."""
     latest: dict[tuple[str, Page], Entry] = {}
-    found: list[tuple[Entry, Entry]] = []
+    repeats: list[tuple[Entry, Entry]] = []
     for entry in _asked(log):
         page = (entry.endpoint, _page(entry))
         previous = latest.get(page)
         if previous is not None and previous.status in (0, 200):
-            found.append((entry, previous))
+            repeats.append((entry, previous))
         latest[page] = entry
-    return found
+    return repeats
 
 
 def _asked(log: Iterable[Entry]) -> list[Entry]:

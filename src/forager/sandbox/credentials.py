@@ -41,13 +41,13 @@ class CredentialBackend(Listener):
         self._trouble.extend(statuses)
 
     def _receive(self, request: Request, connection: Connection) -> None:
-        status, said = self._answer(request)
+        status, body = self._answer(request)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         self.log.append(Question(request.path, headers, status))
         if status == 0:
             connection.cut()
         else:
-            connection.send(status, said if isinstance(said, bytes) else orjson.dumps(said))
+            connection.send(status, body if isinstance(body, bytes) else orjson.dumps(body))
 
     def _answer(self, request: Request) -> tuple[int, Any]:
         if self._trouble:

@@ -82,19 +82,19 @@ def scrape_answer(request: Request) -> Answer | None:
 
 
 def _job_data(n: int) -> dict[str, object]:
-    said = job(n)
+    facts = job(n)
     return {
         "@context": "https://schema.org",
         "@type": "JobPosting",
-        "title": said["title"],
-        "description": f"<p>{said['description']}</p>",
-        "hiringOrganization": {"@type": "Organization", "name": said["company"]},
+        "title": facts["title"],
+        "description": f"<p>{facts['description']}</p>",
+        "hiringOrganization": {"@type": "Organization", "name": facts["company"]},
         "jobLocation": {
             "@type": "Place",
             "address": {
                 "@type": "PostalAddress",
-                "addressLocality": said["city"],
-                "addressRegion": said["state"],
+                "addressLocality": facts["city"],
+                "addressRegion": facts["state"],
                 "addressCountry": "US",
             },
         },
@@ -103,8 +103,8 @@ def _job_data(n: int) -> dict[str, object]:
             "currency": "USD",
             "value": {
                 "@type": "QuantitativeValue",
-                "minValue": int(said["low"]),
-                "maxValue": int(said["high"]),
+                "minValue": int(facts["low"]),
+                "maxValue": int(facts["high"]),
                 "unitText": "YEAR",
             },
         },
@@ -116,26 +116,26 @@ def _job_jsonld(n: int) -> Answer:
 
 
 def _job_text(n: int) -> str:
-    said = {name: escape(value) for name, value in job(n).items()}
+    facts = {name: escape(value) for name, value in job(n).items()}
     return (
-        f"<p class='company'>{said['company']}</p><p class='location'>{said['city']}, {said['state']}</p>"
-        f"<p class='salary'>${int(said['low']):,} - ${int(said['high']):,} a year</p>"
-        f"<h2>Job description</h2><div class='description'><p>{said['description']}</p></div>"
+        f"<p class='company'>{facts['company']}</p><p class='location'>{facts['city']}, {facts['state']}</p>"
+        f"<p class='salary'>${int(facts['low']):,} - ${int(facts['high']):,} a year</p>"
+        f"<h2>Job description</h2><div class='description'><p>{facts['description']}</p></div>"
     )
 
 
 def _job_microdata(n: int) -> Answer:
-    said = {name: escape(value) for name, value in job(n).items()}
+    facts = {name: escape(value) for name, value in job(n).items()}
     body = (
         "<div itemscope itemtype='https://schema.org/JobPosting'>"
-        f"<h1 itemprop='title'>{said['title']}</h1>"
+        f"<h1 itemprop='title'>{facts['title']}</h1>"
         "<div itemprop='hiringOrganization' itemscope itemtype='https://schema.org/Organization'>"
-        f"<span itemprop='name'>{said['company']}</span></div>"
+        f"<span itemprop='name'>{facts['company']}</span></div>"
         "<div itemprop='jobLocation' itemscope itemtype='https://schema.org/Place'>"
         "<div itemprop='address' itemscope itemtype='https://schema.org/PostalAddress'>"
-        f"<span itemprop='addressLocality'>{said['city']}</span>, "
-        f"<span itemprop='addressRegion'>{said['state']}</span></div></div>"
-        f"<div itemprop='description'>{said['description']}</div></div>"
+        f"<span itemprop='addressLocality'>{facts['city']}</span>, "
+        f"<span itemprop='addressRegion'>{facts['state']}</span></div></div>"
+        f"<div itemprop='description'>{facts['description']}</div></div>"
     )
     return page(job(n)["title"], body)
 
@@ -194,26 +194,26 @@ def _job_malformed(n: int) -> Answer:
 
 
 def _profile_jsonld(n: int) -> Answer:
-    said = person(n)
+    facts = person(n)
     data = {
         "@context": "https://schema.org",
         "@type": "Person",
-        "name": said["name"],
-        "jobTitle": said["headline"],
-        "description": said["summary"],
-        "worksFor": {"@type": "Organization", "name": said["company"]},
-        "address": {"@type": "PostalAddress", "addressLocality": said["city"], "addressRegion": said["state"]},
+        "name": facts["name"],
+        "jobTitle": facts["headline"],
+        "description": facts["summary"],
+        "worksFor": {"@type": "Organization", "name": facts["company"]},
+        "address": {"@type": "PostalAddress", "addressLocality": facts["city"], "addressRegion": facts["state"]},
     }
-    return page(f"{said['name']} - {said['headline']}", f"{_script(data)}{_profile_text(n)}")
+    return page(f"{facts['name']} - {facts['headline']}", f"{_script(data)}{_profile_text(n)}")
 
 
 def _profile_text(n: int) -> str:
-    said = {name: escape(value) for name, value in person(n).items()}
+    facts = {name: escape(value) for name, value in person(n).items()}
     return (
-        f"<main><h1 class='top-card-layout__title'>{said['name']}</h1>"
-        f"<h2 class='top-card-layout__headline'>{said['headline']}</h2>"
-        f"<div class='profile-info-subheader'><span>{said['city']}, {said['state']}</span></div>"
-        f"<section class='summary'><h2>About</h2><p>{said['summary']}</p></section></main>"
+        f"<main><h1 class='top-card-layout__title'>{facts['name']}</h1>"
+        f"<h2 class='top-card-layout__headline'>{facts['headline']}</h2>"
+        f"<div class='profile-info-subheader'><span>{facts['city']}, {facts['state']}</span></div>"
+        f"<section class='summary'><h2>About</h2><p>{facts['summary']}</p></section></main>"
     )
 
 
@@ -242,50 +242,54 @@ def _profile_wall(_: int) -> Answer:
 
 
 def _company_data(n: int) -> dict[str, object]:
-    said = company(n)
+    facts = company(n)
     return {
         "@context": "https://schema.org",
         "@type": "Organization",
-        "name": said["name"],
-        "description": said["description"],
-        "email": said["email"],
-        "telephone": said["phone"],
+        "name": facts["name"],
+        "description": facts["description"],
+        "email": facts["email"],
+        "telephone": facts["phone"],
         "address": {
             "@type": "PostalAddress",
-            "streetAddress": said["street"],
-            "addressLocality": said["city"],
-            "addressRegion": said["state"],
+            "streetAddress": facts["street"],
+            "addressLocality": facts["city"],
+            "addressRegion": facts["state"],
             "addressCountry": "US",
         },
     }
 
 
 def _company_jsonld(n: int) -> Answer:
-    said = company(n)
-    return page(said["name"], f"{_script(_company_data(n))}<h1>{escape(said['name'])}</h1><p>{said['description']}</p>")
+    facts = company(n)
+    return page(
+        facts["name"], f"{_script(_company_data(n))}<h1>{escape(facts['name'])}</h1><p>{facts['description']}</p>"
+    )
 
 
 def _company_pages(n: int) -> Answer:
     """A home page without an address: that is on the contact page, which it links to."""
-    said = company(n)
+    facts = company(n)
     links = f"<a href='/companies/pages/{n}/about'>About us</a> <a href='/companies/pages/{n}/contact'>Contact</a>"
     data = {name: value for name, value in _company_data(n).items() if name in ("@context", "@type", "name")}
-    return page(said["name"], f"{_script(data)}<h1>{escape(said['name'])}</h1><nav>{links}</nav><p>{_FILL * 4}</p>")
+    return page(facts["name"], f"{_script(data)}<h1>{escape(facts['name'])}</h1><nav>{links}</nav><p>{_FILL * 4}</p>")
 
 
 def _company_contact(n: int) -> Answer:
-    said = company(n)
+    facts = company(n)
     body = (
-        f"<h1>Contact</h1><p><a href='mailto:{said['email']}'>{said['email']}</a></p>"
-        f"<p><a href='tel:{said['phone'].replace(' ', '')}'>{said['phone']}</a></p>"
-        f"<address>{said['street']}, {said['city']}, {said['state']}</address>"
+        f"<h1>Contact</h1><p><a href='mailto:{facts['email']}'>{facts['email']}</a></p>"
+        f"<p><a href='tel:{facts['phone'].replace(' ', '')}'>{facts['phone']}</a></p>"
+        f"<address>{facts['street']}, {facts['city']}, {facts['state']}</address>"
     )
-    return page(f"Contact - {said['name']}", body)
+    return page(f"Contact - {facts['name']}", body)
 
 
 def _company_about(n: int) -> Answer:
-    said = company(n)
-    return page(f"About - {said['name']}", f"<h1>About us</h1><p>{said['description']}</p>{_script(_company_data(n))}")
+    facts = company(n)
+    return page(
+        f"About - {facts['name']}", f"<h1>About us</h1><p>{facts['description']}</p>{_script(_company_data(n))}"
+    )
 
 
 def _company_script(n: int) -> Answer:

@@ -138,10 +138,10 @@ class SandboxSite(Listener):
             return Answer(429, page("429", "<h1>Too Many Requests</h1>").body, headers=headers)
         if request.path == "/robots.txt":
             return self.robots
-        said = self.answers.get(request.path)
-        if isinstance(said, Answer):
-            return said
-        return said(request) if said is not None else scrape_answer(request) or usual_answer(request)
+        answer = self.answers.get(request.path)
+        if isinstance(answer, Answer):
+            return answer
+        return answer(request) if answer is not None else scrape_answer(request) or usual_answer(request)
 
     def _say(self, visit: Visit, request: Request, answer: Answer, connection: Connection) -> None:
         connection.when_lost = None

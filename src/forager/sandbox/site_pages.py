@@ -90,12 +90,12 @@ def _honest(number: int) -> Answer:
 
 
 def _status(status: int, asked: Mapping[str, str]) -> Answer:
-    said: dict[str, str] = {}
+    headers: dict[str, str] = {}
     if "after" in asked:
-        said = retry_after(float(asked["after"]))
+        headers = retry_after(float(asked["after"]))
     elif "after_date" in asked:
-        said = retry_after(float(asked["after_date"]), date=True)
-    return Answer(status, page(str(status), f"<h1>{status}</h1>").body, headers=said)
+        headers = retry_after(float(asked["after_date"]), date=True)
+    return Answer(status, page(str(status), f"<h1>{status}</h1>").body, headers=headers)
 
 
 def _challenge(cookies: bytes) -> Answer:

@@ -101,11 +101,11 @@ class Sealer:
         return self._keys[0]
 
     def _find(self, key_id: str) -> "_Key | None":
-        found = next((key for key in self._keys if key.id == key_id), None)
-        if found is None and self._file is not None and self._file.stamp() is not None:
+        match = next((key for key in self._keys if key.id == key_id), None)
+        if match is None and self._file is not None and self._file.stamp() is not None:
             self._reload()
-            found = next((key for key in self._keys if key.id == key_id), None)
-        return found
+            match = next((key for key in self._keys if key.id == key_id), None)
+        return match
 
     def _reload(self, *, make: bool = False) -> None:
         if self._file is not None:

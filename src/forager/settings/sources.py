@@ -73,8 +73,8 @@ def gather(
     )
     counts: dict[str, Given] = {}
     for level in levels:
-        for slot, found in _one_each(level, wrong).items():
-            counts.setdefault(slot, found)
+        for slot, given in _one_each(level, wrong).items():
+            counts.setdefault(slot, given)
     return counts, wrong
 
 
@@ -91,14 +91,14 @@ def assembled(given: Mapping[str, Given]) -> dict[str, Any]:
 
 def _from_flags(names: Sequence[Name], overrides: Mapping[str, object], wrong: list[FieldError]) -> list[Given]:
     fields = {name.field: name for name in names}
-    found = []
+    values = []
     for field, value in overrides.items():
         flag = f"--{field.replace('_', '-')}"
         if field not in fields:
             wrong.append(FieldError(flag, f"is not a setting{_near(field, fields)}. {ALL}."))
         elif value is not None:
-            found.append(Given(fields[field], field, value, flag, "the command line"))
-    return found
+            values.append(Given(fields[field], field, value, flag, "the command line"))
+    return values
 
 
 def _from_variables(
@@ -143,13 +143,17 @@ def _one_each(level: Iterable[Given], wrong: list[FieldError]) -> dict[str, Give
     slots: dict[str, list[Given]] = defaultdict(list)
     for each in level:
         slots[each.slot].append(each)
-    wrong += [_differing(found) for found in slots.values() if any(each.value != found[0].value for each in found)]
-    return {slot: found[0] for slot, found in slots.items()}
+    wrong += [
+        _differing(spellings)
+        for spellings in slots.values()
+        if any(each.value != spellings[0].value for each in spellings)
+    ]
+    return {slot: spellings[0] for slot, spellings in slots.items()}
 
 
-def _differing(found: Sequence[Given]) -> FieldError:
-    written = list(dict.fromkeys(each.written for each in found))
-    place = found[0].place
+def _differing(spellings: Sequence[Given]) -> FieldError:
+    written = list(dict.fromkeys(each.written for each in spellings))
+    place = spellings[0].place
     if len(written) == 1:
         return FieldError(written[0], f"is set more than once in {place}, to different values. Keep one.")
     both = " and ".join(written)
@@ -160,7 +164,7 @@ def _differing(found: Sequence[Given]) -> FieldError:
 
 def _read_dotenv(path: Path, wrong: list[FieldError]) -> list[tuple[str, str]]:
     """Read every binding, including repeated ones. `$` is literal, and an empty value counts as not set."""
-    found = []
+    values = []
     for binding in parse_stream(io.StringIO(_read(path, wrong))):
         line = f".env line {binding.original.line}"
         if binding.error:
@@ -170,8 +174,8 @@ def _read_dotenv(path: Path, wrong: list[FieldError]) -> list[tuple[str, str]]:
         elif binding.key and binding.value is None and binding.key.startswith(PREFIX):
             wrong.append(FieldError(binding.key, f"has no value ({line}). Write {binding.key}=value or remove it."))
         elif binding.key and binding.value and binding.value.strip():
-            found.append((binding.key, binding.value))
-    return found
+            values.append((binding.key, binding.value))
+    return values
 
 
 def _read_toml(path: Path, wrong: list[FieldError]) -> dict[str, Any]:

@@ -233,13 +233,13 @@ class Settings(BaseSettings):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every secret that is set, so that they can be removed from the log."""
-        found = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
+        texts = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
         if self.database_url and (password := urlsplit(self.database_url).password):
-            found += [password, unquote(password)]
+            texts += [password, unquote(password)]
         for proxy in self.proxy_endpoints:
             password = proxy.get_secret_value().rpartition("@")[0].rpartition("/")[2].partition(":")[2]
-            found += [password, unquote(password)]
-        return tuple(dict.fromkeys(text for text in found if text))
+            texts += [password, unquote(password)]
+        return tuple(dict.fromkeys(text for text in texts if text))
 
     @classmethod
     def settings_customise_sources(

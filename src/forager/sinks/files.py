@@ -147,7 +147,7 @@ class JsonlSink:
         name, size, numbers = self._scanned
         if (name, size) != (part.name, part.bytes):
             with (self._folder / part.name).open("rb") as file:
-                numbers = frozenset(int(found) for found in _ID.findall(file.read(part.bytes)))
+                numbers = frozenset(int(number) for number in _ID.findall(file.read(part.bytes)))
             self._scanned = (part.name, part.bytes, numbers)
         return numbers
 

@@ -45,12 +45,12 @@ def run(home: Path, as_json: bool) -> None:
     if not as_json:
         render.notes().print(INTRO)
     with render.busy(f"{DAYS} simulated days"):
-        found = asyncio.run(_fortnight(home))
-    found |= {"data": str(home / "ledger.db"), "seconds": round(time.monotonic() - began, 2)}
+        results = asyncio.run(_fortnight(home))
+    results |= {"data": str(home / "ledger.db"), "seconds": round(time.monotonic() - began, 2)}
     if as_json:
-        render.show_json(found)
+        render.show_json(results)
     else:
-        _show(found, home)
+        _show(results, home)
 
 
 async def _fortnight(home: Path) -> dict[str, Any]:
@@ -110,20 +110,20 @@ async def _result(app: App, apify: ApifySandbox) -> dict[str, Any]:
     }
 
 
-def _show(found: dict[str, Any], home: Path) -> None:
+def _show(results: dict[str, Any], home: Path) -> None:
     console = render.out()
-    console.print(listings_table(found["listings"][:SHOWN]))
-    if len(found["listings"]) > SHOWN:
-        console.print(f"[dim]and {render.some(len(found['listings']) - SHOWN, 'listing')} more[/]")
+    console.print(listings_table(results["listings"][:SHOWN]))
+    if len(results["listings"]) > SHOWN:
+        console.print(f"[dim]and {render.some(len(results['listings']) - SHOWN, 'listing')} more[/]")
     console.print()
-    cost = sum(float(each["cost_this_month_usd"]) for each in found["markets"])
+    cost = sum(float(each["cost_this_month_usd"]) for each in results["markets"])
     figures = [
-        ("time", f"{DAYS} days in {render.duration(found['seconds'])}"),
-        ("scrapes", f"{found['runs']}, for ${cost:.2f}; Apify's own figure is ${found['spent_usd']:.2f}"),
-        ("verified", f"{render.some(found['pages_verified'], 'page')} of listings that had aged"),
-        ("gone", f"{render.some(found['gone'], 'listing')}, each with evidence"),
-        ("changes", f"{render.some(found['changes'], 'change')} of rents, units and facts"),
-        ("data", render.near(Path(found["data"]))),
+        ("time", f"{DAYS} days in {render.duration(results['seconds'])}"),
+        ("scrapes", f"{results['runs']}, for ${cost:.2f}; Apify's own figure is ${results['spent_usd']:.2f}"),
+        ("verified", f"{render.some(results['pages_verified'], 'page')} of listings that had aged"),
+        ("gone", f"{render.some(results['gone'], 'listing')}, each with evidence"),
+        ("changes", f"{render.some(results['changes'], 'change')} of rents, units and facts"),
+        ("data", render.near(Path(results["data"]))),
     ]
     console.print(render.facts(figures))
     program = render.program()

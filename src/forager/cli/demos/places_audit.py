@@ -90,7 +90,7 @@ def audit_crash(log: Path, job: Mapping[str, Any], stored: Sequence[str]) -> Cra
         resent=sent.repeats,
         resent_credits=sent.resent_credits,
         spent=credits_line(job),
-        failures=tuple(said for said, wrong in checks.items() if wrong),
+        failures=tuple(failure for failure, wrong in checks.items() if wrong),
     )
 
 

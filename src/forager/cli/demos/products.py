@@ -75,9 +75,9 @@ async def found(api: Api, job_id: str) -> Any:
     return {"products": len(products), "changed": len(changed), "moved": moved[:SHOWN]}
 
 
-def show(job: Job, found: Any) -> None:
+def show(job: Job, results: Any) -> None:
     rows = render.table("product", "before", "now", "stock", right=("before", "now"))
-    for product in found["moved"]:
+    for product in results["moved"]:
         before = product["before"]
         stock = (product["availability"] or "-").replace("_", " ")
         if before["availability"] != product["availability"]:
@@ -90,7 +90,7 @@ def show(job: Job, found: Any) -> None:
     figures = [
         (
             "products",
-            f"{render.count(found['products'])}, {render.count(found['changed'])} changed since the first crawl",
+            f"{render.count(results['products'])}, {render.count(results['changed'])} changed since the first crawl",
         ),
         ("second crawl", f"{render.count(job['completed'])} pages in {render.duration(seconds_of(job))}"),
         ("retries", f"{render.count(job['retries'])}, after answers that failed on purpose"),

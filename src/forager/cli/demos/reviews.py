@@ -51,11 +51,11 @@ async def found(api: Api, job_id: str) -> Any:
     return {"counts": counts, "events": events}
 
 
-def show(job: Job, found: Any) -> None:
-    console, counts = render.out(), found["counts"]
+def show(job: Job, results: Any) -> None:
+    console, counts = render.out(), results["counts"]
     if not console.is_terminal:  # on a terminal the tree was drawn while it grew
         tree = ReviewTree()
-        for event in found["events"]:
+        for event in results["events"]:
             tree.add(event)
         console.print(tree.drawn())
     figures = [

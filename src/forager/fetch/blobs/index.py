@@ -164,8 +164,8 @@ class Index:
         return sum(entry.place.length for entry in entries if self._is_at(entry))
 
     def _is_at(self, entry: Entry) -> bool:
-        found = self.find(entry.digest)
-        return found is not None and found.place == entry.place
+        place = self.find(entry.digest)
+        return place is not None and place.place == entry.place
 
     def _count_live(self, segment: int, by: int) -> None:
         self._connection.execute("UPDATE segments SET live = live + ? WHERE number = ?", (by, segment))

@@ -194,9 +194,9 @@ class Segments:
     def _next_magic(file: int, at: int, end: int) -> int:
         while at < end:
             chunk = os.pread(file, _CHUNK, at)
-            found = chunk.find(MAGIC)
-            if found >= 0:
-                return at + found
+            offset = chunk.find(MAGIC)
+            if offset >= 0:
+                return at + offset
             if len(chunk) < len(MAGIC):
                 break
             at += len(chunk) - len(MAGIC) + 1

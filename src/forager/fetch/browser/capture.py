@@ -71,5 +71,5 @@ async def _evaluated(session: "CDPSession", frame: str, expression: str) -> obje
         "Runtime.evaluate",
         {"expression": expression, "contextId": world["executionContextId"], "returnByValue": True},
     )
-    found: object = read["result"]["value"]
-    return found
+    value: object = read["result"]["value"]
+    return value

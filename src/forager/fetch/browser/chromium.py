@@ -226,6 +226,6 @@ def _why(path: Path, error: Exception) -> str:
     """Return the most useful line of Chromium's output. Playwright's message contains the whole command line."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = next((line for line in lines if "ERROR:" in line or "FATAL:" in line or "sandbox" in line), "")
-    said = telling.partition("]")[2].strip(" :") or (lines[0] if lines else type(error).__name__)
+    message = telling.partition("]")[2].strip(" :") or (lines[0] if lines else type(error).__name__)
     hint = " Its sandbox needs user namespaces: allow them, or run Forager as a user that has them."
-    return f"{path} did not start: {said[:200]}.{hint if 'sandbox' in telling else ''}"
+    return f"{path} did not start: {message[:200]}.{hint if 'sandbox' in telling else ''}"

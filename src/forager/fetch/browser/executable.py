@@ -29,7 +29,7 @@ def find_chromium(chosen: str | Path | None = None, *, which: Callable[[str], st
         if not (named.is_file() and os.access(named, os.X_OK)):
             raise Unconfigured(f"FORAGER_CHROMIUM names {named}, which is no program. Correct it, or leave it unset.")
         return named
-    found = next((path for name in CANDIDATES if (path := which(name))), None)
-    if found is None:
+    installed = next((path for name in CANDIDATES if (path := which(name))), None)
+    if installed is None:
         raise Unconfigured(f"There is no Chromium on this machine. {INSTALL}")
-    return Path(found)
+    return Path(installed)

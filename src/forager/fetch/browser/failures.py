@@ -32,8 +32,8 @@ PERMANENT = {
 def translated(error: Exception) -> ForagerError:
     """Return our error for a browser's error."""
     text = str(error)
-    if found := _NET.search(text):
-        return _net(found[1])
+    if code := _NET.search(text):
+        return _net(code[1])
     if any(sign in text for sign in _DEAD):
         return BrowserCrashed("the browser died while it was on the page.")
     if "Page crashed" in text:

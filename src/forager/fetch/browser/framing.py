@@ -68,10 +68,10 @@ def read_head(raw: bytes) -> Head:
         if not (header := _HEADER.fullmatch(text)):
             raise Malformed("one of its header lines is malformed")
         headers.append((header[1], header[2]))
-    said = {
+    options = {
         word.strip().lower() for name, value in headers if name.lower() == b"connection" for word in value.split(b",")
     }
-    keeps = b"close" not in said and (line[3] == b"1" or b"keep-alive" in said)
+    keeps = b"close" not in options and (line[3] == b"1" or b"keep-alive" in options)
     return Head(line[1], line[2].decode(), tuple(headers), keeps)
 
 

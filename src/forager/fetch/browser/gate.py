@@ -152,8 +152,8 @@ class Passage:
 
     def knows(self, head: Head) -> bool:
         """Return whether a request comes from the browser of this visit: each must carry the password."""
-        scheme, _, said = b"".join(head.values(b"proxy-authorization")).partition(b" ")
-        return scheme.lower() == b"basic" and hmac.compare_digest(said.strip(), self._signed)
+        scheme, _, credentials = b"".join(head.values(b"proxy-authorization")).partition(b" ")
+        return scheme.lower() == b"basic" and hmac.compare_digest(credentials.strip(), self._signed)
 
     def target(self, head: Head) -> Target:
         """Return the target of a request head. Raises if its spelling alone is refused."""

@@ -145,16 +145,16 @@ class Intercept:
     async def _sign_in(self, event: dict[str, Any]) -> None:
         """Supply the gate's password, once per request. A site that asks for one gets nothing."""
         number, challenge = event["requestId"], event["authChallenge"]
-        said = {"response": "CancelAuth"}
+        response = {"response": "CancelAuth"}
         own = challenge.get("source") == "Proxy" and challenge.get("origin") == self._passage.url
         if own and number not in self._asked:
             self._asked.add(number)
-            said = {
+            response = {
                 "response": "ProvideCredentials",
                 "username": USERNAME,
                 "password": self._passage.password.reveal(),
             }
-        await self._send("Fetch.continueWithAuth", number, authChallengeResponse=said)
+        await self._send("Fetch.continueWithAuth", number, authChallengeResponse=response)
 
     async def _drop(self, number: str) -> None:
         await self._send("Fetch.failRequest", number, errorReason="BlockedByClient")

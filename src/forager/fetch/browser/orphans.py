@@ -43,7 +43,7 @@ class Entry:
 
 def find_marked(mark: str) -> Process | None:
     """Return the process with this mark, which only a browser's main process has."""
-    return next((found for pid in _pids() if _has_mark(pid, mark) and (found := Process.of(pid))), None)
+    return next((process for pid in _pids() if _has_mark(pid, mark) and (process := Process.of(pid))), None)
 
 
 def record(folder: Path, browser: Process, mark: str) -> Path:
@@ -87,14 +87,14 @@ def family(process: Process) -> list[Process]:
     for pid in _pids():
         if fields := _stat(pid):
             children.setdefault(int(fields[1]), []).append(pid)
-    found: list[Process] = []
+    members: list[Process] = []
     pending = [process.pid] if process.is_alive else []
     while pending:
         pid = pending.pop()
         if member := Process.of(pid):
-            found.append(member)
+            members.append(member)
         pending += children.get(pid, [])
-    return found
+    return members
 
 
 def memory_of(process: Process) -> int:
@@ -116,8 +116,8 @@ def _pages(pid: int) -> tuple[int, int]:
 
 def _read(path: Path) -> Entry | None:
     try:
-        found = json.loads(path.read_text(errors="replace"))
-        return Entry(Process(**found["browser"]), Process(**found["owner"]), str(found["mark"]))
+        fields = json.loads(path.read_text(errors="replace"))
+        return Entry(Process(**fields["browser"]), Process(**fields["owner"]), str(fields["mark"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

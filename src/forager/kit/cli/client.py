@@ -121,8 +121,10 @@ def _opened(answer: Answer, where: str, *, has_key: bool = True) -> Page:
         if not isinstance(envelope, dict):
             raise ValueError("not an object")
     except ValueError:
-        said = answer.body[:200].decode("utf-8", "replace")
-        raise ServerFault(f"{where} answered {answer.status} with a body that is not from Forager: {said!r}") from None
+        excerpt = answer.body[:200].decode("utf-8", "replace")
+        raise ServerFault(
+            f"{where} answered {answer.status} with a body that is not from Forager: {excerpt!r}"
+        ) from None
     fields = envelope.get("meta") or {}
     if answer.status < 400 and envelope.get("success", True):
         return Page(envelope.get("data"), fields, answer.headers.get("idempotent-replayed") == "true")

@@ -29,10 +29,10 @@ def short_task(task: str) -> str:
 
 def read_job(text: str) -> str:
     """Accept a job's id, or its first characters. Raises `BadParameter` for anything else."""
-    said = text.strip().lower()
-    if not _PART_OF_ID.fullmatch(said):
+    prefix = text.strip().lower()
+    if not _PART_OF_ID.fullmatch(prefix):
         raise typer.BadParameter(f"{text!r} is not a job id; copy one from `forager jobs list`")
-    return said
+    return prefix
 
 
 def read_task(text: str) -> str:
@@ -53,12 +53,12 @@ async def full_job(api: Api, text: str) -> str:
     several."""
     if len(text) == 36:
         return text
-    found = [each["id"] for each in await api.get("/jobs", id=text, internal=True, limit=3)]
-    if not found:
+    matching = [each["id"] for each in await api.get("/jobs", id=text, internal=True, limit=3)]
+    if not matching:
         raise NotFound(f"No job id begins with {text!r}. List the jobs: forager jobs list --all")
-    if len(found) > 1:
-        raise Rejected(f"Several job ids begin with {text!r}: {', '.join(found)}. Give more characters.")
-    return str(found[0])
+    if len(matching) > 1:
+        raise Rejected(f"Several job ids begin with {text!r}: {', '.join(matching)}. Give more characters.")
+    return str(matching[0])
 
 
 JobId = Annotated[

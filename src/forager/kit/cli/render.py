@@ -98,9 +98,9 @@ def indented(value: Any) -> Any:
     """Indent a text below the line that it belongs to."""
     from rich.padding import Padding
 
-    said = plain(value)
-    said.stylize("dim")
-    return Padding(said, (0, 0, 0, 2))
+    text = plain(value)
+    text.stylize("dim")
+    return Padding(text, (0, 0, 0, 2))
 
 
 def state(name: str) -> Any:
@@ -125,8 +125,8 @@ def some(number: int, one: str, many: str | None = None) -> str:
 
 def sentence(text: str) -> str:
     """Return the text with a full stop, so that another sentence can follow."""
-    said = text.rstrip()
-    return said if said.endswith((".", "?", "!")) else f"{said}."
+    trimmed = text.rstrip()
+    return trimmed if trimmed.endswith((".", "?", "!")) else f"{trimmed}."
 
 
 def duration(seconds: float | None) -> str:

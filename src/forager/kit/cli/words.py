@@ -28,8 +28,8 @@ def answered(job: Job) -> str:
 
 
 def _request(params: Mapping[str, Any]) -> str:
-    said = [f"{name}={value}" for name, value in params.items() if value not in (None, False)]
-    return ", ".join(said[:3])
+    given = [f"{name}={value}" for name, value in params.items() if value not in (None, False)]
+    return ", ".join(given[:3])
 
 
 def _results(job: Job) -> Figures:

@@ -105,8 +105,8 @@ def answer(
     request: Request, data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, **about: Any
 ) -> Response:
     told = {"request_id": request_id(request.scope), **about}
-    said = {"success": True, "data": data, "error": None, "meta": told}
-    return Response(encoded(said), status, dict(headers) if headers else None, JSON)
+    envelope = {"success": True, "data": data, "error": None, "meta": told}
+    return Response(encoded(envelope), status, dict(headers) if headers else None, JSON)
 
 
 def page(request: Request, items: Sequence[Any], next_cursor: str | None) -> Response:
@@ -127,8 +127,8 @@ def refusal(
     about: dict[str, Any] = {"request_id": request_id(scope), "code": code, **more}
     if fields:
         about["fields"] = [{"field": f.field, "message": f.message} for f in fields[:MOST_FIELDS]]
-    said = {"success": False, "data": None, "error": message, "meta": about}
-    return Response(encoded(said), status, dict(headers) if headers else None, JSON)
+    envelope = {"success": False, "data": None, "error": message, "meta": about}
+    return Response(encoded(envelope), status, dict(headers) if headers else None, JSON)
 
 
 def request_id(scope: Scope) -> str:

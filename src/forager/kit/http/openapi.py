@@ -31,14 +31,19 @@ def failures(*statuses: int, body: bool = False) -> dict[int | str, dict[str, An
 
 def example(data: Any, *, description: str = "", **about: Any) -> dict[str, Any]:
     """Describe one response with an example of its envelope."""
-    said = {"success": True, "data": data, "error": None, "meta": {"request_id": REQUEST_ID, **about}}
-    return {"description": description or "As asked.", "content": {"application/json": {"example": said}}}
+    envelope = {"success": True, "data": data, "error": None, "meta": {"request_id": REQUEST_ID, **about}}
+    return {"description": description or "As asked.", "content": {"application/json": {"example": envelope}}}
 
 
 def refused(code: str, error: str, **about: Any) -> dict[str, Any]:
     """Describe one failure with an example, in addition to `failures`."""
-    said = {"success": False, "data": None, "error": error, "meta": {"request_id": REQUEST_ID, "code": code, **about}}
-    return {"content": {"application/json": {"example": said}}}
+    envelope = {
+        "success": False,
+        "data": None,
+        "error": error,
+        "meta": {"request_id": REQUEST_ID, "code": code, **about},
+    }
+    return {"content": {"application/json": {"example": envelope}}}
 
 
 def body_of(pipeline: Pipeline) -> dict[str, Any]:

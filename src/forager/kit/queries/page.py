@@ -97,13 +97,13 @@ def encode_cursor(of: str, order: Sequence[str], values: Sequence[Any]) -> str:
 def decode_cursor(of: str, order: Sequence[str], cursor: str) -> list[Any]:
     names = [of, *order]
     try:
-        said = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        decoded = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
-        said = None
-    if not isinstance(said, list) or said[: len(names)] != names or not _fits(order, said[len(names) :]):
+        decoded = None
+    if not isinstance(decoded, list) or decoded[: len(names)] != names or not _fits(order, decoded[len(names) :]):
         problem = FieldError("cursor", "is not a cursor of this list; start without one")
         raise Rejected(f"cursor: {problem.message}", fields=[problem])
-    return said[len(names) :]
+    return decoded[len(names) :]
 
 
 def _fits(order: Sequence[str], values: Sequence[Any]) -> bool:

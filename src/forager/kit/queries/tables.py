@@ -30,8 +30,8 @@ async def read_rows(
 async def one_row(db: Database, row: type[R], **key: Any) -> R | None:
     """Return the row with this key, or None."""
     write = RowWrite.of(Effect(row, key))
-    found = await db.fetch(f"SELECT {_names(row)} FROM {row.table} WHERE {write.where}", write.values)
-    return decoded(row, found[0]) if found else None
+    rows = await db.fetch(f"SELECT {_names(row)} FROM {row.table} WHERE {write.where}", write.values)
+    return decoded(row, rows[0]) if rows else None
 
 
 async def insert_row(db: Database, row: TableRow) -> bool:

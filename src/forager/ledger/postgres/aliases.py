@@ -25,7 +25,7 @@ async def learn_aliases(
 ) -> dict[str, Names]:
     """Store the aliases in these records, and return all known aliases by identity. `kinds` holds the records by
     kind."""
-    identities = {found.table.record.identity for found in kinds.values()}
+    identities = {batch.table.record.identity for batch in kinds.values()}
     return {
         identity: await _names(
             db, catalog, identity, [f for f in kinds.values() if f.table.record.identity == identity], changes
@@ -37,12 +37,12 @@ async def learn_aliases(
 async def _names(db: Db, catalog: Catalog, identity: str, own: Sequence[Found], changes: list[NewChange]) -> Names:
     shown = {
         clean(other): (key, job)
-        for found in own
-        if found.table.record.other_keys is not Record.other_keys
-        for key, job, record in zip(found.keys, found.jobs, found.records, strict=True)
+        for batch in own
+        if batch.table.record.other_keys is not Record.other_keys
+        for key, job, record in zip(batch.keys, batch.jobs, batch.records, strict=True)
         for other in record.other_keys()
     }
-    asked = shown.keys() | {key for found in own for key in found.keys}
+    asked = shown.keys() | {key for batch in own for key in batch.keys}
     known: dict[str, str] = pairs(await db.fetch(_KNOWN, identity, as_json([*asked])))
     mine = Names.said({**known, **{alias: key for alias, (key, _) in shown.items()}})
     strong = {alias: mine.stronger[alias] for alias in shown if mine.stronger[alias] != alias}

@@ -79,7 +79,7 @@ async def _add(
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, row["state"] == JobState.PAUSED)
     told = await told_changes(db, catalog, deltas)
-    said = await job_says(db, job, "extended") if goes_on else None
+    extended = await job_says(db, job, "extended") if goes_on else None
     ended = await write_counters(db, deltas, now)  # if all of them were skipped at once
-    await write_changes(db, [*told, *(ended if said is None else then(said, ended))], now)
+    await write_changes(db, [*told, *(ended if extended is None else then(extended, ended))], now)
     return count

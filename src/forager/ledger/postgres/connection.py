@@ -149,9 +149,9 @@ async def translated_errors() -> AsyncIterator[None]:
     except _GONE as error:
         if isinstance(error, ValueError):  # asyncpg's word for a value that does not fit its column
             raise StoreError(f"The ledger refused a value: {error}") from error
-        said = str(error) or type(error).__name__
+        message = str(error) or type(error).__name__
         raise StoreUnavailable(
-            f"The ledger's database does not answer: {said}. Work goes on by itself when it does."
+            f"The ledger's database does not answer: {message}. Work goes on by itself when it does."
         ) from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise StoreError(f"The ledger refused a statement: {error}") from error

@@ -186,8 +186,8 @@ async def _queue_again(db: Db, catalog: Catalog, public_id: UUID, job: int, fail
     # An ended job's flows would have been written as paused: it was not running when they were.
     await db.execute("UPDATE flows SET paused = $2 WHERE job_id = $1", job, resumed == JobState.PAUSED)
     told = await told_changes(db, catalog, deltas)
-    said = await job_says(db, job, "retried")
-    await write_changes(db, [*told, *then(said, await write_counters(db, deltas, now))], now)
+    change = await job_says(db, job, "retried")
+    await write_changes(db, [*told, *then(change, await write_counters(db, deltas, now))], now)
     return count
 
 
@@ -213,9 +213,9 @@ async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:
     followers: list[int] = []
     reached = list(failed)
     while reached:
-        found = skipped.get(reached.pop(), [])
-        followers.extend(found)
-        reached.extend(found)
+        direct = skipped.get(reached.pop(), [])
+        followers.extend(direct)
+        reached.extend(direct)
     return sorted(followers)
 
 

@@ -46,26 +46,26 @@ async def release_followers(db: Db, tasks: Sequence[int], now: int) -> tuple[set
     return ready, first_due
 
 
-async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, said: str, deltas: Deltas, now: int) -> None:
-    """Skip queued tasks and their followers. `said` is their error message."""
+async def skip_tasks(db: Db, names: Sequence[TaskName], reason: str, message: str, deltas: Deltas, now: int) -> None:
+    """Skip queued tasks and their followers. `message` is their error message."""
     columns = [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
-    rows = await db.fetch(_SKIP, *columns, said, now, reason)
+    rows = await db.fetch(_SKIP, *columns, message, now, reason)
     for row in rows:
         deltas.add(row[1], queued=-1, skipped=1)
-    followers = await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, said=said)
+    followers = await skip_followers(db, [row[0] for row in rows if row[2]], reason, deltas, now, message=message)
     deltas.note([*(row[0] for row in rows), *followers], TaskState.SKIPPED)
 
 
 async def skip_followers(
-    db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, said: str | None = None
+    db: Db, tasks: Sequence[int], reason: str, deltas: Deltas, now: int, *, message: str | None = None
 ) -> list[int]:
     """Skip the followers of tasks that were not completed, and their followers: nothing would ever release them.
 
-    `said` is their error message; without it, the reason. Returns the tasks that were skipped.
+    `message` is their error message; without it, the reason. Returns the tasks that were skipped.
     """
     ended, skipped = list(tasks), list[int]()
     while ended:
-        rows = await db.fetch(_SKIP_FOLLOWERS, ended, said or reason, now, reason)
+        rows = await db.fetch(_SKIP_FOLLOWERS, ended, message or reason, now, reason)
         for row in rows:
             deltas.add(row[1], queued=-1, skipped=1)
         skipped.extend(row[0] for row in rows)

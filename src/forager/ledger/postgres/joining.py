@@ -55,8 +55,8 @@ async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], n
         if number != task.task:
             joins[task.task] = (job, number)
     if joins:
-        said = [joined(*of) for of in joins.values()]
-        columns = [error for error, _ in said], [facts for _, facts in said]
+        messages = [joined(*of) for of in joins.values()]
+        columns = [error for error, _ in messages], [facts for _, facts in messages]
         await db.execute(_END, list(joins), *columns, Reason.JOINED, now)
     return set(joins)
 

@@ -102,11 +102,11 @@ async def _clear(db: Db, jobs: list[int]) -> int:
 async def messages(db: Db, catalog: Catalog, limits: Limits, after: Any) -> Removed:
     """Remove the finished tasks of our own standing jobs, also from their counters."""
     job, kind, key = after or (0, "", "")
-    found = await db.fetchval(f"{internal_jobs(catalog)} AND id >= $1 ORDER BY id LIMIT 1", job)
-    if found is None:
+    number = await db.fetchval(f"{internal_jobs(catalog)} AND id >= $1 ORDER BY id LIMIT 1", job)
+    if number is None:
         return Removed(Pruned())
-    if found != job:
-        job, kind, key = found, "", ""
+    if number != job:
+        job, kind, key = number, "", ""
     rows = await db.fetch(_DONE, limits.messages, job, kind, key)
     old = [row for row in rows if row[6]][:PAGE]
     gone = [row[0] for row in await db.fetch(_FORGET, [row[0] for row in old], job)] if old else []

@@ -38,19 +38,19 @@ async def store_records(
     changes: list[NewChange] = []
     names = await learn_aliases(db, catalog, kinds, changes)
     for kind in sorted(kinds):
-        found = kinds[kind]
-        known = names.get(found.table.record.identity or "", NO_NAMES)
-        found.rename(known.stronger)
-        if found.table.per_job:
-            changes += await _store_per_job(db, found, deltas, now)
+        batch = kinds[kind]
+        known = names.get(batch.table.record.identity or "", NO_NAMES)
+        batch.rename(known.stronger)
+        if batch.table.per_job:
+            changes += await _store_per_job(db, batch, deltas, now)
         else:
-            changes += await _store_world(db, found, known.renamed, deltas, now)
+            changes += await _store_world(db, batch, known.renamed, deltas, now)
     return changes
 
 
-async def _store_world(db: Db, found: Found, renamed: set[str], deltas: Deltas, now: int) -> list[NewChange]:
-    table, jobs, rows = found.table, found.jobs, found.rows()
-    first, again = first_and_again(found.keys)
+async def _store_world(db: Db, batch: Found, renamed: set[str], deltas: Deltas, now: int) -> list[NewChange]:
+    table, jobs, rows = batch.table, batch.jobs, batch.rows()
+    first, again = first_and_again(batch.keys)
     merged = {key: rows[at] for key, at in first.items()}
     for key in again if table.plain else first:
         merged[key] = table.merge(None, [rows[at] for at in (first[key], *again.get(key, ()))])
@@ -124,17 +124,17 @@ def _change(table: RecordTable, old: Values, sightings: Sequence[Sighting]) -> t
     return teller, known
 
 
-async def _store_per_job(db: Db, found: Found, deltas: Deltas, now: int) -> list[NewChange]:
+async def _store_per_job(db: Db, batch: Found, deltas: Deltas, now: int) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change is stored without a body, because the row
     is final: the body of the change is read from the row."""
-    table = found.table
-    first, again = first_and_again(list(zip(found.jobs, found.keys, strict=True)))
+    table = batch.table
+    first, again = first_and_again(list(zip(batch.jobs, batch.keys, strict=True)))
     names = sorted(
         first, key=itemgetter(1)
     )  # presorted: the statement sorts them by job as well, and so has less to do
     row = await db.fetchrow(
         statements_for(table).insert_per_job,
-        *_final_columns(table, [found.records[first[name]] for name in names], [key for _, key in names]),
+        *_final_columns(table, [batch.records[first[name]] for name in names], [key for _, key in names]),
         _times_seen(names, again),
         as_json([job for job, _ in names]),
         now,

@@ -42,13 +42,13 @@ def by_kind(catalog: Catalog, findings: Sequence[Finding]) -> dict[str, Found]:
     jobs = [job for job, own in findings for _ in own]
     records = [record for _, own in findings for record in own]
     kinds = [record.kind for record in records]
-    found = {}
+    batches = {}
     for kind in dict.fromkeys(kinds):
         mine = [each == kind for each in kinds]
         table, own = catalog.records[kind], list(compress(records, mine))
         keys = [clean(record.key()) for record in own]
-        found[kind] = Found(table, list(compress(jobs, mine)), own, keys)
-    return found
+        batches[kind] = Found(table, list(compress(jobs, mine)), own, keys)
+    return batches
 
 
 def first_and_again(names: Sequence[N]) -> tuple[dict[N, int], dict[N, list[int]]]:

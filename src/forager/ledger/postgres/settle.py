@@ -114,9 +114,9 @@ async def _store(db: Db, catalog: Catalog, live: list[Settlement], effect: Effec
         effect.changes.extend(await store_in_order(db, catalog, live, effect.deltas, effect.now))
         effect.rows = [row for s in rare if s.extras is not None for row in s.extras.effects]
         return
-    found = [(s.lease.job_id, s.records) for s in live if s.records]
-    if found:
-        effect.changes.extend(await store_records(db, catalog, found, effect.deltas, effect.now))
+    seen = [(s.lease.job_id, s.records) for s in live if s.records]
+    if seen:
+        effect.changes.extend(await store_records(db, catalog, seen, effect.deltas, effect.now))
 
 
 async def _drains(db: Db, settlements: Sequence[Settlement]) -> dict[int, str]:
@@ -159,8 +159,8 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     if not ends:
         return {}
     states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
-    said = [_said(s) if s.state in COUNTER_OF else (CANCELLED, CANCELLED, None) for s in ends]
-    errors, reasons, types = zip(*said, strict=True)
+    whys = [_said(s) if s.state in COUNTER_OF else (CANCELLED, CANCELLED, None) for s in ends]
+    errors, reasons, types = zip(*whys, strict=True)
     row = await db.fetchrow(
         _END,
         numbers([s.lease.task_id for s in ends]),
@@ -259,21 +259,21 @@ def _count(deltas: Deltas, settled: Iterable[tuple[Settlement, str]]) -> None:
     sums: dict[tuple[int, str], list[int]] = {}
     for s, counter in settled:
         lease = s.lease
-        found = sums.get((lease.job_id, counter))
-        if found is None:
-            found = sums[lease.job_id, counter] = [0, 0, 0, 0]
-        found[0] += 1
-        found[1] += lease.price
-        found[2] += s.cost
-        found[3] += s.guessed
+        so_far = sums.get((lease.job_id, counter))
+        if so_far is None:
+            so_far = sums[lease.job_id, counter] = [0, 0, 0, 0]
+        so_far[0] += 1
+        so_far[1] += lease.price
+        so_far[2] += s.cost
+        so_far[3] += s.guessed
     for (job, counter), (count, price, cost, guessed) in sums.items():
         deltas.add(job, running=-count, reserved=-price, spent=cost, guessed=guessed, **{counter: count})
 
 
 async def _settle_neighbours(db: Db, live: list[Settlement], followed: set[int], effect: Effect) -> None:
     """Skip tasks that need not run, release the followers of completed tasks, and skip those of the others."""
-    for (reason, said), names in _skips(live).items():
-        await skip_tasks(db, names, reason, said, effect.deltas, effect.now)
+    for (reason, message), names in _skips(live).items():
+        await skip_tasks(db, names, reason, message, effect.deltas, effect.now)
     well = [s.lease.task_id for s in live if s.lease.task_id in followed and s.state is TaskState.COMPLETED]
     if well:
         ready, due = await release_followers(db, well, effect.now)

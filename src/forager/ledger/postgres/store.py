@@ -158,15 +158,15 @@ class PostgresLedger(SharedVerbs):
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
         worker = self._worker(session)
-        found: list[OwnedLane] = []
+        taken: list[OwnedLane] = []
         if worker.lost_an_answer:  # the last `take` may have given us lanes in an answer that was lost
-            found = await self._connections.run(lambda db: self._unknown_lanes(db, session, worker, most))
+            taken = await self._connections.run(lambda db: self._unknown_lanes(db, session, worker, most))
         worker.lost_an_answer = True
-        if len(found) < most:
-            found += await self._connections.run(lambda db: self._take_lanes(db, session, most - len(found)))
+        if len(taken) < most:
+            taken += await self._connections.run(lambda db: self._take_lanes(db, session, most - len(taken)))
         worker.lost_an_answer = False
-        worker.lanes |= {lane.id for lane in found}
-        return found
+        worker.lanes |= {lane.id for lane in taken}
+        return taken
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
         number = (await self._lanes.learn([name]))[name]

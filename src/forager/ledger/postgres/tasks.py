@@ -181,16 +181,16 @@ async def predecessors(
     if not names:
         return {}
     rows = await db.fetch(_PREDECESSORS, *_columns(names))
-    found = {(job, kind, key): (number, state) for job, kind, key, number, state in rows}
-    for _, kind, key in (name for name in names if name not in found):
+    known = {(job, kind, key): (number, state) for job, kind, key, number, state in rows}
+    for _, kind, key in (name for name in names if name not in known):
         raise Conflict(
             f"A task of kind {kind!r} comes after {key!r}, which its job does not have. Plan that one first."
         )
     await db.execute(
         "UPDATE tasks SET followed = true WHERE id = ANY($1::bigint[]) AND NOT followed",
-        sorted(number for number, _ in found.values()),
+        sorted(number for number, _ in known.values()),
     )
-    return found
+    return known
 
 
 async def _copy(db: Db, new: _New) -> None:

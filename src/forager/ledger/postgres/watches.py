@@ -67,8 +67,8 @@ async def _unchanged(db: Db, page: WatchPage, rows: Sequence[DueRow]) -> list[Du
     """Those of the records that are still as they were read."""
     if not rows:
         return []
-    found = await db.fetch(_READ.format(table=page.table, due=page.watch.due), *_columns(rows))
-    ids = {row[0] for row in found}
+    unchanged = await db.fetch(_READ.format(table=page.table, due=page.watch.due), *_columns(rows))
+    ids = {row[0] for row in unchanged}
     return [row for row in rows if row.id in ids]
 
 

@@ -69,19 +69,19 @@ async def page_as_of(
 async def _versions(db: Database, table: RecordTable, rows: Sequence[Row], then: int) -> dict[str, Row]:
     """The change that each of these records, which have changed since, was at by then; by its key of today."""
     kind, keys = table.record.kind, [row[table.record.key_field] for row in rows]
-    found = {row["key"]: row for row in await _in_few(db, _THEN, keys, {"kind": kind, "as_of": then})}
-    missing = [key for key in keys if key not in found]
+    versions = {row["key"]: row for row in await _in_few(db, _THEN, keys, {"kind": kind, "as_of": then})}
+    missing = [key for key in keys if key not in versions]
     if missing and table.record.identity is not None:
         named = await _in_few(db, _ALIASES, missing, {"identity": table.record.identity})
         key_of = {row["alias"]: row["key"] for row in named}
         earlier = await _in_few(db, _THEN, list(key_of), {"kind": kind, "as_of": then})
         for row in sorted(earlier, key=lambda row: int(row["at"])):
             if row["op"] != "gone":
-                found[key_of[row["key"]]] = row
+                versions[key_of[row["key"]]] = row
     for key in missing:
-        if key not in found:
+        if key not in versions:
             raise await _removed(db, kind, key)
-    return found
+    return versions
 
 
 async def _removed(db: Database, kind: str, key: str) -> Rejected:
@@ -102,8 +102,8 @@ def _matches(table: RecordTable, row: Row, version: Row | None, filters: Filters
         return True
     if version is None:
         return all(row[name] == value for name, value in filters.values.items())
-    said = loads(version["body"])
-    return all(stored_value(table.record, name, said.get(name)) == value for name, value in filters.values.items())
+    body = loads(version["body"])
+    return all(stored_value(table.record, name, body.get(name)) == value for name, value in filters.values.items())
 
 
 def _as_it_was(table: RecordTable, row: Row) -> dict[str, Any]:
@@ -112,16 +112,16 @@ def _as_it_was(table: RecordTable, row: Row) -> dict[str, Any]:
 
 
 async def _as_told(db: Database, table: RecordTable, row: Row, version: Row) -> dict[str, Any]:
-    said = loads(version["body"])
-    fields = {name: _typed(table, name, said.get(name)) for name in table.fields}
+    body = loads(version["body"])
+    fields = {name: _typed(table, name, body.get(name)) for name in table.fields}
     kept = {"version": version["version"], "first_seen_at": at(row["first_seen_at"]), "changed_at": at(version["at"])}
-    gone = await _gone(db, table, version, said) if version["op"] == "gone" else dict.fromkeys(_GONE_FIELDS)
+    gone = await _gone(db, table, version, body) if version["op"] == "gone" else dict.fromkeys(_GONE_FIELDS)
     shown = {**fields, **dict.fromkeys(table.kept), **kept, **gone}
     return {**shown, **_unknown(table)}
 
 
-async def _gone(db: Database, table: RecordTable, version: Row, said: Mapping[str, Any]) -> dict[str, Any]:
-    first, why = version, said.get("gone")
+async def _gone(db: Database, table: RecordTable, version: Row, body: Mapping[str, Any]) -> dict[str, Any]:
+    first, why = version, body.get("gone")
     if why is None:
         values = {"key": version["key"], "kind": table.record.kind, "version": version["version"]}
         for row in await db.fetch(_GONE, values):

@@ -81,13 +81,13 @@ async def one_job(db: Database, job: UUID) -> JobReport:
 
 
 async def param_of_jobs(db: Database, jobs: Sequence[UUID], name: str) -> dict[UUID, tuple[str, Any]]:
-    found: dict[UUID, tuple[str, Any]] = {}
+    by_job: dict[UUID, tuple[str, Any]] = {}
     for first in range(0, len(jobs), len(_FEW)):
         few = [str(job) for job in jobs[first : first + len(_FEW)]]
         rest = dict.fromkeys(_FEW[len(few) :], few[0])  # as many values as the statement has
         rows = await db.fetch(_PARAM_OF_JOBS, {"name": name, **dict(zip(_FEW, few, strict=False)), **rest})
-        found |= {UUID(row["public_id"]): (row["pipeline"], loads(row["value"])) for row in rows}
-    return found
+        by_job |= {UUID(row["public_id"]): (row["pipeline"], loads(row["value"])) for row in rows}
+    return by_job
 
 
 async def last_moved(db: Database, job: UUID) -> datetime | None:
@@ -189,8 +189,8 @@ async def _find(db: Database, task: UUID, condition: str) -> Row | None:
     if numbers is None:
         return None
     values: Mapping[str, Any] = {"job": numbers[0], "task": numbers[1]}
-    found = f"{_TASK} tasks_now WHERE id = :task AND job_id = :job{condition}"
-    rows = await db.fetch(f"SELECT {_NAMED} FROM ({found}) w {_NAMES}", values)
+    sql = f"{_TASK} tasks_now WHERE id = :task AND job_id = :job{condition}"
+    rows = await db.fetch(f"SELECT {_NAMED} FROM ({sql}) w {_NAMES}", values)
     return rows[0] if rows else None
 
 

@@ -78,12 +78,12 @@ async def health(db: Database) -> Health:
 
 async def circuits(db: Database, now: int) -> dict[str, str]:
     """Lanes whose breaker is not closed, by name: open, or half_open when its time is over."""
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for row in await db.fetch(f"SELECT name, state FROM lanes WHERE {_BROKEN} ORDER BY name LIMIT {COUNTED_TO}"):
         known = (loads(row["state"]) or {}).get("breaker") or {}
         if isinstance(left := known.get("open_for"), int | float):
-            found[row["name"]] = "open" if known.get("at", now) + left * 1000 > now else "half_open"
-    return found
+            states[row["name"]] = "open" if known.get("at", now) + left * 1000 > now else "half_open"
+    return states
 
 
 async def last_change(db: Database) -> int:

@@ -36,12 +36,12 @@ class View:
 
 def views(dialect: str, folders: Iterable[Path]) -> list[View]:
     """The views of these folders, in the order of their making: `views.sqlite.sql` or `views.postgresql.sql`."""
-    found: list[View] = []
+    made: list[View] = []
     for folder in folders:
         file = folder / f"views.{dialect}.sql"
         if file.exists():
-            found.extend(_split(file, for_readers=folder != _OWN_FOLDER))
-    return found
+            made.extend(_split(file, for_readers=folder != _OWN_FOLDER))
+    return made
 
 
 def drop(connection: Connection) -> None:
@@ -81,10 +81,10 @@ def are_current(connection: Connection, wanted: Sequence[View]) -> bool:
 def _split(file: Path, *, for_readers: bool) -> list[View]:
     """A statement ends with a semicolon at the end of a line."""
     statements = [part.strip() for part in _COMMENT.sub("", file.read_text()).split(";\n") if part.strip()]
-    found = []
+    sqls = []
     for sql in statements:
         name = _CREATE.match(sql)
         if name is None:
             raise StoreError(f"{file} may only create views, but has: {sql[:60]}")
-        found.append(View(name[1], sql, for_readers))
-    return found
+        sqls.append(View(name[1], sql, for_readers))
+    return sqls

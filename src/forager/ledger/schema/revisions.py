@@ -29,9 +29,9 @@ def heads(places: Sequence[Path]) -> frozenset[str]:
     known: set[str] = set()
     passed: set[str] = set()
     for file in _files(places):
-        said = _read(file)
-        known.update(said["revision"])
-        passed.update(said["down_revision"], said["depends_on"])
+        revision = _read(file)
+        known.update(revision["revision"])
+        passed.update(revision["down_revision"], revision["depends_on"])
     return frozenset(known - passed)
 
 
@@ -52,9 +52,9 @@ def _folder(pipeline: Pipeline) -> Path:
 
 def _read(file: Path) -> dict[str, tuple[str, ...]]:
     """`revision`, `down_revision` and `depends_on` of a migration: literals at the top of its file."""
-    said: dict[str, tuple[str, ...]] = {"revision": (), "down_revision": (), "depends_on": ()}
+    values: dict[str, tuple[str, ...]] = {"revision": (), "down_revision": (), "depends_on": ()}
     for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in said:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in values:
             value = ast.literal_eval(node.value)
-            said[node.targets[0].id] = () if value is None else (value,) if isinstance(value, str) else tuple(value)
-    return said
+            values[node.targets[0].id] = () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    return values

@@ -22,12 +22,12 @@ def check_watches(pipelines: Sequence[Pipeline]) -> None:
 
 def _check(pipeline: Pipeline, watch: Watch) -> None:
     record, due = watch.record, watch.due
-    said = f"The watch {watch.name!r} of {pipeline.name}"
+    subject = f"The watch {watch.name!r} of {pipeline.name}"
     if record not in pipeline.records:
-        raise Rejected(f"{said} watches {record.__name__}, which is not a record of this pipeline.")
+        raise Rejected(f"{subject} watches {record.__name__}, which is not a record of this pipeline.")
     info = record.model_fields.get(due)
     is_time = info is not None and bare_type(info.annotation) is datetime and columns_of(record)[due].nullable
     if not is_time or due not in record.quiet:
-        raise Rejected(f"{said} needs {record.__name__}.{due} as a quiet field of type `datetime | Clear | None`.")
+        raise Rejected(f"{subject} needs {record.__name__}.{due} as a quiet field of type `datetime | Clear | None`.")
     if not any(index.names[0] == due and index.where == watch.condition for index in record.indexes):
-        raise Rejected(f'{said} needs Index(("{due}",), where="{watch.condition}") on {record.__name__}.')
+        raise Rejected(f'{subject} needs Index(("{due}",), where="{watch.condition}") on {record.__name__}.')

@@ -60,7 +60,7 @@ class EndedJob(NamedTuple):
 
 def after_tasks(catalog: Catalog, ended: Iterable[EndedTask], now: int) -> list[tuple[int, Aftermath]]:
     """(job, what else becomes true) for each of these tasks whose step has an `on_end`."""
-    found: list[tuple[int, Aftermath]] = []
+    results: list[tuple[int, Aftermath]] = []
     at = datetime.fromtimestamp(now / 1000, UTC)
     for row in ended:
         try:
@@ -70,15 +70,15 @@ def after_tasks(catalog: Catalog, ended: Iterable[EndedTask], now: int) -> list[
             end = TaskEnd(TaskState(row.state), row.reason, row.error, row.attempt, at)
             aftermath = catalog.on_end[row.kind](task, end)
             if aftermath is not None:
-                found.append((row.job_id, aftermath))
+                results.append((row.job_id, aftermath))
         except Exception:
             log.exception("a hook failed", hook="on_end", kind=row.kind, key=row.key, task=row.id)
-    return found
+    return results
 
 
 def after_jobs(catalog: Catalog, ended: Iterable[EndedJob], now: int) -> list[Effect]:
     """The effects of these jobs' ends."""
-    found: list[Effect] = []
+    effects: list[Effect] = []
     at = datetime.fromtimestamp(now / 1000, UTC)
     for row in ended:
         pipeline = catalog.pipelines[row.pipeline]
@@ -86,10 +86,10 @@ def after_jobs(catalog: Catalog, ended: Iterable[EndedJob], now: int) -> list[Ef
             params = pipeline.params.model_validate(loads(row.params))
             end = JobEnd(JobState(row.state), *row[5:], at=at)
             if pipeline.on_job_end is not None:
-                found.extend(pipeline.on_job_end(params, end))
+                effects.extend(pipeline.on_job_end(params, end))
         except Exception:
             log.exception("a hook failed", hook="on_job_end", pipeline=row.pipeline, job=row.public_id)
-    return found
+    return effects
 
 
 def log_refused(effect: Effect, error: Exception) -> None:

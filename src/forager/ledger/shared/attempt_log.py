@@ -40,8 +40,8 @@ def _row(s: Settlement) -> AttemptRow | None:
     if tried is None or not (tried.always or status == "failed"):
         return None
     lease = s.lease
-    said = (s.reason, s.error_type, clean_or_none(s.error), clean_or_none(tried.trace))
-    return AttemptRow(lease.task_id, lease.attempt, tried.started_at, tried.duration_ms, status, *said)
+    why = (s.reason, s.error_type, clean_or_none(s.error), clean_or_none(tried.trace))
+    return AttemptRow(lease.task_id, lease.attempt, tried.started_at, tried.duration_ms, status, *why)
 
 
 def _status(s: Settlement) -> str:

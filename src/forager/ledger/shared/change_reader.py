@@ -85,10 +85,10 @@ class ChangeReader:
             table = self._catalog.records.get(row["kind"])
             if row["body"] is None and table is not None and table.per_job:
                 wanting.setdefault(row["kind"], {})[row["id"]] = row["key"]
-        found: dict[int, dict[str, Any]] = {}
+        bodies: dict[int, dict[str, Any]] = {}
         for kind, keys in wanting.items():
-            found |= await self._bodies_of(self._catalog.records[kind], keys, job)
-        return found
+            bodies |= await self._bodies_of(self._catalog.records[kind], keys, job)
+        return bodies
 
     async def _bodies_of(
         self, table: RecordTable, keys: Mapping[int, str], job: UUID | None
@@ -96,13 +96,13 @@ class ChangeReader:
         values = {"first": min(keys), "last": max(keys), "kind": table.record.kind, "limit": len(keys)}
         if job is not None:
             values["job"] = str(job)
-        found = await self._join(table, values)
-        if len(found) < len(keys) and table.record.identity is not None:
+        bodies = await self._join(table, values)
+        if len(bodies) < len(keys) and table.record.identity is not None:
             # A row that has been renamed since stands under its stronger name; the change was made under the weaker.
             renamed = await self._join(table, {**values, "identity": table.record.identity})
-            for number in renamed.keys() - found.keys():
-                found[number] = {**renamed[number], table.record.key_field: keys[number]}
-        return found
+            for number in renamed.keys() - bodies.keys():
+                bodies[number] = {**renamed[number], table.record.key_field: keys[number]}
+        return bodies
 
     async def _join(self, table: RecordTable, values: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         by_alias = "identity" in values

@@ -36,6 +36,6 @@ def row_renamed(
     )
 
 
-def then(said: NewChange, ended: Iterable[NewChange]) -> list[NewChange]:
+def then(change: NewChange, ended: Iterable[NewChange]) -> list[NewChange]:
     """A change of a job, and its end if it ends in the same transaction: the end was numbered without the other."""
-    return [said, *(end._replace(version=end.version + (end.key == said.key)) for end in ended)]
+    return [change, *(end._replace(version=end.version + (end.key == change.key)) for end in ended)]

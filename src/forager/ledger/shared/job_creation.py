@@ -97,16 +97,16 @@ class Queue(NamedTuple):
 
 def limited_queues(jobs: Iterable[tuple[NewJob, int]]) -> dict[str, Limits]:
     """The pipelines among them whose queue has a limit, always in the same order, and the highest of these limits."""
-    found: dict[str, Limits] = {}
+    limits: dict[str, Limits] = {}
     for job, _ in jobs:
         if job.limits.bounds_queue:
-            tasks, waiting = found.get(job.pipeline, Limits(None, None))
+            tasks, waiting = limits.get(job.pipeline, Limits(None, None))
             most, most_jobs = job.limits.most_queued, job.limits.most_waiting_jobs
-            found[job.pipeline] = Limits(
+            limits[job.pipeline] = Limits(
                 tasks if most is None else max(most, tasks or 0),
                 waiting if most_jobs is None else max(most_jobs, waiting or 0),
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(limits.items()))
 
 
 def require_room(jobs: Iterable[tuple[NewJob, int]], waiting: Mapping[str, Queue]) -> None:

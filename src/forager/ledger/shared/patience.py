@@ -52,9 +52,9 @@ def _waited(s: Settlement, waited: int | None, until: int | None, now: int) -> i
 
 
 def _last_words(s: Settlement, waited: int) -> str:
-    said = f"{(s.error or 'It had to wait').rstrip('. ')}."
+    error = f"{(s.error or 'It had to wait').rstrip('. ')}."
     spent = f"after {_duration(waited)} of waiting in vain" if waited >= 1000 else "because it had to wait too long"
-    return f"{said} Given up {spent}; retry it when the cause is mended: forager jobs retry, or forager dead retry."
+    return f"{error} Given up {spent}; retry it when the cause is mended: forager jobs retry, or forager dead retry."
 
 
 def _duration(milliseconds: int) -> str:

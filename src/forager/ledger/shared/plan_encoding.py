@@ -52,13 +52,13 @@ async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
 
 def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
     """The first plan of each (kind, key)."""
-    found: dict[tuple[str, str], Encoded] = {}
+    encoded: dict[tuple[str, str], Encoded] = {}
     lanes: dict[str, str] = {}
     prices, lane_of, new = catalog.prices, catalog.lane_of, tuple.__new__  # a quarter of the time of `Encoded(…)`
     for plan in plans:
         task, after = plan.task, plan.after
         name = kind, key = task.kind, clean(task.key())
-        if name in found:
+        if name in encoded:
             continue
         named = task.lane()
         lane = lanes.get(named)
@@ -67,8 +67,8 @@ def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
         body = task.__pydantic_serializer__.to_json(task, exclude_defaults=True)
         after = None if after is None else clean(after)
         due = None if plan.due is None else _ms(plan.due)
-        found[name] = new(Encoded, (kind, key, lane, plan.rank, after, prices.get(kind, 0), body, due, plan.retries))
-    return list(found.values())
+        encoded[name] = new(Encoded, (kind, key, lane, plan.rank, after, prices.get(kind, 0), body, due, plan.retries))
+    return list(encoded.values())
 
 
 def _ms(due: datetime) -> int:

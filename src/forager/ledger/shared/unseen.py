@@ -113,11 +113,11 @@ def by_key(table: RecordTable, told: Iterable[Unseen], stronger: Mapping[str, st
     """Updates by the name that their row stands under. Raises `Rejected` for records of job scope, which are final."""
     if table.per_job:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to a job and are final: they cannot be updated.")
-    found: dict[str, list[Unseen]] = {}
+    updates: dict[str, list[Unseen]] = {}
     for each in told:
         key = clean(each.record.key())
-        found.setdefault(stronger.get(key, key), []).append(each)
-    return found
+        updates.setdefault(stronger.get(key, key), []).append(each)
+    return updates
 
 
 def _merged(

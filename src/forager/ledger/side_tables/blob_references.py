@@ -26,12 +26,12 @@ class BlobReferences:
     async def __call__(self) -> AsyncIterator[Sequence[str]]:
         for table in self._catalog.records.values():
             for column in table.record.blobs:
-                async for found in self._in_records(table.name, column):
-                    yield found
+                async for urls in self._in_records(table.name, column):
+                    yield urls
         fields = {kind: task.blobs for kind, task in self._catalog.tasks.items() if task.blobs}
         if fields:
-            async for found in self._in_tasks(fields):
-                yield found
+            async for urls in self._in_tasks(fields):
+                yield urls
 
     async def _in_records(self, table: str, column: str) -> AsyncIterator[Sequence[str]]:
         after = 0

@@ -75,9 +75,9 @@ class Domains:
         The whole is checked, so that one change cannot contradict another; `Rejected` names the fields.
         """
         before = await self.get(name)
-        said = before.rules.model_dump() if before else {}
+        rules_before = before.rules.model_dump() if before else {}
         columns = [column for key in changes for column in (HOURS if key == "allowed_hours" else (key,))]
-        return await self._write(name, _checked({**said, **changes}), columns)
+        return await self._write(name, _checked({**rules_before, **changes}), columns)
 
     async def replace(self, name: str, rules: Rules) -> Domain:
         """These rules and no others."""
@@ -129,10 +129,10 @@ class Domains:
         now = int(rows[0]["marker"])
         if now == marker:
             return None
-        said = await self._database.fetch(f"SELECT {_COLUMNS} FROM domains WHERE {_SPEAKS} OR NOT is_active")
-        speaking = (row for row in said if any(row[column] is not None for column in RULE_COLUMNS))
+        overrides = await self._database.fetch(f"SELECT {_COLUMNS} FROM domains WHERE {_SPEAKS} OR NOT is_active")
+        speaking = (row for row in overrides if any(row[column] is not None for column in RULE_COLUMNS))
         rules = {row["domain_name"]: _rules(row) for row in speaking}
-        return Overrides(now, rules, frozenset(row["domain_name"] for row in said if not row["is_active"]))
+        return Overrides(now, rules, frozenset(row["domain_name"] for row in overrides if not row["is_active"]))
 
 
 def checked_name(name: str) -> str:
@@ -143,9 +143,9 @@ def checked_name(name: str) -> str:
         raise Rejected(f"{name[:80]!r} is no lane's name: {error}.", fields=[FieldError("lane", str(error))]) from None
 
 
-def _checked(said: Mapping[str, Any]) -> Rules:
+def _checked(values: Mapping[str, Any]) -> Rules:
     try:
-        return Rules.model_validate(dict(said))
+        return Rules.model_validate(dict(values))
     except ValidationError as error:
         raise Rejected("The rules are not valid.", fields=field_errors(error)) from error
 
@@ -173,16 +173,16 @@ def _domain(row: Row) -> Domain:
 
 def _rules(row: Row) -> Rules:
     """Our own values, checked when they were written: a row that somebody spoilt must not stop the others' rules."""
-    said = {name: row[name] for name in RULE_COLUMNS if name in FIELDS and row[name] is not None}
+    values = {name: row[name] for name in RULE_COLUMNS if name in FIELDS and row[name] is not None}
     for flag in ("respect_robots_txt", "use_proxies"):
-        if flag in said:
-            said[flag] = bool(said[flag])
-    if "block_resources" in said:
-        said["block_resources"] = tuple(name for name in said["block_resources"].split(",") if name)
+        if flag in values:
+            values[flag] = bool(values[flag])
+    if "block_resources" in values:
+        values["block_resources"] = tuple(name for name in values["block_resources"].split(",") if name)
     if row["allowed_hours_start"] is not None and row["allowed_hours_end"] is not None:
-        said["allowed_hours"] = {"start": row["allowed_hours_start"], "end": row["allowed_hours_end"]}
+        values["allowed_hours"] = {"start": row["allowed_hours_start"], "end": row["allowed_hours_end"]}
     try:
-        return Rules.model_validate(said)
+        return Rules.model_validate(values)
     except ValidationError as error:
-        wrong = {found["loc"][0] for found in error.errors()}
-        return Rules.model_validate({name: value for name, value in said.items() if name not in wrong})
+        wrong = {problem["loc"][0] for problem in error.errors()}
+        return Rules.model_validate({name: value for name, value in values.items() if name not in wrong})

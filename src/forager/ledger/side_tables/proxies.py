@@ -74,11 +74,11 @@ class ProxyTable:
         for endpoint in endpoints:
             prints = self._sealer.fingerprints(_address(endpoint))
             wanted.update(prints)
-            found = next((there[each] for each in prints if each in there), None)
-            if found is None:
+            known = next((there[each] for each in prints if each in there), None)
+            if known is None:
                 missing[prints[0]] = endpoint
-            elif found.source == "settings" and endpoint.region and endpoint.region != found.region:
-                await self.set(found.id, region=endpoint.region)
+            elif known.source == "settings" and endpoint.region and endpoint.region != known.region:
+                await self.set(known.id, region=endpoint.region)
         refused = [error for _, error in await _in_parts(list(missing.values()), self._add_unless_there)]
         if not add_only:
             left = [row for mark, row in there.items() if row.source == "settings" and mark not in wanted]

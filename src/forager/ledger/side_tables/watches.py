@@ -50,10 +50,10 @@ class WatchTable:
         return round((await self._now()).timestamp() * 1000)
 
     def _known(self, name: str) -> tuple[str, Watch]:
-        found = self._watches.get(name)
-        if found is None:
+        known = self._watches.get(name)
+        if known is None:
             raise NotFound(f"There is no watch {name!r}. `forager watches list` shows those there are.")
-        return found
+        return known
 
     async def _status(self, pipeline: str, watch: Watch, now: int) -> WatchStatus:
         (kept,) = await self._database.fetch(_KEPT, {"name": watch.name, "key": watch.job_key})

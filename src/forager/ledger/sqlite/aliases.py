@@ -19,30 +19,30 @@ Found = tuple[int, Record]
 
 
 def learn_aliases(
-    db: sqlite3.Connection, memory: Memory, found: Mapping[str, Sequence[Found]], changes: list[NewChange]
+    db: sqlite3.Connection, memory: Memory, records: Mapping[str, Sequence[Found]], changes: list[NewChange]
 ) -> dict[str, Names]:
     """Store the aliases in these records, and return all known aliases by identity. Rows under a weaker key are
     renamed. `found` holds the records by kind."""
     of: defaultdict[str, list[Sequence[Found]]] = defaultdict(list)
-    for kind, items in found.items():
+    for kind, items in records.items():
         if identity := memory.catalog.records[kind].record.identity:
             of[identity].append(items)
     return {identity: _names(db, memory, identity, kinds, changes) for identity, kinds in of.items()}
 
 
 def _names(
-    db: sqlite3.Connection, memory: Memory, identity: str, found: list[Sequence[Found]], changes: list[NewChange]
+    db: sqlite3.Connection, memory: Memory, identity: str, records: list[Sequence[Found]], changes: list[NewChange]
 ) -> Names:
     shown = {
         clean(other): (clean(r.key()), job)
-        for kind in found
+        for kind in records
         if _shows(kind)
         for job, r in kind
         for other in r.other_keys()
     }
     if not shown and identity not in memory.aliased:
         return NO_NAMES
-    keys = {clean(r.key()) for kind in found for _, r in kind}
+    keys = {clean(r.key()) for kind in records for _, r in kind}
     known = _known(db, identity, [*keys, *shown])
     says = {**known, **{alias: key for alias, (key, _) in shown.items()}}
     mine = Names.said(says)

@@ -161,9 +161,9 @@ def _followers(db: sqlite3.Connection, job: int, failed: list[int]) -> list[int]
     followers: list[int] = []
     reached = list(failed)
     while reached:
-        found = skipped.get(reached.pop(), [])
-        followers.extend(found)
-        reached.extend(found)
+        direct = skipped.get(reached.pop(), [])
+        followers.extend(direct)
+        reached.extend(direct)
     return followers
 
 

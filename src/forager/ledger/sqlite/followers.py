@@ -12,15 +12,15 @@ RETURNING id, followed
 
 
 def skip_followers(
-    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, said: str | None = None
+    db: sqlite3.Connection, task: int, job: int, reason: str, deltas: Deltas, now: int, *, message: str | None = None
 ) -> list[int]:
     """Skip the followers of a task that was not completed, and their followers: nothing would ever release them.
 
-    `said` is their error message; without it, the reason. Returns the tasks that were skipped.
+    `message` is their error message; without it, the reason. Returns the tasks that were skipped.
     """
     ended, skipped = [task], list[int]()
     while ended:
-        rows = db.execute(_SKIP_FOLLOWERS, (said or reason, reason, now, ended.pop())).fetchall()
+        rows = db.execute(_SKIP_FOLLOWERS, (message or reason, reason, now, ended.pop())).fetchall()
         deltas.add(job, queued=-len(rows), skipped=len(rows))
         skipped.extend(number for number, _ in rows)
         ended.extend(number for number, followed in rows if followed)

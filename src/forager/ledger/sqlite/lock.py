@@ -96,7 +96,7 @@ def _taken(folder: Path, owner: Owner | None) -> str:
 
 def _parse(data: bytes) -> Owner | None:
     try:
-        said = orjson.loads(data)
-        return Owner(int(said["pid"]), said["url"])
+        fields = orjson.loads(data)
+        return Owner(int(fields["pid"]), fields["url"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -32,11 +32,11 @@ _JOB_AND_KEY = itemgetter(0, 1)
 
 
 def store_records(
-    db: sqlite3.Connection, memory: Memory, found: Sequence[Found], deltas: Deltas, now: int
+    db: sqlite3.Connection, memory: Memory, records: Sequence[Found], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """Store records, those with the same key in the order of discovery. Returns their changes, not yet numbered."""
     by_kind: defaultdict[str, list[Found]] = defaultdict(list)
-    for item in found:
+    for item in records:
         by_kind[item[1].kind].append(item)
     changes: list[NewChange] = []
     names = learn_aliases(db, memory, by_kind, changes)
@@ -51,11 +51,11 @@ def store_records(
     return changes
 
 
-def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -> list[FoundRow]:
+def _as_rows(table: RecordTable, records: list[Found], stronger: dict[str, str]) -> list[FoundRow]:
     """Return each record's stored key and its columns. Computed once, because this is a hot path."""
     rows: list[FoundRow] = []
     index, values_of = table.key_index, table.values
-    for job, record in found:
+    for job, record in records:
         values = values_of(record)
         key = values[index]
         if NUL in key:
@@ -68,9 +68,9 @@ def _as_rows(table: RecordTable, found: list[Found], stronger: dict[str, str]) -
 
 
 def _store_world(
-    db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, sightings: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
 ) -> list[NewChange]:
-    first, again = _apart(found, _KEY)
+    first, again = _apart(sightings, _KEY)
     merged = {
         key: table.merge(None, [first[key][2], *(values for _, _, values in again.get(key, ()))])
         for key in (again if table.plain else first)
@@ -94,12 +94,12 @@ def _store_world(
 
 
 def _apart(
-    found: list[FoundRow], name: Callable[[FoundRow], Any]
+    rows: list[FoundRow], name: Callable[[FoundRow], Any]
 ) -> tuple[dict[Any, FoundRow], dict[Any, list[FoundRow]]]:
     """Split rows into the first of each key, and the others for keys with several."""
     first: dict[Any, FoundRow] = {}
     again: defaultdict[Any, list[FoundRow]] = defaultdict(list)
-    for row in found:
+    for row in rows:
         if first.setdefault(name(row), row) is not row:
             again[name(row)].append(row)
     return first, again
@@ -152,11 +152,11 @@ def _change(table: RecordTable, old: Values, rows: list[FoundRow]) -> tuple[int 
 
 
 def _store_per_job(
-    db: sqlite3.Connection, table: RecordTable, found: list[FoundRow], deltas: Deltas, now: int
+    db: sqlite3.Connection, table: RecordTable, records: list[FoundRow], deltas: Deltas, now: int
 ) -> list[NewChange]:
     """The first in a job wins; later ones only raise `times_seen`. The change is stored without a body, because the row
     is final: the body of the change is read from the row."""
-    first, again = _apart(found, _JOB_AND_KEY)
+    first, again = _apart(records, _JOB_AND_KEY)
     rows = [
         (job, *values, 1, now, now, 1 + len(again.get((job, key), ()))) if again else (job, *values, 1, now, now, 1)
         for job, key, values in first.values()

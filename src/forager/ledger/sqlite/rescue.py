@@ -94,11 +94,11 @@ def _rescue(
 
 
 def _end(
-    db: sqlite3.Connection, task: int, price: int, state: TaskState, said: tuple[str, str, str | None], now: int
+    db: sqlite3.Connection, task: int, price: int, state: TaskState, why: tuple[str, str, str | None], now: int
 ) -> None:
     """`said`: error, reason and error type."""
     db.execute(
         "UPDATE tasks SET state = ?, error = ?, reason = ?, error_type = ?, ended_at = ?, cost = cost + ?,"
         " guessed = guessed + ?, crashes = crashes + 1, session_id = NULL WHERE id = ?",
-        (int(state), *said, now, price, price, task),
+        (int(state), *why, now, price, price, task),
     )

@@ -116,8 +116,8 @@ def _store(
     if rare:
         keep_rejected(db, rare, deltas, now)
         return store_in_order(db, memory, live, deltas, now)
-    found = [(s.lease.job_id, record) for s in live for record in s.records]
-    return store_records(db, memory, found, deltas, now) if found else []
+    seen = [(s.lease.job_id, record) for s in live for record in s.records]
+    return store_records(db, memory, seen, deltas, now) if seen else []
 
 
 def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: int) -> None:
@@ -158,9 +158,9 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         drain, turn = db.execute(_JOB, (lease.job_id,)).fetchone()
         due: int | None = None
         state, ended = TaskState.READY, None
-        said = (s.error, s.reason, s.error_type)
+        why = (s.error, s.reason, s.error_type)
         if drain == CANCELLED:
-            state, said, ended = TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now
+            state, why, ended = TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now
             deltas.note([lease.task_id], state)
         elif drain is not None:
             memory.flows.drain(lease.job_id)
@@ -171,7 +171,7 @@ def _put_back(db: sqlite3.Connection, memory: Memory, back: list[Settlement], de
         else:
             offer(db, memory, lease.lane, lease.job_id, turn)
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, *said, facts, ended, lease.task_id)
+        row = (int(state), due, 0 if s.burned else 1, s.cost, s.guessed, *why, facts, ended, lease.task_id)
         db.execute(_PUT_BACK, row)
         to = "cancelled" if state is TaskState.CANCELLED else "queued"
         deltas.ended(lease.job_id, to, lease.price, s.cost, s.guessed)
@@ -187,12 +187,12 @@ def _settle_neighbours(
         lease = s.lease
         job = lease.job_id
         for skip in s.skip:
-            said = (skip.message or skip.reason, skip.reason)
-            for row in db.execute(_SKIP, (*said, now, job, lease.kind, clean(skip.key))).fetchall():
+            why = (skip.message or skip.reason, skip.reason)
+            for row in db.execute(_SKIP, (*why, now, job, lease.kind, clean(skip.key))).fetchall():
                 deltas.add(job, queued=-1, skipped=1)
                 deltas.note([row[0]], TaskState.SKIPPED)
                 if row[1]:
-                    skipped = skip_followers(db, row[0], job, skip.reason, deltas, now, said=skip.message)
+                    skipped = skip_followers(db, row[0], job, skip.reason, deltas, now, message=skip.message)
                     deltas.note(skipped, TaskState.SKIPPED)
         if s.tasks:
             _add_children(db, memory, s, deltas)

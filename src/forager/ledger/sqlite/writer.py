@@ -190,9 +190,11 @@ def translated(error: BaseException) -> BaseException:
     """Translate SQLite's errors to ours."""
     if not isinstance(error, sqlite3.Error):
         return error
-    said = str(error)
+    message = str(error)
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return StoreFull(f"The disk that holds the ledger is full ({said}). Free some space; work goes on by itself.")
-    if "I/O" in said or "locked" in said or "unable to open" in said or "malformed" in said:
-        return StoreUnavailable(f"The ledger's file does not answer: {said}. Run `forager doctor`.")
-    return StoreError(f"The ledger refused a statement: {said}")
+        return StoreFull(
+            f"The disk that holds the ledger is full ({message}). Free some space; work goes on by itself."
+        )
+    if "I/O" in message or "locked" in message or "unable to open" in message or "malformed" in message:
+        return StoreUnavailable(f"The ledger's file does not answer: {message}. Run `forager doctor`.")
+    return StoreError(f"The ledger refused a statement: {message}")

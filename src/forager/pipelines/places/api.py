@@ -101,8 +101,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     async def find_places(request: Request, asked: Annotated[PlacesQuery, Query()]) -> Response:
         """Sorted by discovery; with `zip`, by `place_uid`. A page may be short, or even empty, and still have a next
         one."""
-        found = await reports.find_places(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        listed = await reports.find_places(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
+        return page(request, listed.items, listed.next_cursor)
 
     @router.get(
         "/{place_uid}",
@@ -123,8 +123,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     async def show_place_history(request: Request, place_uid: str, asked: Annotated[PageQuery, Query()]) -> Response:
         """Newest first."""
         place = await reports.one_place(service.database, place_uid)
-        found = await service.reports.history("place", place.place_uid, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        changes = await service.reports.history("place", place.place_uid, cursor=asked.cursor, limit=asked.limit)
+        return page(request, changes.items, changes.next_cursor)
 
     return router
 

@@ -157,7 +157,7 @@ def _job(
     po_boxes: bool,
 ) -> dict[str, Any]:
     """Return only the given parameters; the others get the defaults of the server."""
-    said = {
+    given = {
         "keyword": keyword,
         "state": state,
         "zips": zips,
@@ -167,7 +167,7 @@ def _job(
         "max_credits": max_credits,
         "po_boxes": po_boxes or None,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _all_zips(zips: list[str] | None, file: Path | None) -> list[str] | None:

@@ -60,12 +60,12 @@ def read_page(response: Response) -> PlacesPage:
 
 def records(page: PlacesPage, query: Query, response: Response) -> list[Place | Sighting]:
     """Return a place and a sighting per row. A row without any identity (no id, no title) is dropped."""
-    found: list[Place | Sighting] = []
+    kept: list[Place | Sighting] = []
     for row in page.rows:
         place = read_place(row)
         if place is not None:
-            found += (place, _sighting(place.place_uid, row, page, query, response))
-    return found
+            kept += (place, _sighting(place.place_uid, row, page, query, response))
+    return kept
 
 
 def read_place(row: Mapping[str, Any]) -> Place | None:
@@ -145,10 +145,10 @@ def count(value: object) -> int | None:
 def error_message(response: Response) -> str:
     """Return the message of an error answer: Serper's `message`, else the start of the body."""
     try:
-        said = orjson.loads(response.body)
+        decoded = orjson.loads(response.body)
     except ValueError:
-        said = None
-    words = said.get("message") if isinstance(said, dict) else None
+        decoded = None
+    words = decoded.get("message") if isinstance(decoded, dict) else None
     if not isinstance(words, str):
         words = response.body[:1_000].decode("utf-8", "replace")
     words = " ".join(words.replace("\0", "").split())

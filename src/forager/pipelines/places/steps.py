@@ -53,24 +53,26 @@ class Serper:
 def _refused(response: Response) -> Halt:
     """Return or raise the outcome of any status but 200 (PL-9): `Halt` if an operator must act, else `Transient` or
     `Permanent`."""
-    status, said = response.status, error_message(response)
+    status, message = response.status, error_message(response)
     if status in (401, 403):
         return Halt(
-            f"Serper refused the API key ({status}: {said}). Set SERPER_API_KEY to a valid key and resume the job."
+            f"Serper refused the API key ({status}: {message}). Set SERPER_API_KEY to a valid key and resume the job."
         )
-    if status == 400 and "not enough credits" in said.lower():
+    if status == 400 and "not enough credits" in message.lower():
         return Halt(
-            f"The Serper account has no credits left ({status}: {said}). "
+            f"The Serper account has no credits left ({status}: {message}). "
             "Buy credits, or set SERPER_API_KEY to an account that has some, and resume the job."
         )
     if status == 429:
         raise RateLimited(
-            f"Serper asked for fewer requests (429: {said}).", retry_after=response.retry_after(), facts=facts(response)
+            f"Serper asked for fewer requests (429: {message}).",
+            retry_after=response.retry_after(),
+            facts=facts(response),
         )
     if status >= 500:
-        raise Transient(f"Serper failed ({status}: {said}).", facts=facts(response), error_type=ErrorType.HTTP)
+        raise Transient(f"Serper failed ({status}: {message}).", facts=facts(response), error_type=ErrorType.HTTP)
     raise Permanent(
-        f"Serper refused the query ({status}: {said}).",
+        f"Serper refused the query ({status}: {message}).",
         evidence=response.evidence(),
         facts=facts(response),
         reason=QUERY_REFUSED,

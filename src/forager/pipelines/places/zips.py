@@ -161,9 +161,9 @@ def _shipped_rows() -> Iterator[Zip]:
         for line in reader.stdout or ():
             for row in orjson.loads(line):
                 yield _from_package(*row)
-        said = reader.stderr.read().decode(errors="replace").strip() if reader.stderr else ""
+        problem = reader.stderr.read().decode(errors="replace").strip() if reader.stderr else ""
     if reader.returncode:
-        last = said.rpartition("\n")[2] or f"it ended with {reader.returncode}"
+        last = problem.rpartition("\n")[2] or f"it ended with {reader.returncode}"
         raise ForagerError(
             f"The table of ZIPs in the package `zipcodes` cannot be read: {last}. Install Forager again."
         )

@@ -194,7 +194,7 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
     async def show_scrape_results(request: Request, job_id: UUID) -> Response:
         """Results of the completed tasks, in the order of the request; more may follow while the job runs."""
         await job_of(service, job_id)
-        return answer(request, [seen_result(found) for found in await results_of_job(service.database, job_id)])
+        return answer(request, [seen_result(result) for result in await results_of_job(service.database, job_id)])
 
     @router.post(
         "/jobs/{job_id}/cancel",

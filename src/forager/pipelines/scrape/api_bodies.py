@@ -90,7 +90,7 @@ async def job_of(service: Service, job_id: UUID) -> JobReport:
 
 def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the body and the metadata of a task."""
-    found = task.found
+    result = task.found
     failed = task.state != "completed"
     seen = {
         "task_id": task.id,
@@ -98,29 +98,29 @@ def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
         "status": task.state,
         "target_type": task.target_type,
         "target_url": task.target_url,
-        "result": found.result if found else None,
+        "result": result.result if result else None,
         "error": task.error if failed else None,
         "reason": shown_reason(task.reason) if failed else None,
         "created_at": task.created_at,
         "started_at": task.started_at,
         "completed_at": task.ended_at,
     }
-    return seen, {} if found is None else seen_page(found)
+    return seen, {} if result is None else seen_page(result)
 
 
-def seen_result(found: ScrapeResultReport) -> dict[str, Any]:
+def seen_result(result: ScrapeResultReport) -> dict[str, Any]:
     return {
-        "task_id": found.task_id,
-        "target_type": found.target_type,
-        "target_url": found.target_url,
+        "task_id": result.task_id,
+        "target_type": result.target_type,
+        "target_url": result.target_url,
         "status": "completed",
-        "result": found.result,
-        "meta": seen_page(found),
+        "result": result.result,
+        "meta": seen_page(result),
     }
 
 
-def seen_page(found: ScrapeResultReport) -> dict[str, Any]:
-    return found.model_dump(include={"provenance", "page_url", "pages", "rendered"})
+def seen_page(result: ScrapeResultReport) -> dict[str, Any]:
+    return result.model_dump(include={"provenance", "page_url", "pages", "rendered"})
 
 
 async def seen_job(service: Service, job: JobReport) -> dict[str, Any]:

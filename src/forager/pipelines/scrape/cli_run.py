@@ -75,9 +75,9 @@ def _check_all(lines: Sequence[Line]) -> None:
         try:
             BatchTarget.model_validate(dict(line.target))
         except ValidationError as error:
-            found = field_errors(error)
+            problems = field_errors(error)
             wrong += [
-                FieldError(f"targets.{number}.{each.field}".removesuffix(".body"), each.message) for each in found
+                FieldError(f"targets.{number}.{each.field}".removesuffix(".body"), each.message) for each in problems
             ]
     if wrong:
         raise _by_line(Rejected("The file is not valid; nothing was asked for.", fields=wrong[:MOST_TOLD]), lines)
@@ -98,10 +98,10 @@ def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
 async def _pages_of(at: Reached, job: str, targets: Sequence[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
     """In the order of the targets; a page of tasks and one of results at a time would come in another."""
     tasks = {int(task["key"]): task async for page in at.api.pages(f"/jobs/{job}/tasks") for task in page}
-    found = {row["task_key"]: row async for page in at.api.pages("/records/scrape_result", job=job) for row in page}
+    results = {row["task_key"]: row async for page in at.api.pages("/records/scrape_result", job=job) for row in page}
     for number, target in enumerate(targets):
         task = tasks[number]
-        result = found.get(task["key"]) if task["state"] == "completed" else None
+        result = results.get(task["key"]) if task["state"] == "completed" else None
         yield {
             "task_id": task["id"],
             "target_url": target["target_url"],
@@ -123,10 +123,10 @@ def figures(result: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def listed(pages: Iterable[Mapping[str, Any]]) -> "Table":
     table = render.table("page", "state", "found", fold=("page", "found"))
     for each in pages:
-        said = each["error"]
+        error = each["error"]
         if each["result"] is not None:
-            said = ", ".join(f"{name}: {_short(v)}" for name, v in each["result"].items() if v is not None)
-        table.add_row(render.plain(each["target_url"]), render.state(each["status"]), render.plain(said))
+            error = ", ".join(f"{name}: {_short(v)}" for name, v in each["result"].items() if v is not None)
+        table.add_row(render.plain(each["target_url"]), render.state(each["status"]), render.plain(error))
     return table
 
 
@@ -137,8 +137,8 @@ def read_targets(file: Path, otherwise: Mapping[str, Any]) -> list[Line]:
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise Rejected(f"{file} cannot be read: {why}.") from error
-    found = _csv(text, file.name) if file.suffix.lower() == ".csv" else _json_lines(text, file.name)
-    lines = [Line(number, {**otherwise, **target}) for number, target in found]
+    rows = _csv(text, file.name) if file.suffix.lower() == ".csv" else _json_lines(text, file.name)
+    lines = [Line(number, {**otherwise, **target}) for number, target in rows]
     if not lines:
         raise Rejected(f"{file.name} names no page. Write one per line: a URL, or an object with target_url.")
     missing = next((line.number for line in lines if "target_url" not in line.target), None)
@@ -150,13 +150,13 @@ def read_targets(file: Path, otherwise: Mapping[str, Any]) -> list[Line]:
 
 def _json_lines(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(text.splitlines(), 1):
-        if not (said := line.strip()):
+        if not (content := line.strip()):
             continue
-        if said.startswith(("http://", "https://")):
-            yield number, {"target_url": said}
+        if content.startswith(("http://", "https://")):
+            yield number, {"target_url": content}
             continue
         try:
-            target = orjson.loads(said)
+            target = orjson.loads(content)
             if not isinstance(target, dict):
                 raise ValueError("it is no object")
         except ValueError as error:

@@ -47,10 +47,10 @@ def _extractors_of(path: str) -> dict[str, Extractor]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise _wrong(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    found = {value.name: value for value in vars(module).values() if isinstance(value, Extractor)}
-    if not found:
+    extractors = {value.name: value for value in vars(module).values() if isinstance(value, Extractor)}
+    if not extractors:
         raise _wrong(f"{path} has no Extractor at its top level; docs/extending.md has an example")
-    return found
+    return extractors
 
 
 def _wrong(message: str) -> Rejected:

@@ -40,8 +40,8 @@ class Findings:
         return frozenset(self._found)
 
     def value(self, name: str) -> object:
-        found = self._found.get(name)
-        return found.value if found else None
+        finding = self._found.get(name)
+        return finding.value if finding else None
 
     def extracted(self, address: str, url: str, *, more: tuple[str, ...] = ()) -> Extracted:
         """Return the result, with the page's URL as the field `address` if any other field was found.

@@ -54,7 +54,7 @@ class Reading:
             self.found.setdefault(SCREENSHOT, (picture, response.url))
 
     def result(self, task: Scrape) -> Result:
-        raw = {name: found.value for name, (found, _) in self.found.items()}
+        raw = {name: finding.value for name, (finding, _) in self.found.items()}
         clean = normalise(self._extractor.output, raw).result.model_dump(mode="json")
         known = {name: _as_answered(clean.get(name), self.pages[0]) for name in self._names}
         assert self._at is not None  # noqa: S101 - there is no result without a page
@@ -97,5 +97,5 @@ def _as_answered(value: Any, page_url: str) -> Any:
     return value
 
 
-def _told(found: Found, url: str) -> dict[str, Any]:
-    return {"source": found.source, "confidence": round(found.confidence, 3), "page": url}
+def _told(finding: Found, url: str) -> dict[str, Any]:
+    return {"source": finding.source, "confidence": round(finding.confidence, 3), "page": url}

@@ -135,8 +135,8 @@ class _Visit:
         await self._add(reading, response)
         if reading.wall is not None:
             # A page that was requested with a login may repeat it, so nothing of the page is quoted.
-            said = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
-            message = f"{_where(response)} wants a log-in{said}"
+            detail = f": {reading.wall}" if self.login is None else ", and the one that it was given does not do."
+            message = f"{_where(response)} wants a log-in{detail}"
             raise _not_had(words.LOGIN_WALL, message, response)
         return reading
 
@@ -181,8 +181,8 @@ async def final_failures(*, kept: bool) -> AsyncIterator[None]:
         raise Permanent(error.message, reason=error.reason, error_type=error.error_type) from error
     except TimedOut as error:
         # The page had its full time limit; another attempt would only occupy a browser for as long again.
-        said, reason = error.message, error.reason
-        raise Permanent(said, facts=error.facts, reason=reason, error_type=error.error_type) from error
+        message, reason = error.message, error.reason
+        raise Permanent(message, facts=error.facts, reason=reason, error_type=error.error_type) from error
     except Permanent as error:
         if not kept:
             error.evidence = None

@@ -117,14 +117,14 @@ class Methods:
         key = shapes.make_id(config.seed, "run", self._started)
         rule = self.script.take(lambda rule: rule.matches(asked.search)) or RunRule()
         usual = config.run_seconds * (0.5 + chance(config.seed, "duration", self._started)) + config.queue_seconds
-        found = 0 if rule.outcome == "empty" else int(self._rows.count(asked.sent, moment) * rule.share + 1e-6)
+        rows = 0 if rule.outcome == "empty" else int(self._rows.count(asked.sent, moment) * rule.share + 1e-6)
         if rule.outcome == "placeholder":
-            found = max(found, 1)
+            rows = max(rows, 1)
         if start.max_charge is not None:
-            found = affordable(start.max_charge, found, config)
+            rows = affordable(start.max_charge, rows, config)
         run = Run(
             self._started, key, actor, tenant, asked.sent, asked.body or b"{}", moment,
-            usual if rule.seconds is None else rule.seconds, rule.outcome, found, rule.bad_every,
+            usual if rule.seconds is None else rule.seconds, rule.outcome, rows, rule.bad_every,
             start.timeout, start.memory, start.max_items, start.max_charge, user_agent=asked.user_agent,
         )  # fmt: skip
         self.runs[key] = run

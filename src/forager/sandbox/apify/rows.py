@@ -54,15 +54,15 @@ class Rows:
         return make(home, url, run.started, with_rent=with_rent)
 
     def _found(self, sent: dict[str, Any], moment: float) -> list[tuple[Market, Listing]]:
-        found: list[tuple[Market, Listing]] = []
+        listings: list[tuple[Market, Listing]] = []
         if sent.get("search"):
-            found += self._search(sent["search"], moment)
+            listings += self._search(sent["search"], moment)
         for url in sent.get("startUrls", ()):
-            found += self._start_url(url, moment)
+            listings += self._start_url(url, moment)
         if "endPage" in sent:
-            found = found[: max(0, sent["endPage"]) * _PER_LIST_PAGE]
+            listings = listings[: max(0, sent["endPage"]) * _PER_LIST_PAGE]
         most = sent.get("maxItems")
-        return found[:most] if most else found
+        return listings[:most] if most else listings
 
     def _search(self, search: str, moment: float) -> list[tuple[Market, Listing]]:
         market = self._world.market(search)

@@ -18,16 +18,16 @@ def page_of_runs(
     after, before = _moment(query.get("startedAfter"), -NEVER), _moment(query.get("startedBefore"), NEVER)
     if after is None or before is None:
         return None
-    found = [run for run in runs if after <= run.started <= before]
+    listed = [run for run in runs if after <= run.started <= before]
     if "status" in query:
         wanted = query["status"].split(",")
-        found = [run for run in found if run.state(moment, config).status in wanted]
+        listed = [run for run in listed if run.state(moment, config).status in wanted]
     desc = query.get("desc", "").lower() in ("1", "true")
     limit = query.get("limit", "")
     most = min(int(limit), _MOST) if limit.isdigit() and int(limit) else _MOST
-    chosen = (found[::-1] if desc else found)[offset : offset + most]
+    chosen = (listed[::-1] if desc else listed)[offset : offset + most]
     rows = [shapes.run_summary(run, run.state(moment, config), config, with_usage=True) for run in chosen]
-    return {"total": len(found), "offset": offset, "limit": most, "count": len(rows), "desc": desc, "items": rows}
+    return {"total": len(listed), "offset": offset, "limit": most, "count": len(rows), "desc": desc, "items": rows}
 
 
 def _moment(text: str | None, default: float) -> float | None:

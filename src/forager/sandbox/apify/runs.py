@@ -101,8 +101,8 @@ class Run:
         return config.cost(charged)
 
 
-def affordable(limit: float, found: int, config: ApifyConfig) -> int:
+def affordable(limit: float, rows: int, config: ApifyConfig) -> int:
     """How many of the items that were found a run pushes before its charge would exceed the limit."""
-    while found and config.cost(found) > limit + 1e-9:
-        found -= 1
-    return found
+    while rows and config.cost(rows) > limit + 1e-9:
+        rows -= 1
+    return rows

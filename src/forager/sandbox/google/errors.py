@@ -26,10 +26,10 @@ _CREDENTIALS = (
 
 
 def error(code: int, status: str, message: str, *details: dict[str, Any], headers: bytes = b"") -> Reply:
-    said: dict[str, Any] = {"code": code, "message": message, "status": status}
+    body: dict[str, Any] = {"code": code, "message": message, "status": status}
     if details:
-        said["details"] = details
-    return Reply(code, orjson.dumps({"error": said}), headers=headers)
+        body["details"] = details
+    return Reply(code, orjson.dumps({"error": body}), headers=headers)
 
 
 def invalid(field: str, description: str) -> Reply:
@@ -125,8 +125,8 @@ def unavailable() -> Reply:
 
 def invalid_grant() -> Reply:
     """The token endpoint has another envelope."""
-    said = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
-    return Reply(400, orjson.dumps(said))
+    body = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
+    return Reply(400, orjson.dumps(body))
 
 
 def no_such_page(path: str) -> Reply:

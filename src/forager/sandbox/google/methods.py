@@ -114,27 +114,27 @@ class Methods:
         return given
 
     def review(self, world: GoogleWorld, asked: Asked, _place: PagePlace, _body: bytes) -> Given:
-        found = self._find(world, asked)
-        if isinstance(found, Reply):
-            return Given(found)
-        shelf, number, _ = found
+        review = self._find(world, asked)
+        if isinstance(review, Reply):
+            return Given(review)
+        shelf, number, _ = review
         return _given(shelf.show(asked.account, number, extra_fields=self._config.extra_fields))
 
     def reply(self, world: GoogleWorld, asked: Asked, _place: PagePlace, body: bytes) -> Given:
-        found, comment = self._find(world, asked), _comment(body)
-        if isinstance(found, Reply):
-            return Given(found)
+        review, comment = self._find(world, asked), _comment(body)
+        if isinstance(review, Reply):
+            return Given(review)
         if not comment or len(comment.encode()) > MAX_REPLY:
             return Given(errors.invalid("review_reply.comment", "Invalid comment"))
         now = max(self._time.now(), EPOCH)
-        self._changes.of(world.name, found[2]).replies[found[1]] = comment, now
+        self._changes.of(world.name, review[2]).replies[review[1]] = comment, now
         return _given({"comment": comment, "updateTime": timestamp(now, 3)})
 
     def unreply(self, world: GoogleWorld, asked: Asked, _place: PagePlace, _body: bytes) -> Given:
-        found = self._find(world, asked)
-        if isinstance(found, Reply):
-            return Given(found)
-        self._changes.of(world.name, found[2]).replies[found[1]] = None
+        review = self._find(world, asked)
+        if isinstance(review, Reply):
+            return Given(review)
+        self._changes.of(world.name, review[2]).replies[review[1]] = None
         return _given({})
 
     def _page_of_reviews(

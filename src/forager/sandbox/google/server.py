@@ -194,8 +194,8 @@ class GoogleSandbox(Upstream[GoogleConfig]):
         call.tenant = self.tokens.tenant_of(fresh)
         scope = "https://www.googleapis.com/auth/business.manage"
         lives = round(self.config.token_seconds)
-        said = {"access_token": fresh, "expires_in": lives, "scope": scope, "token_type": "Bearer"}
-        return Reply(200, orjson.dumps(said), fault=fault)
+        body = {"access_token": fresh, "expires_in": lives, "scope": scope, "token_type": "Bearer"}
+        return Reply(200, orjson.dumps(body), fault=fault)
 
     def _expire(self, value: Any) -> Any:
         token = value.get("token") if isinstance(value, dict) else None

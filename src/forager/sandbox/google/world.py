@@ -160,14 +160,14 @@ class GoogleWorld:
     def facts(self, location: int, numbers: list[int]) -> list[Facts]:
         """The draws of these reviews; a block of fifty costs one hash."""
         blocks: dict[int, bytes] = {}
-        found: list[Facts] = []
+        known: list[Facts] = []
         for number in numbers:
             block, index = divmod(number, _BLOCK)
             if block not in blocks:
                 text = f"{self.seed}\x1f{self.name}\x1freviews\x1f{location}\x1f{block}"
                 blocks[block] = shake_128(text.encode()).digest(_BLOCK * _FACTS.size)
-            found.append(Facts(*_FACTS.unpack_from(blocks[block], index * _FACTS.size)))
-        return found
+            known.append(Facts(*_FACTS.unpack_from(blocks[block], index * _FACTS.size)))
+        return known
 
     def updated(self, location: int, number: int, facts: Facts) -> datetime:
         """When the review was last updated: the later, the lower its number."""

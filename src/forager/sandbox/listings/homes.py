@@ -101,7 +101,7 @@ def _units(world: ListingsWorld, listing: Listing, moment: float, drawn: bytes) 
     """Units come and go on their own: a property can be listed with none that is free."""
     level = 900 + listing.market % 1500
     version = world.rent_version(listing, moment)
-    found: list[Unit] = []
+    units: list[Unit] = []
     for n in range(1 + drawn[12] % 6):
         key = f"{listing.market}/{listing.home}/{n}"
         line = Timeline(world.seed, key, moves=chance(world.seed, key, "unit") < 0.7)
@@ -114,7 +114,7 @@ def _units(world: ListingsWorld, listing: Listing, moment: float, drawn: bytes) 
         begin = moment if span.begin < 0 else span.begin
         day = datetime.fromtimestamp(begin, UTC) + timedelta(days=7 + n * 5)
         area = 420 + drawn[11] + 330 * beds
-        found.append(
+        units.append(
             Unit(f"u{n}{drawn[3]:02x}", f"{n + 1}0{drawn[4] % 10}", beds, 1 + beds // 2, area, rent, f"{day:%Y-%m-%d}")
         )
-    return found
+    return units

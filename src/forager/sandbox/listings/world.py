@@ -105,10 +105,10 @@ class ListingsWorld:
         if value >> _BITS:
             return None
         value = value * _INVERSE % (1 << _BITS)
-        found = Listing(value >> 15, value >> 1 & (MOST_HOMES - 1), bool(value & 1))
+        listing = Listing(value >> 15, value >> 1 & (MOST_HOMES - 1), bool(value & 1))
         biggest = max((self.homes, *self.sizes.values()))
-        known = found.home < biggest and (not found.twin or self.has_twin(found.market, found.home))
-        return found if known else None
+        known = listing.home < biggest and (not listing.twin or self.has_twin(listing.market, listing.home))
+        return listing if known else None
 
     def draws(self, listing: Listing, *parts: object, size: int = 16) -> bytes:
         """The draws of the property: both portals get the same."""

@@ -116,11 +116,11 @@ def _is_signed(told: str | None, secrets: Sequence[str], message: str, timestamp
 
 def _any_equal(told: Sequence[str], expected: Sequence[str]) -> bool:
     """Compare in constant time: every candidate, each to its end."""
-    found = False
+    equal = False
     for one in told:
         for other in expected:
-            found |= hmac.compare_digest(one.encode(), other.encode())
-    return found
+            equal |= hmac.compare_digest(one.encode(), other.encode())
+    return equal
 
 
 def _of_body(secret: str, body: bytes) -> str:

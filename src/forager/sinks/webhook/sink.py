@@ -84,11 +84,11 @@ class WebhookSink:
 
 def ended_job(change: Change) -> EndedJob | None:
     """Return the end of a job that a change reports; None if it reports something else."""
-    said = change.body or {}
-    if change.kind != "job" or change.op not in ENDS or said.get("state") not in TERMINAL_JOBS:
+    body = change.body or {}
+    if change.kind != "job" or change.op not in ENDS or body.get("state") not in TERMINAL_JOBS:
         return None
-    counts = {name: int(said.get(name, 0)) for name in COUNTS}
-    return EndedJob(UUID(change.key), said["state"], change.version, change.at, counts)
+    counts = {name: int(body.get(name, 0)) for name in COUNTS}
+    return EndedJob(UUID(change.key), body["state"], change.version, change.at, counts)
 
 
 def receiver_of(own: Any, *, has_default: bool) -> str | None:

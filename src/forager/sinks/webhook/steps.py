@@ -26,13 +26,13 @@ class Deliver:
         status, facts = response.status, _facts(response)
         if 200 <= status < 300:
             return Done(facts=facts, cost=0)
-        said = f"{delivery.host} answered {status}."
+        message = f"{delivery.host} answered {status}."
         if status == 410:
-            return Halt(f"{said} It wants no more webhooks: deliveries to it wait until the job is resumed.")
+            return Halt(f"{message} It wants no more webhooks: deliveries to it wait until the job is resumed.")
         told = response.retry_after()
         if (status == 429 or (status == 503 and told is not None)) and not _too_old(delivery, response):
-            raise RateLimited(said, retry_after=told, facts=facts)
-        raise Transient(said, facts=facts, error_type=ErrorType.HTTP)
+            raise RateLimited(message, retry_after=told, facts=facts)
+        raise Transient(message, facts=facts, error_type=ErrorType.HTTP)
 
     def _request(self, delivery: Delivery) -> Request:
         url = self._default_url if delivery.receiver == DEFAULT_RECEIVER else delivery.receiver

@@ -86,7 +86,7 @@ class CompanyWebsite(BaseModel):
 
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    found = Findings(wanted)
+    findings = Findings(wanted)
     known = things(document)
     organisation = _main_organisation(known)
     if organisation is None:
@@ -95,16 +95,16 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
             return Extracted(wall=wall)
     region = region_of(document)
     if organisation is not None:
-        _from_organisation(organisation, found, region)
-    _by_labels(document, found)
-    _place(document, found, region)
-    _phone(document, found, region)
-    _email(document, found)
-    _name(document, found)
-    _prose(document, found)
-    missing = wanted - {"website_url"} - found.names
+        _from_organisation(organisation, findings, region)
+    _by_labels(document, findings)
+    _place(document, findings, region)
+    _phone(document, findings, region)
+    _email(document, findings)
+    _name(document, findings)
+    _prose(document, findings)
+    missing = wanted - {"website_url"} - findings.names
     more = _more(document) if missing and not _is_linked_in(document) else ()
-    return found.extracted("website_url", _website(document, found), more=more)
+    return findings.extracted("website_url", _website(document, findings), more=more)
 
 
 def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
@@ -113,13 +113,13 @@ def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
     return max(named, key=lambda one: (-one.depth, len(one.data)), default=None)
 
 
-def _from_organisation(one: Thing, found: Findings, region: str | None) -> None:
-    found.offer_thing("company_name", one, "name", tidy(one.text("name", "legalName") or ""))
-    found.offer_thing("description", one, "description", one.text("description"))
-    found.offer_thing("industry", one, "industry", one.text("industry", "naics"))
+def _from_organisation(one: Thing, findings: Findings, region: str | None) -> None:
+    findings.offer_thing("company_name", one, "name", tidy(one.text("name", "legalName") or ""))
+    findings.offer_thing("description", one, "description", one.text("description"))
+    findings.offer_thing("industry", one, "industry", one.text("industry", "naics"))
     staff = _staff(one.get("numberOfEmployees"))
     # A mere count says less than a range that the page shows: the field is a range.
-    found.offer(
+    findings.offer(
         "employee_count_range",
         staff,
         f"{one.source}:numberOfEmployees",
@@ -134,14 +134,14 @@ def _from_organisation(one: Thing, found: Findings, region: str | None) -> None:
         else (text_of(address) and location_of(text_of(address) or ""))
     )
     if isinstance(where, NormalizedLocation) and (where.city or where.country):
-        found.offer_thing("headquarters", one, "address", where)
+        findings.offer_thing("headquarters", one, "address", where)
     contact = first(one.get("contactPoint", "contactPoints"))
     inner = contact if isinstance(contact, dict) else {}
     country = where.country if isinstance(where, NormalizedLocation) and where.country else region
-    found.offer_thing(
+    findings.offer_thing(
         "contact_phone", one, "telephone", _dialled(one.text("telephone") or text_of(inner.get("telephone")), country)
     )
-    found.offer_thing("contact_email", one, "email", _mailed(one.text("email") or text_of(inner.get("email"))))
+    findings.offer_thing("contact_email", one, "email", _mailed(one.text("email") or text_of(inner.get("email"))))
 
 
 def _staff(value: object) -> str | None:
@@ -153,31 +153,31 @@ def _staff(value: object) -> str | None:
     return text_of(value)
 
 
-def _by_labels(document: Document, found: Findings) -> None:
-    if found.wants("headquarters"):
-        for said in labelled(document, _HEADQUARTERS, most=150):
-            where = location_of(said.value)
-            if said.sure and where.city and (where.country or where.state_region):
-                found.offer("headquarters", said.value, f"label:{said.label}", LABEL)
+def _by_labels(document: Document, findings: Findings) -> None:
+    if findings.wants("headquarters"):
+        for labelled_line in labelled(document, _HEADQUARTERS, most=150):
+            where = location_of(labelled_line.value)
+            if labelled_line.sure and where.city and (where.country or where.state_region):
+                findings.offer("headquarters", labelled_line.value, f"label:{labelled_line.label}", LABEL)
                 break
-    if found.wants("industry"):
-        for said in labelled(document, _INDUSTRY, most=80):
-            if said.sure and len(said.value.split()) <= 8:
-                found.offer("industry", said.value, f"label:{said.label}", LABEL)
+    if findings.wants("industry"):
+        for labelled_line in labelled(document, _INDUSTRY, most=80):
+            if labelled_line.sure and len(labelled_line.value.split()) <= 8:
+                findings.offer("industry", labelled_line.value, f"label:{labelled_line.label}", LABEL)
                 break
-    for said in labelled(document, _SIZE, most=60):  # a range that is shown is more than a count in the data
-        people = _PEOPLE.search(said.value)
+    for labelled_line in labelled(document, _SIZE, most=60):  # a range that is shown is more than a count in the data
+        people = _PEOPLE.search(labelled_line.value)
         if people:
-            found.offer("employee_count_range", people[0].strip(), f"label:{said.label}", LABEL)
+            findings.offer("employee_count_range", people[0].strip(), f"label:{labelled_line.label}", LABEL)
             break
-    if found.wants("employee_count_range"):
+    if findings.wants("employee_count_range"):
         told = _STAFF.search(document.text)
         if told:
-            found.offer("employee_count_range", told["range"], "text", GUESS)
+            findings.offer("employee_count_range", told["range"], "text", GUESS)
 
 
-def _place(document: Document, found: Findings, region: str | None) -> None:
-    if found.wants("headquarters"):
+def _place(document: Document, findings: Findings, region: str | None) -> None:
+    if findings.wants("headquarters"):
         places = list(addresses(document, region))
         heads = [
             at
@@ -186,17 +186,17 @@ def _place(document: Document, found: Findings, region: str | None) -> None:
         ]
         near = [one for one in places if any(0 <= one.line - at <= 6 for at in heads)]
         for one in near or places:
-            found.offer("headquarters", one.where, "text:address", LABEL if near else GUESS)
+            findings.offer("headquarters", one.where, "text:address", LABEL if near else GUESS)
             return
 
 
-def _phone(document: Document, found: Findings, region: str | None) -> None:
+def _phone(document: Document, findings: Findings, region: str | None) -> None:
     """A number by a link or a label before one in the open; never one of a fax."""
-    if not found.wants("contact_phone"):
+    if not findings.wants("contact_phone"):
         return
     for link in document.links:
         if link.url[:4].lower() == "tel:":
-            found.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
+            findings.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
     before = ""
     for line in document.shown:
         for phone in phones_in(line.text, region) if len(line.text) <= 400 else ():
@@ -204,7 +204,7 @@ def _phone(document: Document, found: Findings, region: str | None) -> None:
             if _FAX.search(ahead) and not _TEL.search(ahead[_last_fax(ahead) :]):
                 continue
             labelled_so = bool(_TEL.search(ahead))
-            found.offer(
+            findings.offer(
                 "contact_phone", phone.number, "text:label" if labelled_so else "text", LABEL if labelled_so else GUESS
             )
         before = line.text if len(line.text) <= 25 else ""
@@ -214,8 +214,8 @@ def _last_fax(text: str) -> int:
     return max(match.end() for match in _FAX.finditer(text))
 
 
-def _email(document: Document, found: Findings) -> None:
-    if not found.wants("contact_email"):
+def _email(document: Document, findings: Findings) -> None:
+    if not findings.wants("contact_email"):
         return
     linked = [mail for link in document.links if link.url[:7].lower() == "mailto:" and (mail := _mailed(link.url))]
     written = list(emails_in(document.text))
@@ -230,55 +230,55 @@ def _email(document: Document, found: Findings) -> None:
             ),
         )
         for mail in ranked[:1]:
-            found.offer("contact_email", mail, source, sure)
+            findings.offer("contact_email", mail, source, sure)
 
 
-def _name(document: Document, found: Findings) -> None:
+def _name(document: Document, findings: Findings) -> None:
     """By what the site calls itself, who holds its copyright, and what the title and the text have in common."""
-    if not found.wants("company_name"):
+    if not findings.wants("company_name"):
         return
     if _is_linked_in(document):
         got = document.first_text(
             "h1", ".org-top-card-primary-content__title", "[class*='top-card' i][class*='title' i]"
         )
-        found.offer("company_name", tidy(got[0]) if got else None, "css:h1", SELECTOR)
+        findings.offer("company_name", tidy(got[0]) if got else None, "css:h1", SELECTOR)
         return
     text = bare(document.text)
-    said = [
+    names = [
         ("meta:og:site_name", document.metas.get("og:site_name", "")),
         ("meta:application-name", document.metas.get("application-name", "")),
     ]
-    for source, name in said:
-        found.offer("company_name", tidy(name), source, OPEN_GRAPH)
+    for source, name in names:
+        findings.offer("company_name", tidy(name), source, OPEN_GRAPH)
     owners = list(copyright_owners(document))
     legal = list(legal_names(document.shown))
     parts = title_parts(document.title or "")
     for name in legal:
         if any(bare(name) in bare(other) or bare(other) in bare(name) for other in (*owners, *parts)):
-            found.offer("company_name", name, "text:legal", LABEL)
+            findings.offer("company_name", name, "text:legal", LABEL)
     for name in owners:
         sure = any(bare(name) in bare(part) or bare(part) in bare(name) for part in parts)
-        found.offer("company_name", name, "text:copyright", OPEN_GRAPH - 0.05 if sure else GUESS)
+        findings.offer("company_name", name, "text:copyright", OPEN_GRAPH - 0.05 if sure else GUESS)
     for part in parts:
         if len(part.split()) <= 6 and text.count(bare(part)) >= 2:
-            found.offer("company_name", part, "title", GUESS - 0.05)
+            findings.offer("company_name", part, "title", GUESS - 0.05)
     for name in legal[:1]:
-        found.offer("company_name", name, "text:legal", GUESS - 0.1)
+        findings.offer("company_name", name, "text:legal", GUESS - 0.1)
 
 
-def _prose(document: Document, found: Findings) -> None:
+def _prose(document: Document, findings: Findings) -> None:
     for key in ("og:description", "description", "twitter:description"):
         words = document.metas.get(key, "")
         if len(words) >= 20:
-            found.offer("description", words, f"meta:{key}", OPEN_GRAPH)
+            findings.offer("description", words, f"meta:{key}", OPEN_GRAPH)
 
 
-def _website(document: Document, found: Findings) -> str:
+def _website(document: Document, findings: Findings) -> str:
     """The site's own address; on a page about a company elsewhere, the one that it gives for it."""
     if _is_linked_in(document):
-        for said in labelled(document, r"website|site web|webseite|sitio web", most=200):
-            if re.match(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?$", said.value):
-                return said.value
+        for labelled_line in labelled(document, r"website|site web|webseite|sitio web", most=200):
+            if re.match(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?$", labelled_line.value):
+                return labelled_line.value
     parts = urlsplit(document.url)
     return f"{parts.scheme or 'https'}://{parts.netloc}/" if parts.netloc else document.url
 

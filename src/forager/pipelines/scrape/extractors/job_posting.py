@@ -86,42 +86,42 @@ class JobPosting(BaseModel):
 
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    found = Findings(wanted)
+    findings = Findings(wanted)
     if document.source.lstrip()[:1] in ("{", "["):
-        _from_json(loads_tolerantly(document.source), found)
-        return found.extracted("posting_url", page.url)
+        _from_json(loads_tolerantly(document.source), findings)
+        return findings.extracted("posting_url", page.url)
     known = things(document)
     for posting in of_type(known, "JobPosting"):
-        _from_posting(posting, found)
+        _from_posting(posting, findings)
         break  # a second one is a similar job, not this one
     else:
         wall = login_wall(document)
         if wall:
             return Extracted(wall=wall)
     if len(document.text) >= LEAST_TEXT:
-        title = _title(document, found)
-        _by_labels(document, found, title)
-        _by_selectors(document, found)
-        if found.wants("company_name") and title and not _CLIENT.search(document.text):
-            _company_of_site(document, known, title, found)
-    return found.extracted("posting_url", page_url(document))
+        title = _title(document, findings)
+        _by_labels(document, findings, title)
+        _by_selectors(document, findings)
+        if findings.wants("company_name") and title and not _CLIENT.search(document.text):
+            _company_of_site(document, known, title, findings)
+    return findings.extracted("posting_url", page_url(document))
 
 
-def _from_posting(posting: Thing, found: Findings) -> None:
-    found.offer_thing("job_title", posting, "title", posting.text("title", "name"))
-    found.offer_thing("company_name", posting, "hiringOrganization", posting.text("hiringOrganization"))
-    found.offer_thing("location", posting, "jobLocation", _place(posting.get("jobLocation")))
-    if found.wants("location"):
-        found.offer_thing(
+def _from_posting(posting: Thing, findings: Findings) -> None:
+    findings.offer_thing("job_title", posting, "title", posting.text("title", "name"))
+    findings.offer_thing("company_name", posting, "hiringOrganization", posting.text("hiringOrganization"))
+    findings.offer_thing("location", posting, "jobLocation", _place(posting.get("jobLocation")))
+    if findings.wants("location"):
+        findings.offer_thing(
             "location", posting, "applicantLocationRequirements", text_of(posting.get("applicantLocationRequirements"))
         )
     salary = salary_of(posting.get("baseSalary") or posting.get("estimatedSalary") or posting.get("salary"))
     if salary and posting.text("salaryCurrency") and not re.search(r"[^\W\d]|[£€$¥]", salary):
         salary = f"{posting.text('salaryCurrency')} {salary}"
-    found.offer_thing("salary_range", posting, "baseSalary", salary)
+    findings.offer_thing("salary_range", posting, "baseSalary", salary)
     prose = first(posting.get("description"))
     if isinstance(prose, str):
-        found.offer_thing("description", posting, "description", paragraphs(prose))
+        findings.offer_thing("description", posting, "description", paragraphs(prose))
 
 
 def _place(value: Any) -> Any:
@@ -137,7 +137,7 @@ def _place(value: Any) -> Any:
     return location_of_address(value) or text_of(value)
 
 
-def _from_json(tree: Any, found: Findings) -> None:
+def _from_json(tree: Any, findings: Findings) -> None:
     """A job as an API answers it: known by what its keys are called."""
     for name, keys, read in (
         ("job_title", ("positionTitle", "jobTitle", "vacancyTitle", "title"), text_of),
@@ -150,10 +150,12 @@ def _from_json(tree: Any, found: Findings) -> None:
         ("salary_range", ("baseSalary", "salaryRange", "salary"), salary_of),
         ("description", ("jobDescription", "descriptionHtml", "description", "purpose"), _json_prose),
     ):
-        read_values = ((path, read(value)) for path, value in (values_by_key(tree, *keys) if found.wants(name) else ()))
+        read_values = (
+            (path, read(value)) for path, value in (values_by_key(tree, *keys) if findings.wants(name) else ())
+        )
         got = [(path, value) for path, value in read_values if value]
         if got and not (name == "location" and _disagree([value for _, value in got])):
-            found.offer(name, got[0][1], f"json:{got[0][0]}", SELECTOR)
+            findings.offer(name, got[0][1], f"json:{got[0][0]}", SELECTOR)
 
 
 def _disagree(places: list[Any]) -> bool:
@@ -179,15 +181,15 @@ def _json_prose(value: Any) -> str | None:
     return paragraphs(value) if isinstance(value, str) and len(value) > 40 else None
 
 
-def _title(document: Document, found: Findings) -> str | None:
+def _title(document: Document, findings: Findings) -> str | None:
     """The job's title, also when it is not wanted: other fields are told apart by it."""
-    own = text_of(found.value("job_title"))
+    own = text_of(findings.value("job_title"))
     if own:
         return own
     names = title_parts(document.title or "")
     for words, selector in _candidates(document):
         confidence = SELECTOR if selector != "h1" or any(words in name or name in words for name in names) else LABEL
-        found.offer("job_title", words, f"css:{selector}", confidence)
+        findings.offer("job_title", words, f"css:{selector}", confidence)
         return words
     shown = {line.text.partition(": ")[2] or line.text for line in document.lines} | {
         line.text for line in document.lines
@@ -197,7 +199,7 @@ def _title(document: Document, found: Findings) -> str | None:
     for source, parts in (("meta:og:title", [social, *title_parts(social)]), ("title", [whole.strip(), *names])):
         for part in parts:
             if part in shown and not _NOT_A_TITLE.match(part):
-                found.offer("job_title", part, source, OPEN_GRAPH)
+                findings.offer("job_title", part, source, OPEN_GRAPH)
                 return part
     return None
 
@@ -213,23 +215,23 @@ def _candidates(document: Document) -> list[tuple[str, str]]:
     return got
 
 
-def _by_labels(document: Document, found: Findings, title: str | None) -> None:
-    if found.wants("location"):
-        for said in labelled(document, _PLACE_LABELS, most=120):
-            if said.sure and _is_place(said.value):
-                found.offer("location", said.value, f"label:{said.label}", LABEL)
+def _by_labels(document: Document, findings: Findings, title: str | None) -> None:
+    if findings.wants("location"):
+        for labelled_line in labelled(document, _PLACE_LABELS, most=120):
+            if labelled_line.sure and _is_place(labelled_line.value):
+                findings.offer("location", labelled_line.value, f"label:{labelled_line.label}", LABEL)
                 break
-    if found.wants("company_name"):
-        for said in labelled(document, _COMPANY_LABELS, most=100):
-            name = tidy(said.value)
-            if said.sure and name and name != title:
-                found.offer("company_name", name, f"label:{said.label}", LABEL)
+    if findings.wants("company_name"):
+        for labelled_line in labelled(document, _COMPANY_LABELS, most=100):
+            name = tidy(labelled_line.value)
+            if labelled_line.sure and name and name != title:
+                findings.offer("company_name", name, f"label:{labelled_line.label}", LABEL)
                 break
-    if found.wants("salary_range"):
-        for said in labelled(document, _PAY_LABELS, most=150):
-            money = salary_in(said.value, said.label)
+    if findings.wants("salary_range"):
+        for labelled_line in labelled(document, _PAY_LABELS, most=150):
+            money = salary_in(labelled_line.value, labelled_line.label)
             if money:
-                found.offer("salary_range", money, f"label:{said.label}", LABEL)
+                findings.offer("salary_range", money, f"label:{labelled_line.label}", LABEL)
                 break
 
 
@@ -238,27 +240,27 @@ def _is_place(value: str) -> bool:
     return bool(where.city or where.country) and not re.search(r"[\[\]{}@]|https?:", value) and len(value.split()) <= 12
 
 
-def _by_selectors(document: Document, found: Findings) -> None:
+def _by_selectors(document: Document, findings: Findings) -> None:
     for name, selectors, most in (("company_name", _COMPANIES, 100), ("location", _PLACES, 120)):
-        if found.wants(name):
+        if findings.wants(name):
             got = document.first_text(*selectors)
             if got and len(got[0]) <= most and (name != "location" or _is_place(got[0])):
-                found.offer(name, got[0], f"css:{got[1]}", LABEL)
-    if found.wants("description"):
+                findings.offer(name, got[0], f"css:{got[1]}", LABEL)
+    if findings.wants("description"):
         for selector in _PROSE:
             node = document.tree.css_first(selector)
             words = paragraphs(node.html or "") if node else ""
             if len(words) >= LEAST_TEXT:
-                title = text_of(found.value("job_title"))
+                title = text_of(findings.value("job_title"))
                 prose = words.removeprefix(title).strip() if title else words
-                found.offer("description", prose, f"css:{selector}", LABEL)
+                findings.offer("description", prose, f"css:{selector}", LABEL)
                 return
-        _prose_by_lines(document, found)
+        _prose_by_lines(document, findings)
 
 
-def _prose_by_lines(document: Document, found: Findings) -> None:
+def _prose_by_lines(document: Document, findings: Findings) -> None:
     """Paragraphs under the job's title, where there is one."""
-    title = text_of(found.value("job_title"))
+    title = text_of(findings.value("job_title"))
     lines = list(document.lines)
     start = next((at for at, line in enumerate(lines) if title and line.text == title), None)
     if start is None:
@@ -266,10 +268,10 @@ def _prose_by_lines(document: Document, found: Findings) -> None:
     prose = (line.text for line in lines[start + 1 :] if line.tag in _PARAGRAPHS and line.area not in _AROUND)
     text = "\n".join(prose)
     if len(text) >= LEAST_TEXT:
-        found.offer("description", text, "text", GUESS)
+        findings.offer("description", text, "text", GUESS)
 
 
-def _company_of_site(document: Document, known: tuple[Thing, ...], title: str, found: Findings) -> None:
+def _company_of_site(document: Document, known: tuple[Thing, ...], title: str, findings: Findings) -> None:
     """Who runs the site, where the advertisement itself is written by them: their name stands in its sentences.
 
     A board's name stands all over its pages too, but around the advertisement, not in it.
@@ -287,7 +289,7 @@ def _company_of_site(document: Document, known: tuple[Thing, ...], title: str, f
     for name, source in candidates:
         tidied = tidy(name)
         if tidied and bare(tidied) and bare(tidied) not in bare(title) and bare(tidied) in prose:
-            found.offer("company_name", tidied, source, GUESS)
+            findings.offer("company_name", tidied, source, GUESS)
             return
 
 

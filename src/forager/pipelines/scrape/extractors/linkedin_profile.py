@@ -65,21 +65,21 @@ class LinkedInProfile(BaseModel):
 
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    found = Findings(wanted)
+    findings = Findings(wanted)
     person = _main_person(things(document))
     if person is not None:
-        _from_person(person, found)
+        _from_person(person, findings)
     elif document.first_text(*_NAMES[:-1]) is None:
         wall = login_wall(document)
         if wall:
             return Extracted(wall=wall)
-    _by_selectors(document, found)
-    _by_title(document, found)
-    if found.wants("current_company"):
-        said = _AT.search(text_of(found.value("headline")) or _headline(document) or "")
-        if said:
-            found.offer("current_company", said["company"], "text:headline", GUESS)
-    return found.extracted("profile_url", _profile_url(document))
+    _by_selectors(document, findings)
+    _by_title(document, findings)
+    if findings.wants("current_company"):
+        employer = _AT.search(text_of(findings.value("headline")) or _headline(document) or "")
+        if employer:
+            findings.offer("current_company", employer["company"], "text:headline", GUESS)
+    return findings.extracted("profile_url", _profile_url(document))
 
 
 def _main_person(known: tuple[Thing, ...]) -> Thing | None:
@@ -92,19 +92,19 @@ def _main_person(known: tuple[Thing, ...]) -> Thing | None:
     return rich[0] if rich else None
 
 
-def _from_person(person: Thing, found: Findings) -> None:
-    found.offer_thing("name", person, "name", person.text("name"))
+def _from_person(person: Thing, findings: Findings) -> None:
+    findings.offer_thing("name", person, "name", person.text("name"))
     titles = person.get("jobTitle")
     words = text_of(titles)
     if words and not re.fullmatch(r"[\s*•·-]+", words):
-        found.offer_thing("headline", person, "jobTitle", words)
-    found.offer_thing("current_company", person, "worksFor", _unmasked(person.get("worksFor")))
+        findings.offer_thing("headline", person, "jobTitle", words)
+    findings.offer_thing("current_company", person, "worksFor", _unmasked(person.get("worksFor")))
     address = first(person.get("address"))
     where = location_of_address(address) if isinstance(address, dict) else text_of(address)
-    found.offer_thing("location", person, "address", where)
+    findings.offer_thing("location", person, "address", where)
     prose = person.get("description")
     if isinstance(prose, str):
-        found.offer_thing("summary", person, "description", paragraphs(prose))
+        findings.offer_thing("summary", person, "description", paragraphs(prose))
 
 
 def _unmasked(value: Any) -> str | None:
@@ -116,23 +116,23 @@ def _unmasked(value: Any) -> str | None:
     return None
 
 
-def _by_selectors(document: Document, found: Findings) -> None:
+def _by_selectors(document: Document, findings: Findings) -> None:
     for name, selectors in (
         ("name", _NAMES),
         ("headline", _HEADLINES),
         ("location", _PLACES),
         ("current_company", _COMPANIES),
     ):
-        if found.wants(name):
+        if findings.wants(name):
             got = document.first_text(*selectors)
             if got and "*" not in got[0]:
-                found.offer(name, got[0], f"css:{got[1]}", SELECTOR)
-    if found.wants("summary"):
+                findings.offer(name, got[0], f"css:{got[1]}", SELECTOR)
+    if findings.wants("summary"):
         for selector in _SUMMARIES:
             node = document.tree.css_first(selector)
             words = _MORE.sub("", _HEADING.sub("", paragraphs(node.html or ""))) if node else ""
             if words:
-                found.offer("summary", words, f"css:{selector}", SELECTOR)
+                findings.offer("summary", words, f"css:{selector}", SELECTOR)
                 return
 
 
@@ -141,18 +141,18 @@ def _headline(document: Document) -> str | None:
     return got[0] if got else None
 
 
-def _by_title(document: Document, found: Findings) -> None:
+def _by_title(document: Document, findings: Findings) -> None:
     """`Name - Title - Company | LinkedIn`, where nothing better is there."""
     for source, words in (("meta:og:title", document.metas.get("og:title")), ("title", document.title)):
-        said = _TITLE.match(words or "")
-        if not said or re.match(r"sign|log|join", said["name"], re.IGNORECASE):
+        title = _TITLE.match(words or "")
+        if not title or re.match(r"sign|log|join", title["name"], re.IGNORECASE):
             continue
-        found.offer("name", one_line(said["name"]), source, OPEN_GRAPH)
-        parts = re.split(r"\s+[-–]\s+", said["rest"] or "")
+        findings.offer("name", one_line(title["name"]), source, OPEN_GRAPH)
+        parts = re.split(r"\s+[-–]\s+", title["rest"] or "")
         if parts[0]:
-            found.offer("headline", parts[0], source, GUESS)
+            findings.offer("headline", parts[0], source, GUESS)
         if len(parts) > 1:
-            found.offer("current_company", parts[-1], source, GUESS)
+            findings.offer("current_company", parts[-1], source, GUESS)
 
 
 def _profile_url(document: Document) -> str:

@@ -42,13 +42,13 @@ class AnyPage(BaseModel):
 
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
-    found = {name: _READERS[name](document) for name in _READERS.keys() & wanted}
-    return Extracted({name: value for name, value in found.items() if value is not None})
+    values = {name: _READERS[name](document) for name in _READERS.keys() & wanted}
+    return Extracted({name: value for name, value in values.items() if value is not None})
 
 
 def _title(document: Document) -> Found | None:
-    if said := document.metas.get("og:title"):
-        return Found(said, "meta:og:title", 0.9)
+    if title := document.metas.get("og:title"):
+        return Found(title, "meta:og:title", 0.9)
     if document.title:
         return Found(document.title, "css:title", 0.9)
     heading = document.first_text("h1")
@@ -58,21 +58,21 @@ def _title(document: Document) -> Found | None:
 def _language(document: Document) -> Found | None:
     if document.language:
         return Found(document.language, "html:lang", 0.9)
-    said = document.metas.get("content-language") or document.metas.get("og:locale")
-    return Found(said.replace("_", "-"), "meta", 0.7) if said else None
+    declared = document.metas.get("content-language") or document.metas.get("og:locale")
+    return Found(declared.replace("_", "-"), "meta", 0.7) if declared else None
 
 
 def _description(document: Document) -> Found | None:
     for name in ("description", "og:description", "twitter:description"):
-        if said := document.metas.get(name):
-            return Found(said, f"meta:{name}", 0.9)
+        if description := document.metas.get(name):
+            return Found(description, f"meta:{name}", 0.9)
     return None
 
 
 def _main(form: Form) -> Callable[[Document], Found | None]:
     def read(document: Document) -> Found | None:
-        found = main_text(document, form)
-        return Found(found[0], found[1], 0.9 if found[1] == TRAFILATURA else 0.6) if found else None
+        text = main_text(document, form)
+        return Found(text[0], text[1], 0.9 if text[1] == TRAFILATURA else 0.6) if text else None
 
     return read
 
@@ -92,10 +92,10 @@ def _links(document: Document) -> Found | None:
 
 
 def _metadata(document: Document) -> Found | None:
-    said = dict(list(document.metas.items())[:MOST_METADATA])
+    metas = dict(list(document.metas.items())[:MOST_METADATA])
     if document.canonical:
-        said["canonical"] = document.canonical
-    return Found(said, "meta", 1.0) if said else None
+        metas["canonical"] = document.canonical
+    return Found(metas, "meta", 1.0) if metas else None
 
 
 def _structured_data(document: Document) -> Found | None:
