@@ -1,0 +1,62 @@
+-- The seed's tables (LI-13), in its columns and words. Confidence is computed when the view is read.
+
+CREATE VIEW apartments AS
+SELECT
+  l.id,
+  l.listing_key,
+  l.title,
+  l.address,
+  l.unit,
+  l.city,
+  l.state,
+  l.zip,
+  l.latitude,
+  l.longitude,
+  l.rent_min,
+  l.rent_max,
+  l.beds_min,
+  l.beds_max,
+  l.baths_min,
+  l.baths_max,
+  l.area_min,
+  l.area_max,
+  l.amenities,
+  l.photos,
+  l.phone,
+  l.available_date,
+  l.source_url,
+  CAST(floor(coalesce(greatest(0, l.confidence_base - l.decay_rate
+    * greatest(0, extract(epoch FROM clock_timestamp()) * 1000 - l.confidence_updated_at) / 3600000.0), 0)) AS integer) AS freshness_confidence,
+  to_timestamp(l.confidence_updated_at / 1000.0) AS confidence_updated_at,
+  CASE
+    WHEN l.gone_at IS NULL AND l.confidence_updated_at IS NOT NULL
+      AND (l.verify_at IS NULL OR l.verify_at <= extract(epoch FROM clock_timestamp()) * 1000) THEN 'pending'
+    ELSE l.verification_status
+  END AS verification_status,
+  to_timestamp(l.verified_at / 1000.0) AS verified_at,
+  l.times_seen,
+  to_timestamp(l.first_seen_at / 1000.0) AS first_seen_at,
+  to_timestamp(l.last_seen_at / 1000.0) AS last_seen_at,
+  l.market_id,
+  l.gone_at IS NULL AS is_active
+FROM listings l;
+
+CREATE VIEW scrape_jobs AS
+SELECT
+  s.id,
+  s.market_id,
+  CASE WHEN s.status = 'running' AND s.ended_at IS NOT NULL THEN 'cancelled' ELSE s.status END AS status,
+  s.reason,
+  to_timestamp(s.started_at / 1000.0) AS started_at,
+  to_timestamp(s.ended_at / 1000.0) AS completed_at,
+  s.found AS listings_found,
+  s.normalised AS listings_normalised,
+  s.errors AS listings_rejected,
+  s.new AS listings_new,
+  s.updated AS listings_updated,
+  s.merged AS listings_merged,
+  s.skipped AS listings_skipped,
+  s.api_ms,
+  CAST(s.cost_usd / 10000.0 AS numeric(12, 4)) AS cost_usd,
+  s.complete
+FROM market_scrapes s;

@@ -1,0 +1,32 @@
+"""The views with the seed's names, on both stores."""
+
+from tests.support.listings import Rentals
+
+
+async def test_the_views_show_listings_and_scrapes_in_the_words_of_the_seed__LI_13(rentals: Rentals) -> None:
+    await rentals.scrape("boston")
+    listings = await rentals.get("/listings", market="boston", limit=100)
+    rows = await rentals.rows("SELECT * FROM apartments ORDER BY id DESC")
+    assert [row["id"] for row in rows] == [each["id"] for each in listings]
+    for row, listing in zip(rows, listings, strict=True):
+        assert row["freshness_confidence"] in (99, 100)
+        assert bool(row["is_active"]) is True
+        names = ("title", "address", "rent_min", "rent_max", "beds_min", "market_id", "times_seen", "source_url")
+        assert {name: row[name] for name in names} == {name: listing[name] for name in names}
+        assert str(row["first_seen_at"])[:10] == listing["first_seen_at"][:10]
+    (job,) = await rentals.rows("SELECT * FROM scrape_jobs")
+    assert (job["status"], job["market_id"], job["listings_new"]) == ("completed", "boston", len(rows))
+    assert float(job["cost_usd"]) == rentals.apify.spent()
+    (source,) = await rentals.rows("SELECT id, is_enabled, max_requests_per_hour FROM data_sources")
+    assert (source["id"], bool(source["is_enabled"]), source["max_requests_per_hour"]) == ("apify", True, None)
+
+
+async def test_confidence_in_the_view_falls_with_time__LI_13(rentals: Rentals) -> None:
+    await rentals.scrape("nyc")
+    ten_hours = "UPDATE listings SET confidence_updated_at = confidence_updated_at - 36000000"
+    await rentals.app.database.write(ten_hours)
+    rows = await rentals.rows("SELECT freshness_confidence AS points FROM apartments")
+    assert {row["points"] for row in rows} == {69}
+    await rentals.app.database.write("UPDATE listings SET verify_at = 1")
+    rows = await rentals.rows("SELECT verification_status AS status FROM apartments")
+    assert {row["status"] for row in rows} == {"pending"}
