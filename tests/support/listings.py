@@ -113,7 +113,7 @@ async def open_rentals(
     quick = {} if clock else {"queue_seconds": 0.0, "run_seconds": 0.05, "settle_seconds": 0.0}
     async with ApifySandbox(ApifyConfig(**{**quick, "rate_per_second": None, **config}), **_time(clock)) as apify:
         simulated: dict[str, Any] = {"clock": clock, "around": StandingStill(clock.wait_for)} if clock else {}
-        made = new_settings(**{**_settings(home, database_url, apify, clock), **(settings or {})})
+        made = new_settings(**{**settings_for(home, database_url, apify, clock), **(settings or {})})
         async with (
             open_app(made, **simulated) as app,
             client_of(create_api(app, key=KEY)) as client,
@@ -126,7 +126,7 @@ def _time(clock: SimulatedClock | None) -> dict[str, Any]:
     return {} if clock is None else {"now": clock.now}
 
 
-def _settings(
+def settings_for(
     home: Path, database_url: str | None, apify: ApifySandbox, clock: SimulatedClock | None
 ) -> dict[str, Any]:
     site = urlsplit(apify.site_url).netloc

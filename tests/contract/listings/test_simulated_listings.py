@@ -23,7 +23,12 @@ UNLUCKY = "Providence, RI"
 
 
 @pytest.mark.parametrize(
-    ("days", "homes"), [(14, 30), pytest.param(365, 30, marks=pytest.mark.chaos)], ids=["a fortnight", "a year"]
+    ("days", "homes"),
+    [
+        (14, 10),
+        pytest.param(14, 30, marks=pytest.mark.chaos),
+        pytest.param(365, 30, marks=pytest.mark.chaos),
+    ],
 )
 async def test_every_market_stays_fresh_and_the_books_agree__LI_4__LI_5__LI_11__LI_12__LI_16(
     tmp_path: Path, days: int, homes: int
@@ -49,7 +54,7 @@ async def test_every_market_stays_fresh_and_the_books_agree__LI_4__LI_5__LI_11__
 async def homes_are_as_they_should_be(rentals: Rentals) -> None:
     world, now = rentals.apify.world, await rentals.app.ledger.now()
     rows = await rentals.rows("SELECT * FROM listings")
-    assert len(rows) > 300
+    assert len(rows) > 19 * rentals.apify.config.homes / 2
     gone = 0
     for row in rows:
         listing = world.listing(row["listing_key"].rpartition(":")[2])
@@ -63,7 +68,7 @@ async def homes_are_as_they_should_be(rentals: Rentals) -> None:
         gone += 1
         assert not world.home_listed(listing, row["gone_at"] / 1000), f"{row['listing_key']} was live: {row}"
         assert moment(row["gone_at"]) <= doubtful + LATE
-    assert gone > 20
+    assert gone > 10
 
 
 async def markets_were_scraped_in_time(rentals: Rentals, days: int) -> None:
