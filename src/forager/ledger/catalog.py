@@ -79,11 +79,14 @@ class Catalog:
 
     def leases(self, rows: Iterable[Iterable[Any]]) -> list[Lease]:
         """Decode leases from rows, whose columns are a lease's fields; the last is the body of the task."""
-        decode = self.decode
-        return [
-            Lease(number, job, lane, claim, attempt, price, kind, key, decode(kind, body), retries, waited)
-            for number, job, lane, claim, attempt, price, kind, key, retries, waited, body in rows
-        ]
+        decode, readers, leases = self.decode, self._readers, list[Lease]()
+        for number, job, lane, claim, attempt, price, kind, key, retries, waited, body in rows:
+            try:  # one call less for every task than by `decode`, which tells what is wrong with one
+                task: Task | Undecodable = readers[kind](body)
+            except Exception:  # noqa: BLE001
+                task = decode(kind, body)
+            leases.append(Lease(number, job, lane, claim, attempt, price, kind, key, task, retries, waited))
+        return leases
 
     def decode(self, kind: str, body: bytes) -> Task | Undecodable:
         """Return a row's task, or the error that makes it a dead letter: one bad row must never stop a worker."""

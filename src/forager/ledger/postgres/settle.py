@@ -159,8 +159,7 @@ async def _end(db: Db, ends: list[Settlement], effect: Effect) -> dict[int, bool
     if not ends:
         return {}
     states = [s.state if s.state in COUNTER_OF else TaskState.CANCELLED for s in ends]
-    whys = [_said(s) if s.state in COUNTER_OF else (CANCELLED, CANCELLED, None) for s in ends]
-    errors, reasons, types = zip(*whys, strict=True)
+    errors, reasons, types = _whys(ends, states)
     row = await db.fetchrow(
         _END,
         numbers([s.lease.task_id for s in ends]),
@@ -328,6 +327,16 @@ async def _keep_evidence(db: Db, live: list[Settlement], until: int) -> None:
     ]
     if kept:
         await db.execute(_KEEP_EVIDENCE, *([k[n] for k in kept] for n in range(4)), until)
+
+
+def _whys(ends: Sequence[Settlement], states: Sequence[TaskState]) -> Sequence[Sequence[str | None]]:
+    """Errors, reasons and error types. In most groups all have ended well: nothing is then made one by one."""
+    errors, reasons = [s.error for s in ends], [s.reason for s in ends]
+    usual = len(ends)
+    if (states.count(TaskState.COMPLETED), errors.count(None), reasons.count(None)) == (usual, usual, usual):
+        return errors, reasons, errors
+    whys = [_said(s) if s.state in COUNTER_OF else (CANCELLED, CANCELLED, None) for s in ends]
+    return list(zip(*whys, strict=True))
 
 
 def _said(s: Settlement) -> tuple[str | None, str | None, str | None]:

@@ -197,7 +197,7 @@ async def _copy(db: Db, new: _New) -> None:
     """Insert tasks with COPY, the fastest way. Only for tasks that cannot exist already."""
     columns = new._asdict()
     for name in ("due", "retries"):
-        if not any(value is not None for value in columns[name]):
+        if columns[name].count(None) == len(new.id):
             del columns[name]  # columns that most tasks leave empty are omitted
     await db.copy_records_to_table("tasks", columns=tuple(columns), records=zip(*columns.values(), strict=True))
     queued: dict[str, Sequence[int | None]] = {}

@@ -70,6 +70,10 @@ class Deltas:
         counts = self._jobs.get(job)
         return counts.get(name, 0) if counts else 0
 
+    def rows(self) -> list[tuple[int, ...]]:
+        """One row per job: its amounts in the order of `COUNTED`, then the job."""
+        return [(*[counts.get(name, 0) for name in COUNTED], job) for job, counts in self._jobs.items()]
+
     def columns(self, jobs: Iterable[int]) -> list[list[int]]:
         """Of these jobs, in the order of `COUNTED`."""
         counts = [self._jobs[job] for job in jobs]

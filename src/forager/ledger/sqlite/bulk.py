@@ -30,7 +30,7 @@ def insert_many(
         _insert_blocks(db, into, list(zip(*rows, strict=True)), first, on_conflict, together)
     while rest := len(rows) - first:
         some = 1 << rest.bit_length() - 1
-        statement = _statement(into, (False,) * len(rows[0]), some, on_conflict)
+        statement = _statement(into, (_DIFFERENT,) * len(rows[0]), some, on_conflict)
         db.execute(statement, list(chain.from_iterable(rows[first : first + some])))
         first += some
 
@@ -39,29 +39,34 @@ def _insert_blocks(
     db: sqlite3.Connection, into: str, columns: Sequence[Sequence[Any]], count: int, on_conflict: str, together: int
 ) -> None:
     same = tuple([_all_same(column) for column in columns])
-    shared = [column[0] for column, alike in zip(columns, same, strict=True) if alike]
-    differ = [column for column, alike in zip(columns, same, strict=True) if not alike]
+    shared = [column[0] for column, alike in zip(columns, same, strict=True) if alike is _SAME]
+    differ = [column for column, alike in zip(columns, same, strict=True) if alike is _DIFFERENT]
     statement = _statement(into, same, together, on_conflict)
     for start in range(0, count, together):
         block = zip(*[column[start : start + together] for column in differ], strict=True)
         db.execute(statement, [*shared, *chain.from_iterable(block)])
 
 
-def _all_same(column: Sequence[Any]) -> bool:
-    """Return whether all values are equal. Equality is enough, because a column's affinity gives its values one
-    type."""
-    return column.count(column[0]) == len(column)
+def _all_same(column: Sequence[Any]) -> str:
+    """Equal is the same here: what a column holds has one type by its affinity."""
+    if column.count(column[0]) < len(column):
+        return _DIFFERENT
+    return _EMPTY if column[0] is None else _SAME
 
 
 @lru_cache(maxsize=256)
-def _statement(into: str, same: tuple[bool, ...], rows: int, on_conflict: str) -> str:
-    """Build the statement. Its parameters: first the value of each shared column, then the others, row by row."""
-    shared = [alike and sum(same[: number + 1]) for number, alike in enumerate(same)]
-    values, given = [], sum(same)
+def _statement(into: str, same: tuple[str, ...], rows: int, on_conflict: str) -> str:
+    """Parameters: of each column that is the same in all rows its value, then the others, row by row."""
+    shared = [alike is _SAME and same[: number + 1].count(_SAME) for number, alike in enumerate(same)]
+    values, given = [], same.count(_SAME)
     for _ in range(rows):
         row = []
-        for number in shared:
-            given += not number
-            row.append(f"?{number or given}")
+        for number, alike in zip(shared, same, strict=True):
+            given += alike is _DIFFERENT
+            row.append("NULL" if alike is _EMPTY else f"?{number or given}")
         values.append(f"({', '.join(row)})")
     return f"INSERT INTO {into} VALUES {', '.join(values)} {on_conflict}".rstrip()
+
+
+_DIFFERENT, _SAME, _EMPTY = "different", "same", "empty"
+"""What the rows of a block have in one column: values of their own, one value, or NULL."""

@@ -17,7 +17,7 @@ _ADD = f"UPDATE jobs SET {', '.join(f'{c} = {c} + ?' for c in COUNTED)} WHERE id
 
 
 def write_deltas(db: sqlite3.Connection, deltas: Deltas) -> None:
-    db.executemany(_ADD, [(*(deltas.of(job, name) for name in COUNTED), job) for job in deltas.jobs()])
+    db.executemany(_ADD, deltas.rows())
 
 
 def finish_jobs(db: sqlite3.Connection, flows: Flows, jobs: Iterable[int], now: int) -> list[int]:

@@ -32,7 +32,7 @@ from forager.ledger.sqlite.unseen import keep_rejected, store_in_order
 from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until, wake
 
 _Why = tuple[str | None, str | None, str | None]
-_Alike = tuple[int, int, int, int, int, _Why, str | None]
+_Alike = tuple[int, int, int, int, int, _Why | None, str | None]
 _WELL: _Why = (None, None, None)
 _RUNNING = "SELECT t.id, t.claim, t.followed FROM json_each(?) g JOIN tasks t ON t.id = g.value WHERE t.state = 3"
 _JOB = "SELECT drain, turn FROM jobs WHERE id = ?"
@@ -126,11 +126,11 @@ def _end(db: sqlite3.Connection, ended: list[Settlement], deltas: Deltas, now: i
     for s in ended:
         lease = s.lease
         facts = orjson.dumps(s.facts).decode() if s.facts else None
-        why = _WELL if s.error is None and s.reason is None else (s.error, s.reason, s.error_type)
+        why = None if s.error is None and s.reason is None else (s.error, s.reason, s.error_type)
         alike[lease.job_id, lease.price, int(s.state), s.cost, s.guessed, why, facts].append(lease.task_id)
     ends: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for (job, price, state, cost, guessed, why, facts), tasks in alike.items():
-        ends[state, cost, guessed, *why, facts] += tasks
+        ends[state, cost, guessed, *(why or _WELL), facts] += tasks
         deltas.ended(job, COUNTER_OF[TaskState(state)], price, cost, guessed, len(tasks))
         deltas.note(tasks, TaskState(state))
     for how, tasks in ends.items():

@@ -3,6 +3,7 @@ job."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from forager.core.errors import Conflict
@@ -14,6 +15,8 @@ from forager.ledger.sqlite.bulk import MANY, TOGETHER, insert_many
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until
+
+_AFTER = attrgetter("after")
 
 
 class TaskRows(NamedTuple):
@@ -64,7 +67,8 @@ def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[
     first = memory.next_task
     memory.next_task = first + len(plans)
     dead_ends: set[int] = set()
-    before = _before(db, job, first, plans, dead_ends) if any(plan.after is not None for plan in plans) else {}
+    follow = list(map(_AFTER, plans)).count(None) < len(plans)
+    before = _before(db, job, first, plans, dead_ends) if follow else {}
     followed = {number for number, _ in before.values()}
     alone, ready = (None, int(TaskState.READY)), int(TaskState.READY)
     lanes, now = memory.lanes, memory.now_ms()
