@@ -61,7 +61,9 @@ async def open_reviews(
     home: Path, database_url: str | None = None, *, locations: int = 12, allow: Sequence[str] = (), **config: Any
 ) -> AsyncIterator[Reviews]:
     settings_of = {
-        name: config.pop(name) for name in list(config) if name.startswith(("google_", "kafka_", "max_waiting"))
+        name: config.pop(name)
+        for name in list(config)
+        if name.startswith(("google_", "kafka_", "max_waiting", "ratelimit"))
     }
     made = GoogleConfig(**{"quota_per_minute": None, "default": Tenant(locations=locations), **config})
     async with GoogleSandbox(made) as google:
