@@ -7,6 +7,7 @@ scheme stays as it is: some sites answer on one of them only.
 
 import hashlib
 import re
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from w3lib.url import safe_url_string
@@ -23,6 +24,7 @@ _ORIGIN = re.compile(r"ref=[a-z]{2,}(?:_[a-z0-9]+)+", re.IGNORECASE)
 _SCRIPT = re.compile(r"/(?:[^/]*\.(?:php\d?|aspx?|jsp|cgi|do|html?))?", re.IGNORECASE)
 
 
+@lru_cache(maxsize=1_024)  # a page's own URL is asked for several times while it is read
 def canonical_url(url: str) -> str:
     """Return the one spelling of a web page's URL. Applying it twice changes nothing more.
 

@@ -74,8 +74,11 @@ class Document:
 
     @staticmethod
     def absolute_to(base: str, href: str) -> str | None:
+        text = href.strip()
+        if text.startswith(("https://", "http://")) and text.isascii() and "#" not in text:
+            return text  # most are absolute already; urljoin would take them apart and put them together again
         try:
-            return urljoin(base, href.strip())
+            return urljoin(base, text)
         except ValueError:
             return None
 

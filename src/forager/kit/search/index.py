@@ -16,8 +16,8 @@ from forager.kit.search.words import are_near, can_be_misspelt, forms_of, rows_f
 
 MOST = 5_000
 """Candidates that are ranked."""
-WINDOW = 20_000
-"""The newest matches, to which the conditions are applied."""
+WINDOWS = (6_000, 20_000)
+"""The newest matches, to which the conditions are applied: the second window only if the first leaves too few."""
 LITTLE = 5
 """Fewer hits than this, and near words are looked for."""
 MOST_WORDS = 12
@@ -216,8 +216,13 @@ class SearchIndex:
     async def _ranked(
         self, terms: Sequence[Sequence[str]], columns: Sequence[str], only: Sequence[str], values: Mapping[str, Any]
     ) -> tuple[list[Hit], bool]:
-        rows = await self.store.search(terms, columns, only, values, WINDOW, MOST + 1)
-        more = len(rows) > MOST or (bool(only) and await self.store.matches(terms, WINDOW + 1) > WINDOW)
+        rows: Sequence[Row] = ()
+        more = False
+        for window in WINDOWS:
+            rows = await self.store.search(terms, columns, only, values, window, MOST + 1)
+            more = len(rows) > MOST or (bool(only) and await self.store.matches(terms, window + 1) > window)
+            if len(rows) > MOST or not more:
+                break
         hits = [Hit(row, float(row["score"])) for row in rows]
         hits.sort(key=lambda hit: -hit.row["id"])
         del hits[MOST:]

@@ -16,7 +16,8 @@ from forager.kit.search.words import folding
 LANGUAGE = "english"
 _HEADLINE = f"StartSel={START}, StopSel={END}, HighlightAll=true"
 _SPELLED, _PLAIN = folding()
-_FOLDING = {"spelled": _SPELLED, "plain": _PLAIN}
+_ASCII = "".join(char for char in _SPELLED if char.isascii())
+_FOLDING = {"spelled": _SPELLED, "plain": _PLAIN, "ascii": _ASCII, "blanks": " " * len(_ASCII)}
 _ASKED = f"to_tsquery('{LANGUAGE}', :question)"
 _LOCK = 0x666F7273
 """Advisory lock: two processes must not create the same tables at once."""
@@ -93,12 +94,12 @@ class PostgresStore:
         where = f" WHERE {' AND '.join(only)}" if only else ""
         shown = "".join(f", i.{name}" for name in columns)
         return await self._db.fetch(
-            f"WITH q AS (SELECT {_ASKED} AS query),"
-            f" c AS MATERIALIZED (SELECT s.id FROM {self._table} s, q WHERE s.document @@ q.query"
-            f" ORDER BY s.id DESC LIMIT :window),"
-            f" f AS MATERIALIZED (SELECT c.id{shown} FROM c JOIN {self._record.table} i ON i.id = c.id{where}"
-            f" ORDER BY c.id DESC LIMIT :most)"
-            f" SELECT f.*, ts_rank(s.document, q.query) AS score FROM f JOIN {self._table} s ON s.id = f.id, q",
+            # OFFSET 0 keeps the planner from joining whole tables: each candidate is looked up by its id.
+            f"WITH c AS MATERIALIZED (SELECT s.id, s.document FROM {self._table} s WHERE s.document @@ {_ASKED}"
+            f" ORDER BY s.id DESC LIMIT :window)"
+            f" SELECT c.id, ts_rank(c.document, {_ASKED}) AS score{shown} FROM c CROSS JOIN LATERAL"
+            f" (SELECT i.* FROM {self._record.table} i WHERE i.id = c.id OFFSET 0) i{where}"
+            f" ORDER BY c.id DESC LIMIT :most",
             {**values, "question": question(terms), "most": most, "window": window},
         )
 
@@ -140,7 +141,10 @@ def unfolded(marked: str, original: str) -> str:
 
 
 def _folded(name: str) -> str:
-    return f"translate(coalesce({name}, ''), :spelled, :plain)"
+    """`translate` looks each character up in a list: most texts are ASCII and need only the short one."""
+    text = f"coalesce({name}, '')"
+    is_ascii = f"octet_length({text}) = char_length({text})"
+    return f"CASE WHEN {is_ascii} THEN translate({text}, :ascii, :blanks) ELSE translate({text}, :spelled, :plain) END"
 
 
 def _quoted(word: str) -> str:

@@ -8,6 +8,7 @@ changed or the parser is broken: the field is then quarantined (see `reports_hea
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, create_model
@@ -116,10 +117,14 @@ class Fall:
 
 def counted(parser: Parser, domain: str, at: datetime, findings: Findings) -> Effect:
     """Count a page that showed these findings; none: it showed no product, though it did before."""
-    add = {"pages": 1}
-    if findings.is_product:
-        add |= {"products": 1, **{name: 1 for name in FIELDS if name in findings}}
-    key = {"domain": domain, "parser": parser.name, "parser_version": parser.version, "day": at.date()}
+    found = frozenset(findings.values).intersection(FIELDS) if findings.is_product else None
+    return _counted(domain, parser.name, parser.version, at.date(), found)
+
+
+@lru_cache(maxsize=4_096)  # pages of a shop show the same few sets of fields
+def _counted(domain: str, parser: str, version: int, day: date, found: frozenset[str] | None) -> Effect:
+    add = {"pages": 1} if found is None else {"pages": 1, "products": 1, **dict.fromkeys(found, 1)}
+    key = {"domain": domain, "parser": parser, "parser_version": version, "day": day}
     return Effect(ParserHealth, key, add=add, insert=True)
 
 

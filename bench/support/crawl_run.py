@@ -1,0 +1,83 @@
+"""One crawl through the whole of Forager in a process of its own: `python -m bench.support.crawl_run REQUEST`.
+
+The request is a JSON object; the answer is one JSON line. Time and CPU are taken from the submission to the commit of
+the last page; memory is the most that the process ever had.
+"""
+
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.support.engine_run import _cpu, _peak_mb
+from bench.support.places import completed, ended
+from forager.app import open_app
+from forager.config import load_settings
+from forager.ledger.sqlite import store as sqlite_store
+from forager.ledger.sqlite import writer
+from forager.logs import configure_logs
+from forager.sandbox.shop import ShopConfig, ShopSandbox
+
+IN_FLIGHT = 64
+POLICY = f"no pause (100,000/s at once), {IN_FLIGHT} in flight, under the shop's own domain"
+
+
+async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="forager-crawl-") as folder:
+        home = Path(folder)
+        rules = home / "policies.yaml"
+        address = urlsplit(base).netloc
+        rules.write_text(
+            f'domains:\n  "{address}":\n    tokens_per_interval: 100000\n    interval_seconds: 1\n'
+            f"    max_concurrent_requests: {IN_FLIGHT}\n"
+        )
+        overrides = {
+            "home": home,
+            "log_level": "ERROR",
+            "egress_allow": [address],
+            "domain_policies_path": rules,
+            "product_images_max": 0,
+        }
+        loaded = load_settings(overrides, env={}, cwd=home)
+        configure_logs(loaded.log_level, loaded.log_format, loaded.secrets())
+        if not fsync:
+            _without_fsync()
+        async with open_app(loaded) as app:
+            started, used = time.perf_counter(), _cpu()
+            made = await app.submit("products", {"urls": addresses(base, pages), "recrawl": False})
+            async with app.engine(schedules=False):
+                await ended(app, made.total)
+                seconds, used = time.perf_counter() - started, _cpu() - used
+            await completed(app, made.job)
+            (row,) = await app.database.fetch("SELECT count(*) AS items FROM items WHERE price IS NOT NULL")
+    return {"seconds": seconds, "cpu": used, "peak_mb": _peak_mb(), "items": row["items"]}
+
+
+def addresses(base: str, pages: int) -> list[str]:
+    """The addresses of the shop's products: every side gets the same ones."""
+    shop = ShopSandbox(ShopConfig(pages=pages, change_days=(0, 0)))
+    root = base.rstrip("/")
+    return [f"{root}{shop.catalogue.path(number, 'jsonld')}" for number in range(1, pages + 1)]
+
+
+def _without_fsync() -> None:
+    """What durability costs is told by a run that does without."""
+    durable = writer.connect
+
+    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        db = durable(*arguments, **options)
+        db.execute("PRAGMA synchronous=OFF")
+        return db
+
+    sqlite_store.connect = connect  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    request = json.loads(sys.argv[1])
+    print(json.dumps(uvloop.run(run(request["base"], request["pages"], fsync=request["fsync"]))), flush=True)
