@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from bench.support.home_pairs import pairs, real_addresses
 from forager.pipelines.listings.blocks import cell_block, nearby_cells, zip_block
 from forager.pipelines.listings.parse import read_rows
 from forager.pipelines.listings.records import Listing
+from forager.pipelines.listings.resolve import judge
 from forager.pipelines.listings.same_home import Thresholds, merge, same
 from forager.sandbox import ListingsWorld
 from forager.sandbox.listings import home_of, items
+from tests.support.shared_data import shared_data
 
 NOW = datetime(2026, 11, 2, tzinfo=UTC)
 HOME = Listing(
@@ -124,3 +127,12 @@ def test_the_twins_of_the_world_are_found_and_no_two_homes_are_merged__LI_9() ->
     }
     assert merged == {(each.home, each.home) for each in shown if each.twin}
     assert len(merged) > 10
+
+
+def test_pairs_of_real_addresses_are_told_apart__LI_9() -> None:
+    """A smaller run of the benchmark `dedup`, with another seed: precision before recall."""
+    made = pairs(real_addresses(shared_data("locations")), 600, seed=5)
+    said = [(pair.same, meet(pair.one, pair.two) and judge(pair.one, pair.two, Thresholds()).same) for pair in made]
+    right = sum(label and found for label, found in said)
+    assert right / sum(found for _, found in said) >= 0.99
+    assert right / sum(label for label, _ in said) >= 0.90

@@ -33,7 +33,7 @@ STALE = timedelta(minutes=30)
 REARMED = OPEN_CIRCUIT - 1
 """After the daily reset one more failure opens the circuit again."""
 
-_ZERO = """
+ZERO = """
 SELECT listing_key, market_id, zero_at FROM listings WHERE gone_at IS NULL AND zero_at <= :now
 ORDER BY zero_at LIMIT :most
 """
@@ -90,7 +90,7 @@ class UpkeepDuties:
     async def _deactivate(self, task: Upkeep, now: datetime) -> Done:
         """Make inactive what reached 0 without a verification. What crossed 40 is queued by its watch meanwhile."""
         values = {"now": round(now.timestamp() * 1000)}
-        rows = await self.service.database.fetch(_ZERO, {**values, "most": PAGE})
+        rows = await self.service.database.fetch(ZERO, {**values, "most": PAGE})
         (doubtful,) = await self.service.database.fetch(_DOUBTFUL, values)
         gone = [
             Gone(
