@@ -5,10 +5,10 @@ owner keeps them in memory (`lane.py`), and passes them on through the store whe
 also means that a site that hangs delays only its own lane.
 
 Ownership belongs to the session, so a dead owner is replaced when its lease expires. Three rules keep it correct. (1) A
-lane is removed from memory before the store is told that it is free; otherwise a request could still be sent through a
-lane that another session has just taken. (2) An answer of the store that names a lane as ours counts only if no lane
-was given back since the question (`_gone`); otherwise a lane could be used here after another session got it. (3) A
-lane that we take back with no owner in between continues with its old state; any other starts from the stored state.
+lane is removed from memory before the store releases it; otherwise a request could still be sent through a lane that
+another session has just taken. (2) An answer of the store that names a lane as ours counts only if no lane was given
+back since the question (`_gone`); otherwise a lane could be used here after another session got it. (3) A lane that we
+take back with no owner in between continues with its old state; any other starts from the stored state.
 
 Ownership is also shared fairly. A session with more than its share, while others want lanes, gives up those it has held
 longest, but none before a quantum has passed: without the quantum, lanes would move back and forth and spend their time

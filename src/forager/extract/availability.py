@@ -1,4 +1,4 @@
-"""Whether a product can be bought, from the many words that pages use for it. Pure.
+"""Recognises whether a product can be bought, from the many phrases that pages use. Pure.
 
 The five words of the result are `in_stock`, `out_of_stock`, `preorder`, `discontinued` and `unknown`.
 """
@@ -60,7 +60,7 @@ _PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = (
 
 
 def availability_of(text: str | None) -> Availability | None:
-    """What these words say; None if they say nothing that is known."""
+    """Return the availability that a text expresses; None if it is not recognised."""
     if not text:
         return None
     word = re.sub(r"[\s_-]+", "", text.strip().rpartition("/")[2].rpartition("#")[2].rpartition(":")[2]).lower()

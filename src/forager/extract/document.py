@@ -137,7 +137,7 @@ class Document:
 
     @cached_property
     def text(self) -> str:
-        """What is visible, as far as anybody reads."""
+        """The visible text, up to a limit."""
         return "\n".join(line.text for line in self.lines)[:MOST_TEXT]
 
     @cached_property

@@ -46,7 +46,7 @@ def rdfa(document: Document) -> list[dict[str, Any]]:
 
 
 def _gather(document: Document, syntax: _Syntax) -> list[dict[str, Any]]:
-    """Things that are nobody's property, in page order, each with its own inside."""
+    """Collect the top-level items in page order, each with its nested items."""
     gathering = _Gathering()
     root = document.tree.root
     stack: list[tuple[LexborNode, dict[str, Any] | None]] = [(root, None)] if root else []

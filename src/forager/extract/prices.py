@@ -41,7 +41,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a text says about a price."""
+    """The price found in a text."""
 
     amount: Decimal | None
     """None if there is none, or none that can be believed."""
@@ -72,7 +72,7 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
 
 
 def to_amount(number: str, decimal: str | None = None, currency: str | None = None) -> Decimal | None:
-    """A written number as a decimal: the separators are told apart by where they stand."""
+    """Parse a written number as a decimal. Separators are distinguished by their position."""
     bare = re.sub(rf"{_BLANK}|['’`´]", "", number)
     point = decimal or _decimal_separator(bare, currency)
     if point is None:

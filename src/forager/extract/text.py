@@ -43,6 +43,6 @@ def _without_tags(value: str, gap: str) -> str:
         if value == before:
             break
     value = _INVISIBLE.sub("", value)
-    while TAG.search(value):  # what was hidden deeper than anybody means to, or by an invisible character
+    while TAG.search(value):  # markup that was escaped several times, or hidden by an invisible character
         value = TAG.sub(" ", value)
     return value

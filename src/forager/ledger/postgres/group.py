@@ -53,7 +53,7 @@ class CommitGroup:
             ends = [error] * len(group)
         for asked, end in zip(group, ends, strict=True):
             if asked.future.done():
-                continue  # whoever wanted it has gone
+                continue  # its caller was cancelled
             if isinstance(end, Exception):
                 asked.future.set_exception(end)
             else:

@@ -133,7 +133,8 @@ async def _gone(db: Database, table: RecordTable, version: Row, body: Mapping[st
 
 
 def _typed(table: RecordTable, name: str, value: Any) -> Any:
-    """A value of the log as the record's row would give it. One that its class does not take any more stays as told."""
+    """Convert a value of the log to the type in the record's row. A value that the class no longer accepts is returned
+    as it is."""
     column = columns_of(table.record)[name]
     if value is None or column.kind == "json":
         return value

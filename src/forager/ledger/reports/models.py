@@ -23,13 +23,13 @@ class QueuedTask(Report):
 class AttemptReport(Report):
     """One try of a task. Failed ones are kept, and every one of the steps that ask for it."""
 
-    attempt: int = Field(description="Its number; one that burned none has the number of the next.")
+    attempt: int = Field(description="Number of the attempt; one that burned none has the number of the next.")
     started_at: datetime
     duration_ms: int = Field(description="From the start of the step to its end, waits for its lane included.")
     status: str = Field(description="completed, failed, skipped, snoozed, given_back or lost (its worker died)")
-    reason: str | None = Field(description="Why it did not end well, in one word.")
-    error_type: str | None = Field(description="Where the failure belongs: network, http, parse and so on.")
-    message: str | None = Field(description="Why it did not end well, for people.")
+    reason: str | None = Field(description="Why it failed or was postponed, as a code.")
+    error_type: str | None = Field(description="Category of the failure: network, http, parse and so on.")
+    message: str | None = Field(description="Why it failed or was postponed, as a message.")
     traceback: str | None = Field(description="Where in the code it failed.")
 
 
@@ -55,14 +55,14 @@ class RecordKind(Report):
 
 
 class LaneReport(Report):
-    """What politeness belongs to."""
+    """A site or API with its own rates and limits."""
 
     name: str
-    owner: str | None = Field(description="The session that runs it now.")
+    owner: str | None = Field(description="The session that owns the lane now.")
     paused: bool
-    wake_at: datetime | None = Field(description="Nobody runs it, and it may be taken from then on.")
-    state: dict[str, Any] = Field(description="Rate and breaker, as its owner wrote them last.")
-    waiting: Waiting | None = Field(default=None, description="Why it sends nothing now; null: it may send.")
+    wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
+    state: dict[str, Any] = Field(description="Rate and breaker, as its owner last stored them.")
+    waiting: Waiting | None = Field(default=None, description="Why the lane sends nothing now; null if it may send.")
 
 
 class Spending(Report):
@@ -80,11 +80,11 @@ class SessionReport(Report):
 
 
 class Health(Report):
-    """How the ledger stands, in figures that cost nothing to have."""
+    """The state of the ledger, in figures that are cheap to read."""
 
     open_jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
     queued: int = Field(description="Tasks of open jobs that wait.")
     running: int = Field(description="Tasks of open jobs in flight.")
-    dead_letters: int = Field(description="Failed tasks that are not discarded; counted to 1,000 only.")
+    dead_letters: int = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
     sessions: int
     last_change: int = Field(description="Number of the newest change.")

@@ -1,4 +1,4 @@
-"""Rows to reports: milliseconds to times, numbers to public ids, the ledger's words to the public ones."""
+"""Converts rows to reports: milliseconds to times, numbers to public ids, internal states to public ones."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,8 @@ PAGE_FIELDS = ("target_url", "url")
 
 
 def public_job_state(state: str, drain: str | None) -> str:
-    """A job is cancelled from the moment that somebody said so, though its queued tasks are ended page by page."""
+    """Return a job's public state. A job counts as cancelled from the request on, although its queued tasks are ended
+    page by page."""
     return "cancelled" if drain == "cancelled" else JobState(state).public()
 
 

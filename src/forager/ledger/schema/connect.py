@@ -1,6 +1,7 @@
-"""A SQLAlchemy connection to either store, for making and moving the schema. The hot paths have drivers of their own.
+"""A SQLAlchemy connection to either store, for creating and migrating the schema. The hot paths use the drivers
+directly.
 
-Everything that is done through it is one transaction, DDL included: an upgrade that fails half-way leaves no trace.
+Everything done through it is one transaction, including DDL: an upgrade that fails half-way leaves no trace.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ def is_full(error: object) -> bool:
 
 
 def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
-    """Do `work` in one transaction that nobody else's change of the schema can overlap.
+    """Run `work` in one transaction, exclusively with respect to other schema changes.
 
     Blocks until it is done, and may be called from anywhere; a program with an event loop calls it in a thread.
     """
@@ -70,7 +71,7 @@ def in_transaction(store: Store, work: Callable[[Connection], T]) -> T:
 def _on_sqlite(path: Path, work: Callable[[Connection], T]) -> T:
     path.parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
-    # The driver would commit before DDL by itself; told not to, it leaves transactions to the BEGIN below.
+    # By default the driver commits before DDL. This setting leaves transactions to the BEGIN below.
     event.listen(engine, "connect", lambda db, _: setattr(db, "isolation_level", None))
     event.listen(engine, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
     # A new file is laid out so that pages which a removal frees can go back to the system; an old one stays as it is.

@@ -55,7 +55,7 @@ lanes = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("wake_at", BigInteger),
     Column("state", JSON),
-    # Who may be taken: awake, not paused, owned by nobody.
+    # Lanes that may be taken: awake, not paused, without an owner.
     Index("ix_lanes_wake_at", "wake_at", sqlite_where=text("owner IS NULL"), postgresql_where=text("owner IS NULL")),
     Index("ix_lanes_owner", "owner"),
 )

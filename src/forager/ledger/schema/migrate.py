@@ -1,6 +1,6 @@
-"""Making and moving the schema. A fresh store is created whole; an existing one is migrated by Alembic.
+"""Creates and migrates the schema. A new store is created directly; an existing one is migrated by Alembic.
 
-Alembic is imported only when something must be migrated: every start passes here, and most find nothing to do.
+Alembic is imported only when something must be migrated: every start comes here, and most find nothing to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +123,7 @@ def migrate_connection(connection: Connection, places: Sequence[Path], run: Call
 
 @contextmanager
 def alone(store: Store) -> Iterator[None]:
-    """A process that has the embedded store open must not lose its schema under its feet."""
+    """Lock the embedded store, so that its schema does not change while another process uses it."""
     store = parse_store(store)
     if not isinstance(store, Path):
         yield

@@ -29,12 +29,12 @@ KEPT = ("changed_at", "gone_reason", "gone_evidence")
 
 @dataclass(frozen=True)
 class RecordTable:
-    """How one record class lies in the database. Every record passes here: what can be known beforehand, is."""
+    """The table of one record class. This is a hot path, so everything possible is computed in advance."""
 
     record: type[Record]
     fields: tuple[str, ...]
     encoders: tuple[Encoder | None, ...]
-    """None where the value goes in as it is."""
+    """None if the value is stored as it is."""
     decoders: tuple[Encoder | None, ...]
     types: tuple[TypeEngine[Any], ...]
     shows: tuple[Encoder | None, ...]
@@ -64,11 +64,11 @@ class RecordTable:
 
     @cached_property
     def quiet(self) -> tuple[int, ...]:
-        """Where the quiet fields stand."""
+        """Positions of the quiet fields."""
         return tuple(index for index, name in enumerate(self.fields) if name in self.record.quiet)
 
     def values(self, record: Record) -> Values:
-        """The row's own columns, in the order of `fields`. `CLEAR` stays what it is: `merge` resolves it."""
+        """Return the row's own columns, in the order of `fields`. `CLEAR` is kept: `merge` resolves it."""
         values = list(self._pick(record.__dict__))
         for index, encode in self._encoded:
             value = values[index]
@@ -81,7 +81,7 @@ class RecordTable:
         return self._pick(record.__dict__)
 
     def merge(self, old: Values | None, told: Sequence[Values]) -> Values:
-        """What is known after these answers, one after the other. `old`: what was stored; None: nothing was."""
+        """Merge these answers, one after the other, into the stored values `old` (None if there are none)."""
         known = old
         for new in told:
             before = known
@@ -89,17 +89,17 @@ class RecordTable:
             if not self.plain:
                 known = self._resolve(before, known)
         if known is None:
-            raise AssertionError("nothing was told of a thing that is not stored")
+            raise AssertionError("there is neither a stored row nor an answer to merge")
         return known
 
     def is_change(self, old: Values, new: Values) -> bool:
-        """Whether anything differs that is not quiet."""
+        """Return whether a field differs that is not quiet."""
         if not self.quiet:
             return old != new
         return old != new and self._loud(old) != self._loud(new)
 
     def decode(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row as people see it."""
+        """Decode a row for reports."""
         out = dict(row)
         for name, decode in zip(self.fields, self.decoders, strict=True):
             if decode is not None and out.get(name) is not None:
@@ -216,7 +216,7 @@ def _check(table: RecordTable) -> None:
     if unknown := table.record.quiet - set(table.fields):
         raise Rejected(f"{name}.quiet names {', '.join(sorted(unknown))}, which are no fields of it.")
     if table.record.key_field in table.record.quiet:
-        raise Rejected(f"{name}.quiet names its key: every record is told under its key.")
+        raise Rejected(f"{name}.quiet names its key: the key of a record cannot be quiet.")
     for index in table.record.indexes:
         if no_columns := set(index.names) - known - ({"job_id"} if table.per_job else set()):
             raise Rejected(f"An index of {name} names {', '.join(sorted(no_columns))}, which are no columns of it.")

@@ -1,4 +1,4 @@
-"""Which revisions of the schema exist, read from the migrations' files without Alembic: every start asks this.
+"""The revisions of the schema, read from the migrations' files without Alembic, because every start needs them.
 
 One branch for the ledger itself and one for each pipeline, in `migrations/` of its own folder.
 """
@@ -15,7 +15,7 @@ CORE = SCRIPTS / "versions"
 
 
 def locations(pipelines: Iterable[Pipeline]) -> list[Path]:
-    """Where migrations lie: the ledger's own first, then those of each pipeline that has some."""
+    """Return the folders of migrations: the ledger's own first, then those of the pipelines."""
     return [CORE, *(m for p in pipelines if (m := _folder(p) / "migrations").is_dir())]
 
 
@@ -25,7 +25,7 @@ def home(location: Path) -> Path:
 
 
 def heads(places: Sequence[Path]) -> frozenset[str]:
-    """The newest revision of each branch: what a store has in `alembic_version` when it is up to date."""
+    """Return the newest revision of each branch: the contents of `alembic_version` in an up-to-date store."""
     known: set[str] = set()
     passed: set[str] = set()
     for file in _files(places):
@@ -44,7 +44,7 @@ def _files(places: Sequence[Path]) -> list[Path]:
 
 
 def _folder(pipeline: Pipeline) -> Path:
-    """A pipeline's folder is where its tasks are written: unlike `plan` and `params`, nobody wraps their classes."""
+    """Return a pipeline's folder: that of its task classes, which, unlike `plan` and `params`, are never wrapped."""
     module = sys.modules.get(pipeline.steps[0].task.__module__) if pipeline.steps else None
     file = getattr(module, "__file__", None)
     return Path(file).parent if file else Path("/nonexistent")

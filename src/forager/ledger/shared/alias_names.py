@@ -1,4 +1,4 @@
-"""By which names a thing is known: the part of aliases that both ledgers share. Pure; the SQL is each ledger's own."""
+"""The part of aliases that both ledgers share. Pure; each ledger has its own SQL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Names:
-    """Of the things of one identity."""
+    """The aliases of one identity."""
 
     stronger: dict[str, str] = field(default_factory=dict)
     renamed: set[str] = field(default_factory=set)
-    """Keys whose row stood under a weaker name until now: that is a change, whatever else the answer says."""
+    """Keys whose row was renamed from a weaker key: that is a change, whatever else the answer contains."""
 
     @classmethod
     def said(cls, says: Mapping[str, str]) -> "Names":
-        """`says`: the next stronger name of each; one may lead to another, and that to a third."""
+        """Resolve chains of aliases. `says` maps each key to the next stronger one, which may itself be an alias."""
         return cls({name: _strongest(name, says) for name in says})
 
 

@@ -31,7 +31,7 @@ COLUMNS = ", ".join(AttemptRow._fields)
 
 
 def attempt_rows(live: Iterable[Settlement]) -> list[AttemptRow]:
-    """Of settlements that passed the fence, after it is known which of them have been given up."""
+    """Return the rows for settlements that passed the fence, once it is known which of them have failed."""
     return [row for s in live if s.tried is not None and (row := _row(s)) is not None]
 
 
@@ -45,7 +45,7 @@ def _row(s: Settlement) -> AttemptRow | None:
 
 
 def _status(s: Settlement) -> str:
-    """How the attempt itself ended: one that is tried again has failed as well."""
+    """Return how the attempt itself ended: one that is retried has failed as well."""
     if s.state in _ENDS:
         return _ENDS[s.state]
     if s.burned:

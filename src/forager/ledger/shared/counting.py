@@ -1,4 +1,4 @@
-"""What a group of settlements changes in its jobs' counters, summed in memory. Each ledger writes it once per job."""
+"""Sums the changes of job counters over a group of settlements in memory. Each ledger writes them once per job."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -44,7 +44,7 @@ class Deltas:
             counts[name] += amount
 
     def note(self, tasks: Iterable[int], state: TaskState) -> None:
-        """These tasks have ended in this state."""
+        """Note that these tasks have ended in this state."""
         if self.ends is not None or state in self._tells:
             ended = list(tasks)
             if self.ends is not None:
@@ -52,12 +52,12 @@ class Deltas:
             self.note_back(ended, state)
 
     def note_back(self, tasks: Iterable[int], was: TaskState) -> None:
-        """These tasks, which had ended in this state, are queued again."""
+        """Note that these tasks, which had ended in this state, are requeued."""
         if was in self._tells:
             self.told.update(dict.fromkeys(tasks, was))
 
     def ended(self, job: int, counter: str, price: int, cost: int, guessed: int, count: int = 1) -> None:
-        """So many attempts are over, each of which had this price and cost this."""
+        """Count attempts that have ended, each with this price and cost."""
         counts = self._jobs[job]
         counts["running"] -= count
         counts[counter] += count

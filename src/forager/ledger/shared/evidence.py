@@ -9,11 +9,11 @@ SCREENSHOT_BYTES = 2 * 1024 * 1024
 
 
 def body_of(evidence: Evidence) -> bytes:
-    """Of a very long answer, the beginning."""
+    """Return the body to keep: only the beginning of a very long answer."""
     return evidence.body[:EVIDENCE_BYTES]
 
 
 def screenshot_of(evidence: Evidence) -> bytes | None:
-    """Whole or not at all: half a picture is none."""
+    """Return the screenshot, or None if it is too big: it is never truncated."""
     shot = evidence.screenshot
     return shot if shot is not None and len(shot) <= SCREENSHOT_BYTES else None

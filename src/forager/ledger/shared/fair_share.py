@@ -1,11 +1,11 @@
-"""How many lanes a session should have while others could use some. Pure: rows go in, numbers come out."""
+"""Computes how many lanes a session should have while other sessions want some. Pure."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 MOST_FREE = 10_000
-"""More lanes that nobody owns than this are not counted: that is enough for everybody."""
+"""Maximum number of lanes without an owner that are counted: more make no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,11 @@ class Holder:
 
 
 def fair_share(session: int, holders: Iterable[Holder], free: int) -> int | None:
-    """The lanes that this session should have; None: no other session wants any, so it may keep and take what it can.
+    """Return the number of lanes that this session should have; None if no other session wants any, so that it is
+    unlimited.
 
-    All lanes that are owned, and the `free` ones that have work, are shared in equal parts; a session that could use
-    less than its part leaves the rest to the others. Parts are rounded up, so that the last lane stays where it is.
+    All owned lanes, and the `free` ones with work, are shared in equal parts; what a session cannot use of its part
+    goes to the others. Parts are rounded up, so that the last lane stays where it is.
     """
     known = {each.session: each for each in holders}
     if session not in known or not any(each.wants > 0 for each in known.values() if each.session != session):

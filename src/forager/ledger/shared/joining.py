@@ -1,4 +1,4 @@
-"""What a task says that is skipped because another one with the same key is open, in whatever job."""
+"""The error of a task that is skipped because another one with the same key is open, in any job."""
 
 import orjson
 

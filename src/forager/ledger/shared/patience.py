@@ -1,7 +1,7 @@
-"""When a task that waits in vain is given up. Both ledgers ask this, for waits that burn no attempt and for no others.
+"""Decides when a task that waits in vain fails. It applies only to waits that burn no attempt.
 
-What counts is the waits themselves, not the calendar: a night outside its hours, a spent cap, a paused job, a stopped
-process between two of them count for next to nothing.
+Only the waits themselves count, not the calendar: a night outside the allowed hours, a spent cap, a paused job or a
+stopped process between two waits count for almost nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ NewWait = tuple[int, int, int]
 
 
 def in_vain(settlements: Iterable[Settlement]) -> list[Settlement]:
-    """Those that go back to the queue, but not for ever."""
+    """Return the settlements that wait in vain."""
     return [s for s in settlements if s.patience is not None or s.give_up_at is not None]
 
 
@@ -44,7 +44,7 @@ def wait_or_give_up(settlements: Iterable[Settlement], known: Known, now: int) -
 
 
 def _waited(s: Settlement, waited: int | None, until: int | None, now: int) -> int:
-    """Up to now: the waits themselves, and a little for the time since the last of them."""
+    """Return the total so far: the waits themselves, and a little for the time since the last one."""
     since = 0 if until is None else max(0, now - until)
     if s.patience is not None:
         since = min(since, round(s.patience * 1000 / SHARE))

@@ -1,7 +1,7 @@
-"""Plans on their way into the table: read, and encoded as they will lie there, before a transaction begins.
+"""Reads and encodes plans before a transaction begins.
 
-So that it holds its locks (on SQLite, the one writer) no longer than the database needs. A big job is read in a thread:
-it must not stop the heart of its process. Only the few children of a task are encoded by whoever settles it.
+So the transaction holds its locks (on SQLite, the one writer) no longer than the database needs. A big job is read in a
+thread, so that it does not block the heartbeat. Only the few children of a task are encoded during its settlement.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from forager.ledger.shared.job_creation import CHUNK, IN_ONE_GO
 from forager.ledger.shared.text import clean
 
 SMALL = 200
-"""So many plans are encoded sooner than a thread would begin."""
+"""Up to so many plans are encoded faster than a thread would start."""
 
 
 class Encoded(NamedTuple):
-    """A plan as it will lie in the table."""
+    """A plan in the form of its row."""
 
     kind: str
     key: str
@@ -51,7 +51,7 @@ async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
 
 
 def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
-    """The first plan of each (kind, key)."""
+    """Encode the first plan of each (kind, key)."""
     encoded: dict[tuple[str, str], Encoded] = {}
     lanes: dict[str, str] = {}
     prices, lane_of, new = catalog.prices, catalog.lane_of, tuple.__new__  # a quarter of the time of `Encoded(…)`
@@ -97,8 +97,8 @@ class Planned:
         return planned
 
     async def chunks(self) -> AsyncGenerator[list[Encoded]]:
-        """All, chunk by chunk, once; another is read while one is written. Close it if you do not take all: that waits
-        for what is being read, since a thread cannot be stopped."""
+        """Yield all plans in chunks, once; the next chunk is read while one is written. Close it if you stop early:
+        that waits for the read in progress, because a thread cannot be stopped."""
         first, self.first = self.first, []
         ready = deque(first[start : start + CHUNK] for start in range(0, len(first), CHUNK))
         while ready:
@@ -119,5 +119,5 @@ class Planned:
         self._plans = chain(one_more, self._plans)
 
     def _next(self, most: int) -> list[Encoded]:
-        """The different ones of so many plans more; none is left when it is empty."""
+        """Return the distinct plans among the next ones; empty at the end."""
         return encode(islice(self._plans, most), self._catalog)

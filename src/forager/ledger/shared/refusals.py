@@ -1,4 +1,4 @@
-"""What both databases say to people about jobs that cannot be what was asked of them."""
+"""Errors of both databases for jobs whose state does not allow an operation."""
 
 from uuid import UUID
 
@@ -11,7 +11,7 @@ def was_cancelled(job: UUID | str) -> Conflict:
 
 
 def has_ended(job: UUID, state: JobState) -> Conflict:
-    """To whoever wants to resume it."""
+    """Return the error for resuming a job that has ended."""
     if state is JobState.CANCELLED:
         return was_cancelled(job)
     return Conflict(f"Job {job} is {state.public()}: it cannot be resumed. `forager jobs retry` runs failures again.")

@@ -36,7 +36,7 @@ class Batch:
 
 
 def in_batches(settlements: Iterable[Settlement]) -> Iterator[Batch]:
-    """Everything that these settlements tell of records, in batches that may be stored as a whole."""
+    """Yield the records and updates of these settlements in batches that can be stored at once."""
     batch = Batch()
     updated: set[tuple[str, str]] = set()
     for s in settlements:
@@ -83,10 +83,10 @@ class Restatement(NamedTuple):
 
 
 def restate(table: RecordTable, told: Mapping[str, Sequence[Unseen]], stored: Mapping[str, StoredRow]) -> Restatement:
-    """Merge updates into stored rows. `told` is by the key that a row stands under; what has no row is ignored.
+    """Merge updates into stored rows. `told` holds the updates by stored key; updates without a row are ignored.
 
-    A thing that is gone already keeps the moment and the evidence of the first observation: to see once more that it is
-    gone is no change.
+    A record that is gone already keeps the time and the evidence of the first observation: observing it again is no
+    change.
     """
     result = Restatement([], [], [])
     for key in sorted(told.keys() & stored.keys()):
@@ -110,7 +110,7 @@ def evidence_of(gone: Gone) -> bytes:
 
 
 def by_key(table: RecordTable, told: Iterable[Unseen], stronger: Mapping[str, str]) -> dict[str, list[Unseen]]:
-    """Updates by the name that their row stands under. Raises `Rejected` for records of job scope, which are final."""
+    """Group updates by stored key. Raises `Rejected` for job-scoped records, which are final."""
     if table.per_job:
         raise Rejected(f"Records of kind {table.record.kind!r} belong to a job and are final: they cannot be updated.")
     updates: dict[str, list[Unseen]] = {}
@@ -123,7 +123,8 @@ def by_key(table: RecordTable, told: Iterable[Unseen], stronger: Mapping[str, st
 def _merged(
     table: RecordTable, key: str, told: Sequence[Unseen], row: StoredRow
 ) -> tuple[Values, int | None, Gone | None]:
-    """What is known now, the job that first told something that is a change, and why the thing is gone, if newly."""
+    """Return the merged values, the job whose update first changed something, and why the record is newly gone, if it
+    is."""
     known, teller, gone = row.values, None, None
     for each in told:
         values = [clean(value) if isinstance(value, str) else value for value in table.values(each.record)]

@@ -1,7 +1,6 @@
-"""What operators say about domains, kept in the ledger: the `domains` table. It keeps; whose word holds is not decided
-here.
+"""Operators' rules for domains, stored in the table `domains`. Precedence is not decided here.
 
-A row is never deleted: cleared, it says nothing any more, and its time of change tells every worker that it did once.
+A row is never deleted: clearing empties it, and its time of change informs every worker.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ _TYPES = {
     "use_proxies": "BOOLEAN",
     "block_resources": "TEXT",
 }
-"""Of the values; the others are INTEGER. Without it PostgreSQL cannot tell what a NULL is."""
+"""SQL types of the values; the others are INTEGER. Without a type, PostgreSQL cannot determine that of a NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ class Domain:
     name: str
     rules: Rules
     base_url: str | None
-    """Where the site begins: a record, which no rule reads."""
+    """Base URL of the site; information only."""
     is_active: bool
-    """An operator's switch: nothing is asked of a domain that is off, whatever the rules say."""
+    """Switched on by the operator: nothing is sent to a domain that is off, whatever its rules."""
     created_at: datetime
     updated_at: datetime
 
@@ -57,22 +56,23 @@ class Domains:
         self._now_ms = now_ms
 
     async def get(self, name: str) -> Domain | None:
-        """None where nothing is said."""
+        """Return the override of a domain; None if there is none."""
         rows = await self._database.fetch(
             f"SELECT {_COLUMNS} FROM domains WHERE domain_name = :name AND {_SPEAKS}", {"name": name}
         )
         return _domain(rows[0]) if rows else None
 
     async def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[Domain]:
-        """Those about which something is said, by name."""
+        """Return the domains with rules, by name."""
         plan = Walk("overrides", f"SELECT {_COLUMNS} FROM domains", ("domain_name",), where=(_SPEAKS,))
         rows, following = await walk(self._database, plan, cursor, limit)
         return Page(items=[_domain(row) for row in rows], next_cursor=following)
 
     async def set(self, name: str, changes: Mapping[str, Any]) -> Domain:
-        """Change the rules that are named; None takes one back. The others stay as they are.
+        """Change the given rules; None removes one. The others stay as they are.
 
-        The whole is checked, so that one change cannot contradict another; `Rejected` names the fields.
+        The result is validated as a whole, so that one change cannot contradict another. Raises `Rejected`, naming the
+        fields.
         """
         before = await self.get(name)
         rules_before = before.rules.model_dump() if before else {}
@@ -80,11 +80,11 @@ class Domains:
         return await self._write(name, _checked({**rules_before, **changes}), columns)
 
     async def replace(self, name: str, rules: Rules) -> Domain:
-        """These rules and no others."""
+        """Replace all rules of a domain."""
         return await self._write(name, rules, RULE_COLUMNS)
 
     async def _write(self, name: str, rules: Rules, columns: Sequence[str]) -> Domain:
-        """Only these columns, so that of two operators who change different rules at once both are heard."""
+        """Write only these columns, so that two operators can change different rules at the same time."""
         every = _values(rules)
         new = "".join(f", CAST(:{column} AS {_TYPES.get(column, 'INTEGER')})" for column in columns)
         rows = await self._database.write(
@@ -97,7 +97,7 @@ class Domains:
         return _domain(rows[0])
 
     async def clear(self, name: str) -> bool:
-        """Nothing is said about this domain any more; False where nothing was."""
+        """Remove all rules of a domain. Returns False if there were none."""
         rows = await self._database.write(
             f"UPDATE domains SET {', '.join(f'{column} = NULL' for column in RULE_COLUMNS)},"
             f" {_MOVED_ON} WHERE domain_name = :name AND {_SPEAKS} RETURNING domain_name",
@@ -106,7 +106,7 @@ class Domains:
         return bool(rows)
 
     async def switch(self, name: str, *, active: bool) -> None:
-        """On or off; the rules stay. Nothing is written where nothing changes."""
+        """Switch a domain on or off; its rules stay. Writes nothing if nothing changes."""
         now = {"name": checked_name(name), "now": await self._now_ms()}
         if active:
             await self._database.write(
@@ -120,7 +120,7 @@ class Domains:
         )
 
     async def changed_since(self, marker: int | None) -> Overrides | None:
-        """Everything, if anything has changed since the marker was given out; None if nothing has.
+        """Return all overrides if any has changed since `marker`; None if none has.
 
         The marker is the sum of all times of change, read from their index: every change makes it larger, also that of
         a transaction which began earlier and committed later, which the latest time alone would miss.
@@ -136,7 +136,7 @@ class Domains:
 
 
 def checked_name(name: str) -> str:
-    """A domain, or the name of an API's lane, in its one spelling."""
+    """Return a domain, or the name of an API's lane, in canonical form."""
     try:
         return checked_host(name)
     except ValueError as error:
@@ -172,7 +172,8 @@ def _domain(row: Row) -> Domain:
 
 
 def _rules(row: Row) -> Rules:
-    """Our own values, checked when they were written: a row that somebody spoilt must not stop the others' rules."""
+    """Read the rules of a row. They were checked when written; a row that was damaged by hand must not stop the others'
+    rules."""
     values = {name: row[name] for name in RULE_COLUMNS if name in FIELDS and row[name] is not None}
     for flag in ("respect_robots_txt", "use_proxies"):
         if flag in values:

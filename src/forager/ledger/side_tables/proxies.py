@@ -1,6 +1,6 @@
-"""The proxies in the ledger, on either database: kept with user and password sealed, counted by several processes.
+"""The proxies in the ledger, on either database: stored with user and password encrypted, counted by several processes.
 
-What leaves here in plain is an endpoint, for whoever dials it; a listing, an error and a log line never hold one.
+Only `endpoint` returns the credentials in plain text, for dialling; listings, errors and log lines never contain them.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class ProxyTable:
         if not rows:
             raise Conflict("This proxy is there already. `forager proxies list` shows it.")
         if self._sealer.fingerprints(_address(endpoint))[0] != known[0]:
-            # Keys were changed while this was written: whoever changed them may not have seen the row.
+            # The keys were rotated while this was written, and the rotation may not have seen the row.
             await self._seal_anew(rows[0]["id"], known[0], endpoint)
         return await self.get(rows[0]["id"])
 
@@ -130,8 +130,8 @@ class ProxyTable:
         return bool(row["fingerprint"] != self._sealer.fingerprints(_address(self._opened(row)))[0])
 
     async def _seal_anew(self, proxy: int, before: str, endpoint: ProxyEndpoint) -> None:
-        """Unless it was removed or sealed by somebody else meanwhile. One that is there under its new fingerprint
-        already was added by a process with other keys: it is the same proxy, and this row goes."""
+        """Seal a row again, unless it was removed or resealed meanwhile. If the new fingerprint exists already, a
+        process with other keys has added the same proxy, and this row is deleted."""
         values = await self._values(endpoint, "operator", self._sealer.fingerprints(_address(endpoint))[:1])
         same = "SELECT 1 FROM proxies other WHERE other.fingerprint = :known0 AND other.id <> :id"
         sealed = {name: values[name] for name in ("known0", *SEALED)} | {"id": proxy, "before": before}
@@ -185,8 +185,8 @@ class ProxyTable:
         return None if secret is None else self._sealer.seal(secret.reveal(), About(TABLE, row, field))
 
     def _opened(self, row: Row) -> ProxyEndpoint:
-        """Its fingerprint is over the whole address: a password is never sent to a host that was put in another's
-        place."""
+        """Decrypt an endpoint. The fingerprint covers the whole address, so that a password is never sent to a host
+        that was swapped in the database."""
         mark = row["fingerprint"]
         user, password = (
             Secret(self._sealer.unseal(row[name], About(TABLE, mark, name))) if row[name] is not None else None
@@ -202,7 +202,7 @@ class ProxyTable:
 
 
 def _latest(column: str, value: str) -> str:
-    """Another process may have written a later moment."""
+    """Return SQL that keeps the later moment, because another process may have stored one."""
     return f"{column} = CASE WHEN {value} > coalesce({column}, 0) THEN {value} ELSE {column} END"
 
 
@@ -280,7 +280,8 @@ def _expected(proxy: int, rows: Sequence[Row]) -> Row:
 
 
 async def _in_parts(items: Sequence[T], work: Callable[[T], Awaitable[Any]]) -> Sequence[tuple[T, StoreError]]:
-    """Some at once, so that writes share a commit; not all, so that others get their turn. What the store refused."""
+    """Write in parts: some at once, so that they share a commit, but not all, so that other writers are not delayed.
+    Returns what the store refused."""
     refused: list[tuple[T, StoreError]] = []
     for start in range(0, len(items), AT_ONCE):
         part = items[start : start + AT_ONCE]

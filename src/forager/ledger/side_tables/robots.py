@@ -4,10 +4,9 @@ from forager.core.database import Database
 from forager.core.robots import RobotsFile
 
 OF_USE_MS = 7 * 24 * 3600 * 1000
-"""A copy is obeyed for a day and asked for again while its site is: what nobody has tried to read for a week is of no
-use to anybody."""
+"""A copy is valid for a day and refreshed while its site is used: one that was not refreshed for a week is useless."""
 PRUNED_AT_ONCE = 100
-"""A sweep removes at most so many: a file can have 500 KiB."""
+"""Maximum files that a sweep removes: a file can have 500 KiB."""
 
 
 class LedgerRobots:
@@ -23,7 +22,7 @@ class LedgerRobots:
         return RobotsFile(**rows[0]) if rows else None
 
     async def keep(self, file: RobotsFile) -> None:
-        """Two processes may try at once: the later answer stays, whichever is written last."""
+        """Store a file. If two processes try at once, the later answer stays, whichever is written last."""
         await self._database.write(
             "INSERT INTO robots (origin, tried_at, status, body, good_at)"
             " VALUES (:origin, :tried_at, :status, :body, :good_at)"

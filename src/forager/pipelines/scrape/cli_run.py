@@ -84,7 +84,7 @@ def _check_all(lines: Sequence[Line]) -> None:
 
 
 def _by_line(wrong: Rejected, lines: Sequence[Line]) -> Rejected:
-    """What is wrong with which line, instead of with which target of a request that nobody has written."""
+    """Map errors of a request's targets to lines of the file."""
     fields = []
     for each in wrong.fields:
         where, _, field = each.field.removeprefix("targets.").partition(".")

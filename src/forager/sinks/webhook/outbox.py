@@ -50,7 +50,7 @@ def webhook_sink(
         except StoreError:
             raise
         except Exception:
-            log.exception("the results of a job cannot be told as its pipeline wants it", job=str(job))
+            log.exception("the results of a job cannot be reported in its pipeline's own form", job=str(job))
             return await _plain_results(reports, job)
 
     async def submit(message: Message) -> None:

@@ -182,7 +182,7 @@ def _json_prose(value: Any) -> str | None:
 
 
 def _title(document: Document, findings: Findings) -> str | None:
-    """The job's title, also when it is not wanted: other fields are told apart by it."""
+    """Return the job's title, also if it is not wanted: other fields are recognised with its help."""
     own = text_of(findings.value("job_title"))
     if own:
         return own
