@@ -58,6 +58,7 @@ class PauseBody(BaseModel):
 class JobsQuery(PageQuery):
     state: JobStateName | None = Field(default=None, description="Only jobs in this state.")
     pipeline: str | None = Field(default=None, max_length=100, description="Only jobs of this pipeline.")
+    schedule: str | None = Field(default=None, max_length=100, description="Only jobs that this schedule created.")
     id: str | None = Field(
         default=None,
         min_length=4,
@@ -94,6 +95,7 @@ def _add_reading(router: Router, app: App) -> None:
             pipeline=asked.pipeline,
             prefix=asked.id,
             hidden=() if asked.internal or asked.pipeline else app.internal,
+            schedule=asked.schedule,
             cursor=asked.cursor,
             limit=asked.limit,
         )

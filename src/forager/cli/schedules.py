@@ -9,11 +9,12 @@ import typer
 from forager.core.durations import read_seconds
 from forager.core.errors import FieldError, Rejected
 from forager.core.names import checked_name
-from forager.kit.cli.invocation import Json
+from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import post, with_api
 
 app = typer.Typer(help="Jobs that are created repeatedly.", no_args_is_help=True)
 
+LAST_RUNS, TASKS_OF_A_RUN = 10, 20
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 
@@ -37,6 +38,55 @@ def list_schedules(context: typer.Context, as_json: Json = False) -> None:
         following = "paused" if each["paused"] else render.moment(each["next_at"])
         rows.add_row(render.plain(each["name"]), rhythm(each), following, _last(each))
     render.out().print(rows)
+
+
+@app.command()
+def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Show a schedule and its last ten runs: what each did and how long it took."""
+    from forager.kit.cli import render
+    from forager.kit.cli.client import part
+
+    async def work(at: Reached) -> dict[str, Any]:
+        schedule = await at.api.get(f"/schedules/{part(checked_name(name))}")
+        jobs = await at.api.get("/jobs", schedule=name, limit=LAST_RUNS)
+        return {**schedule, "runs": [await _run(at, job) for job in jobs]}
+
+    found = with_api(context, work)
+    if as_json:
+        render.show_json(found)
+        return
+    following = "paused" if found["paused"] else render.moment(found["next_at"])
+    facts = [("schedule", render.plain(name)), ("when", rhythm(found)), ("next", following)]
+    render.out().print(render.facts([*facts, ("last error", render.plain(found["last_error"]))]))
+    rows = render.table("run (UTC)", "state", "took", "what it did", fold=("what it did",))
+    for run in found["runs"]:
+        did = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in run["did"].items()) or run["error"]
+        rows.add_row(
+            render.moment(run["at"]), render.state(run["state"]), render.duration(run["seconds"]), render.plain(did)
+        )
+    render.out().print(rows)
+
+
+async def _run(at: Reached, job: dict[str, Any]) -> dict[str, Any]:
+    """A job of a schedule; what it did is what its tasks tell, added up."""
+    from forager.kit.cli.job_report import seconds_of
+
+    tasks = await at.api.get(f"/jobs/{job['id']}/tasks", limit=TASKS_OF_A_RUN)
+    did: dict[str, Any] = {}
+    for task in tasks:
+        for key, value in task["facts"].items():
+            if isinstance(value, int) and not key.startswith("api_"):
+                did[key] = did.get(key, 0) + value
+    error = next((task["error"] for task in tasks if task["error"]), None)
+    took = seconds_of(job)
+    return {
+        "job": job["id"],
+        "at": job["created_at"],
+        "state": job["state"],
+        "seconds": took,
+        "did": did,
+        "error": error,
+    }
 
 
 @app.command()

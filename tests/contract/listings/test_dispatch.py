@@ -31,8 +31,11 @@ async def test_each_tier_is_scraped_as_often_as_it_says_and_no_schedule_names_a_
         "Newark, NJ": 4,
         "Hartford, CT": 2,
     }
-    (job, *_) = await rentals.get("/jobs", pipeline="listings")
-    assert job["state"] == "completed"
+    runs = await rentals.get("/jobs", schedule="dispatch_scrapes", limit=100)
+    assert len(runs) == 48
+    assert {(job["state"], job["schedule"]) for job in runs} == {("completed", "dispatch_scrapes")}
+    (task,) = await rentals.get(f"/jobs/{runs[-1]['id']}/tasks")
+    assert task["facts"] == {"dispatched": 3, "markets": 3}
 
 
 async def test_scrapes_of_one_dispatch_start_within_a_minute_at_different_moments__LI_5(

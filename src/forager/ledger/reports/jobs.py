@@ -52,6 +52,8 @@ class JobFilter(NamedTuple):
     """The first characters of the public id."""
     hidden: tuple[str, ...] = ()
     """Pipelines that are left out."""
+    schedule: str | None = None
+    """The schedule that created them."""
 
 
 async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> Page[JobReport]:
@@ -60,6 +62,8 @@ async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit
     values: dict[str, Any] = {}
     if asked.pipeline is not None:
         only, values = (*only, "w.pipeline = :pipeline"), {"pipeline": asked.pipeline}
+    if asked.schedule is not None:
+        only, values = (*only, "w.schedule = :schedule"), {**values, "schedule": asked.schedule}
     if asked.prefix is not None:
         # The range is what the index on public_id serves: it takes the first group of the id, which has no hyphen, so
         # that no collation orders it differently. `g` comes after every hexadecimal digit.

@@ -42,11 +42,13 @@ class Reports:
         pipeline: str | None = None,
         prefix: str | None = None,
         hidden: Collection[str] = (),
+        schedule: str | None = None,
         cursor: str | None = None,
         limit: int = PAGE,
     ) -> Page[JobReport]:
-        """Newest first. `prefix`: only jobs whose id begins so; `hidden`: pipelines that are left out."""
-        asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden))
+        """Newest first. `prefix`: only jobs whose id begins so; `hidden`: pipelines that are left out; `schedule`: only
+        jobs that it created."""
+        asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden), schedule)
         return await jobs.list_jobs(self._db, asked, cursor=cursor, limit=limit)
 
     async def job(self, job: UUID) -> JobReport:
