@@ -34,7 +34,7 @@ from forager.fetch.guard import EgressGuard
 BROWSERS = 2
 SLICES = 6
 TARGETS = (Target("share_of_bare", at_least=0.85), Target("mb_per_context", at_most=150))
-# The page limit stays out of it: a recycled browser is the same cost for whoever recycles one.
+# The page limit is left out: recycling a browser costs the same on both sides.
 LIMITS = PoolLimits(size=BROWSERS, most=BROWSERS, page_limit=1_000_000)
 # What Chromium is told, but not where to go: the bare loop has no proxy, and looks up no name.
 BARE_FLAGS = [flag for flag in FLAGS if not flag.startswith("--host-resolver-rules")]

@@ -43,7 +43,7 @@ class Pull:
 
     @property
     def starts(self) -> int:
-        """A burst that only appears in windows in which the sandbox itself stood still was not sent by anybody.
+        """A burst that only appears in windows in which the sandbox itself stood still was not really sent.
 
         Only with a whole undisturbed second to judge by: otherwise what was seen counts.
         """

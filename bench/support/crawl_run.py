@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.support.engine_run import _cpu, _peak_mb
+from bench.support.engine_run import _cpu, peak_mb
 from bench.support.places import completed, ended
 from forager.app import open_app
 from forager.config import load_settings
@@ -56,7 +56,7 @@ async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
                 seconds, used = time.perf_counter() - started, _cpu() - used
             await completed(app, made.job)
             (row,) = await app.database.fetch("SELECT count(*) AS items FROM items WHERE price IS NOT NULL")
-    return {"seconds": seconds, "cpu": used, "peak_mb": _peak_mb(), "items": row["items"]}
+    return {"seconds": seconds, "cpu": used, "peak_mb": peak_mb(), "items": row["items"]}
 
 
 def addresses(base: str, pages: int) -> list[str]:

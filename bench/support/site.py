@@ -1,4 +1,4 @@
-"""A site in a process of its own, so that its work is nobody's: a module of `bench.support` that prints its URL."""
+"""A site in its own process, so that its work is charged to neither side. Prints its URL."""
 
 import contextlib
 import subprocess

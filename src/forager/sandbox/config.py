@@ -1,4 +1,5 @@
-"""Every knob of the Serper sandbox, in one frozen value. What nobody knows of the real API is a switch, not a guess."""
+"""All options of the Serper sandbox, in one frozen value. Behaviour of the real API that is not known is an option, not
+a guess."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -156,7 +156,7 @@ def _job_script(n: int) -> Answer:
 
 
 def _job_lazy(n: int) -> Answer:
-    """A skeleton; the posting itself is brought when somebody scrolls."""
+    """A skeleton; scripts load the posting itself on scrolling."""
     inner = json.dumps(_job_text(n))
     data = json.dumps(json.dumps(_job_data(n)))
     body = (
@@ -184,7 +184,7 @@ def _job_banner(n: int) -> Answer:
 
 
 def _job_malformed(n: int) -> Answer:
-    """Tags that nobody closed, and structured data that ends in the middle of a word."""
+    """Unclosed tags, and structured data that ends in the middle of a word."""
     broken = json.dumps(_job_data(n))[:-40]
     body = f"<script type='application/ld+json'>{broken}</script><h1>{escape(job(n)['title'])}<div><p>{_job_text(n)}"
     return page(job(n)["title"], body)

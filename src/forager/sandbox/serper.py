@@ -61,7 +61,8 @@ class Serper:
         return {key: account.credits for key, account in self._accounts.items()}
 
     def shown_key(self, key: str) -> str:
-        """A key that is ours as it is; any other only by its end: somebody may have sent a real one by mistake."""
+        """Return the sandbox's own key unchanged; of any other key only the end, because a real one may have been sent
+        by mistake."""
         return key if key in self._accounts else f"…{key[-4:]}" if key else ""
 
     def decide(self, request: Request, key: str, entry: Entry, weekday: int, ask: Callable[[Entry], int]) -> Verdict:

@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def leave(self) -> None:
-        """The server ends: whoever waits for the answer's fate learns it now, not when the loop gets to it."""
+        """Report the end of the server to a waiting answer at once, not when the loop gets to it."""
         lost, self.when_lost = self.when_lost, None
         if lost is not None:
             lost()

@@ -116,13 +116,13 @@ class Cluster:
             if known.error is not None or not known.partitions:  # never take a topic for empty that is only not known
                 raise Transient(f"The topic {topic} is not there: {known.error}.")
             partitions = [TopicPartition(topic, number) for number in known.partitions]
-            found = {}
+            ends = {}
             for each in partitions:
                 marks = seer.get_watermark_offsets(each, timeout=self.timeout)
                 if marks is None:
                     raise Transient(f"The end of the topic {topic} could not be read within {self.timeout:.0f} s.")
-                found[each.partition] = marks[1]
-            return found
+                ends[each.partition] = marks[1]
+            return ends
         except KafkaException as error:
             raise Transient(f"The topic {topic} could not be read: {reason_of(error)}.") from error
         finally:
@@ -158,5 +158,5 @@ def reason_of(error: KafkaException) -> str:
 
 
 def _error(error: KafkaException) -> KafkaError:
-    found: KafkaError = error.args[0]
-    return found
+    reason: KafkaError = error.args[0]
+    return reason

@@ -43,12 +43,12 @@ def read_cursor(cluster: Cluster, topic: str, name: str) -> Cursor:
 
 
 def _last(cluster: Cluster, topic: str, name: str, newest: int | None) -> Cursor | None:
-    found = None
+    last = None
     for message in cluster.read(topic, newest):
         key, value = message.key(), message.value()
         if value is not None and key is not None and _text(key) == name:
-            found = Cursor(**orjson.loads(value))
-    return found
+            last = Cursor(**orjson.loads(value))
+    return last
 
 
 def _text(key: str | bytes) -> str:

@@ -31,13 +31,13 @@ class Published:
 
 def read_published(cluster: Cluster, topics: Iterable[str], source: str) -> Published:
     """Every change of this source that these topics hold."""
-    found = Published()
+    published = Published()
     for topic in topics:
         for message in cluster.read(topic):
             headers = dict(message.headers() or ())
             if _text(headers.get(SOURCE)) == source and (number := _text(headers.get(CHANGE))).isdigit():
-                found.add(int(number))
-    return found
+                published.add(int(number))
+    return published
 
 
 def _text(header: str | bytes | None) -> str:

@@ -103,8 +103,8 @@ class KafkaSink:
         if not cursor.last:
             return
         (tail,) = await self._ledger.database.fetch("SELECT change FROM tail")
-        found = await self._ledger.changes(cursor.last - 1, 1, until=cursor.last)
-        if tail["change"] < cursor.last or (found and witness(found[0]) != cursor.witness):
+        changes = await self._ledger.changes(cursor.last - 1, 1, until=cursor.last)
+        if tail["change"] < cursor.last or (changes and witness(changes[0]) != cursor.witness):
             raise Transient(
                 f"Kafka has change {cursor.last} of another ledger under the name {self._name!r}."
                 " Set FORAGER_KAFKA_NAME to a name of its own."
