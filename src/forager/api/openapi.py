@@ -35,8 +35,7 @@ SCHEME = "ServiceKey"
 STREAM: dict[str, Any] = {
     "description": "Frames `change` (numbered), `progress` and finally `end`.",
     "content": {
-        "text/event-stream": {
-            "schema": {"type": "string"},
+        "text/event-stream": {  # without a schema: it would be that of each event, and they differ
             "example": 'id: 7\nevent: change\ndata: {"id":7,"kind":"job","op":"created"}\n\n'
             'event: progress\ndata: {"state":"running","total":915,"completed":41,"spent":41}\n\n',
         }
