@@ -87,12 +87,12 @@ async def markets_were_scraped_in_time(rentals: Rentals, days: int) -> None:
         ]
         assert all(hours <= gap <= hours + 1 for gap in gaps), (market.id, gaps)
         assert len(gaps) >= days * 24 // (hours + 1) - 1
-    market = await rentals.market("providence")
+    unlucky = await rentals.market("providence")
     failed = await rentals.rows(
         "SELECT 1 AS one FROM market_scrapes WHERE market_id = 'providence' AND status = 'failed'"
     )
     assert len(failed) == 5, "three opened the circuit, and one more each day"
-    assert (market["consecutive_failures"], market["last_scrape_status"]) == (0, "completed")
+    assert (unlucky["consecutive_failures"], unlucky["last_scrape_status"]) == (0, "completed")
 
 
 async def books_agree(rentals: Rentals) -> None:
