@@ -193,6 +193,7 @@ async def measure(filled: dict[int, Store], round_: int, batches: int) -> dict[i
         }
         for number in range(batches):
             for size, feed in feeds.items():
+                await feed.beat()
                 came = arriving(size, f"r{round_}", number)
                 began = time.perf_counter()
                 found = await feed.items.resolve(came)
@@ -203,6 +204,8 @@ async def measure(filled: dict[int, Store], round_: int, batches: int) -> dict[i
                 began = time.perf_counter()
                 await feed.store([record for each in alone for record in (each.listing, each.source)])
                 took[size]["exact"].append((time.perf_counter() - began) * 1000)
+        for feed in feeds.values():
+            await feed.close()
     return took
 
 
@@ -226,6 +229,13 @@ class Feed:
         session = await ledger.begin("bench")
         (lane,) = await ledger.take_lanes(session, 10)
         return cls(ledger, session, lane.id)
+
+    async def close(self) -> None:
+        await self._ledger.end(self._session)
+
+    async def beat(self) -> None:
+        """Keep the session, and with it the lane."""
+        await self._ledger.beat(self._session, {})
 
     async def store(self, records: list[Record]) -> None:
         turn = await self._ledger.settle_and_lease(self._session, [], [Want(self._lane, 1)])

@@ -1,6 +1,7 @@
 """American street addresses in one spelling, so that two portals' spellings compare equal. Pure."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _WORDS: Final = {
@@ -15,9 +16,12 @@ _WORDS: Final = {
 _UNIT: Final = re.compile(
     r"(?:,\s*|\s+)(?:#\s*|(?:apartment|apt|unit|suite|ste)\b\.?\s*#?\s*)([a-z0-9-]+)\s*$", re.IGNORECASE
 )
+_REMEMBERED: Final = 8_192
+"""Addresses whose normal form is remembered: while a page is resolved, each is asked for several times."""
 _NUMBER: Final = re.compile(r"\d+[a-z]?(?:-\d+[a-z]?)?")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def normal_street(street: str) -> str:
     """Return the street line in lower case, without punctuation and unit, with the postal short forms."""
     bare = re.sub(r"[^\w\s-]", "", split_unit(street)[0].lower())
@@ -25,6 +29,7 @@ def normal_street(street: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in words)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def house_number(street: str) -> str | None:
     """Return the house number that the street line starts with; None if it has none."""
     first = normal_street(street).partition(" ")[0]

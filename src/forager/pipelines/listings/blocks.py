@@ -22,8 +22,10 @@ def zip_block(address: str | None, zip_code: str | None) -> str | None:
 
 def cell_block(address: str | None, latitude: float | None, longitude: float | None) -> str | None:
     """The block by place: the cell's row and column, and the house number."""
-    found = nearby_cells(address, latitude, longitude)
-    return found[0] if found else None
+    number = house_number(address or "")
+    if number is None or latitude is None or longitude is None:
+        return None
+    return f"{_cell(latitude)}:{_cell(longitude)}:{number}"
 
 
 def nearby_cells(address: str | None, latitude: float | None, longitude: float | None) -> tuple[str, ...]:
@@ -31,6 +33,12 @@ def nearby_cells(address: str | None, latitude: float | None, longitude: float |
     number = house_number(address or "")
     if number is None or latitude is None or longitude is None:
         return ()
-    row, column = math.floor(latitude / _CELL_DEGREES), math.floor(longitude / _CELL_DEGREES)
-    around = sorted(((down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)), key=lambda each: each != (0, 0))
-    return tuple(f"{row + down}:{column + right}:{number}" for down, right in around)
+    row, column = _cell(latitude), _cell(longitude)
+    return tuple(f"{row + down}:{column + right}:{number}" for down, right in _AROUND)
+
+
+def _cell(degrees: float) -> int:
+    return math.floor(degrees / _CELL_DEGREES)
+
+
+_AROUND: Final = ((0, 0), (-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))

@@ -23,7 +23,7 @@ from forager.pipelines.listings.same_home import Thresholds
 from forager.pipelines.listings.tables import ListingMerge, MarketScrape
 from forager.pipelines.listings.tasks import FinishScrape, ReadItems
 
-AT_ONCE = 50
+AT_ONCE = 125
 """Listings whose candidates one query reads."""
 _FIELDS = ", ".join(f'"{name}"' for name in Listing.model_fields)
 
