@@ -73,9 +73,11 @@ async def walk(database: Database, plan: Walk, cursor: str | None, limit: int) -
     only = f" WHERE {' AND '.join(plan.only)}" if plan.only else ""
     # A join may add columns of the same name, so the walk's order columns get their own aliases.
     places = ", ".join(f"w.{column} AS {_AT}{column}" for column in plan.order)
+    # SQLite reads the inner query row by row, in its order; an outer ORDER BY would make it sort the whole window.
+    is_sorted = database.dialect == "sqlite" and not plan.joins
+    order = "" if is_sorted else f" ORDER BY {_directed(plan, 'w.')}"
     rows = await database.fetch(
-        f"SELECT {plan.columns}, {places} FROM ({seen} LIMIT :most) w {plan.joins}{only}"
-        f" ORDER BY {_directed(plan, 'w.')} LIMIT :page",
+        f"SELECT {plan.columns}, {places} FROM ({seen} LIMIT :most) w {plan.joins}{only}{order} LIMIT :page",
         {**values, "page": limit + 1},
     )
     if len(rows) > limit:

@@ -86,7 +86,8 @@ class Store(Protocol):
         window: int,
         most: int,
     ) -> Sequence[Row]:
-        """The newest records that have all terms and meet the conditions (on `i`), each with its id and `score`."""
+        """The records among the newest `window` matches that meet the conditions (on `i`), at most `most` of them: each
+        with its id, its `score`, and in `matches` how many records the window holds."""
         ...
 
     async def marked(self, terms: Sequence[Sequence[str]], ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
@@ -220,7 +221,8 @@ class SearchIndex:
         more = False
         for window in WINDOWS:
             rows = await self.store.search(terms, columns, only, values, window, MOST + 1)
-            more = len(rows) > MOST or (bool(only) and await self.store.matches(terms, window + 1) > window)
+            matches = int(rows[0]["matches"]) if rows else await self.store.matches(terms, window) if only else 0
+            more = len(rows) > MOST or matches >= window
             if len(rows) > MOST or not more:
                 break
         hits = [Hit(row, float(row["score"])) for row in rows]

@@ -97,7 +97,8 @@ class PostgresStore:
             # OFFSET 0 keeps the planner from joining whole tables: each candidate is looked up by its id.
             f"WITH c AS MATERIALIZED (SELECT s.id, s.document FROM {self._table} s WHERE s.document @@ {_ASKED}"
             f" ORDER BY s.id DESC LIMIT :window)"
-            f" SELECT c.id, ts_rank(c.document, {_ASKED}) AS score{shown} FROM c CROSS JOIN LATERAL"
+            f" SELECT c.id, ts_rank(c.document, {_ASKED}) AS score, (SELECT count(*) FROM c) AS matches{shown}"
+            f" FROM c CROSS JOIN LATERAL"
             f" (SELECT i.* FROM {self._record.table} i WHERE i.id = c.id OFFSET 0) i{where}"
             f" ORDER BY c.id DESC LIMIT :most",
             {**values, "question": question(terms), "most": most, "window": window},

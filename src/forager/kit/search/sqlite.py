@@ -84,7 +84,8 @@ class SqliteStore:
         return await self._db.fetch(
             f"WITH c AS MATERIALIZED (SELECT rowid AS id, -bm25({self._table}, {weights}) AS score FROM {self._table}"
             f" WHERE {self._table} MATCH :question ORDER BY rowid DESC LIMIT :window)"
-            f" SELECT c.id, c.score{shown} FROM c JOIN {self._record.table} i ON i.id = c.id{where}"
+            f" SELECT c.id, c.score, (SELECT count(*) FROM c) AS matches{shown}"
+            f" FROM c JOIN {self._record.table} i ON i.id = c.id{where}"
             f" ORDER BY c.id DESC LIMIT :most",
             {**values, "question": question(terms), "most": most, "window": window},
         )
