@@ -38,9 +38,13 @@ def sinks(folder: Path, **env: str) -> list[dict[str, Any]]:
 
 def test_the_sink_on_the_page_is_discovered_by_its_entry_point_and_turned_on_by_its_setting(tmp_path: Path) -> None:
     install(tmp_path)
-    assert [each["name"] for each in sinks(tmp_path)] == ["webhook"]
+    assert [each["name"] for each in sinks(tmp_path)] == ["search", "webhook"]
     listed = sinks(tmp_path, FORAGER_MIRROR_FILE=str(tmp_path / "mirror.db"))
-    assert [(each["name"], each["configured"]) for each in listed] == [("mirror", True), ("webhook", True)]
+    assert [(each["name"], each["configured"]) for each in listed] == [
+        ("mirror", True),
+        ("search", True),
+        ("webhook", True),
+    ]
 
 
 def test_the_page_keeps_its_promise_of_few_lines() -> None:
