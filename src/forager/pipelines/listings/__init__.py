@@ -1,1 +1,1 @@
-"""Apartment listings that stay fresh. Start reading at `records.py`, then `parse.py`; `markets.py` has the cities."""
+"""Apartment listings that stay fresh. Start reading at `pipeline.py`; then `tasks.py`, `steps.py` and `duties.py`."""

@@ -1,0 +1,42 @@
+"""`forager markets` and `forager listings` on a store of its own, without a worker."""
+
+from tests.support.cli import Forager
+
+
+def test_the_markets_of_the_install_are_listed_and_a_city_is_one_command__LI_1__LI_2(forager: Forager) -> None:
+    assert len(forager("markets", "list", "--json").data) == 19
+    ran = forager("markets", "add", "worcester", "--city", "Worcester", "--state", "MA", "--tier", "cool")
+    assert (ran.code, ran.out.strip()) == (0, "Added worcester: every 24 hours.")
+    assert "every 6 hours" in forager("markets", "set", "worcester", "--tier", "hot").out
+    assert "every 3 hours" in forager("markets", "set", "worcester", "--hours", "3").out
+    assert "every 6 hours" in forager("markets", "set", "worcester", "--hours", "0").out
+    assert "disabled" in forager("markets", "disable", "worcester").out
+    listed = forager("markets", "list").out
+    assert "Worcester" in listed
+    assert "disabled" in listed
+    assert "Removed." in forager("markets", "remove", "worcester").out
+    assert forager("markets", "show", "worcester").code != 0
+    assert "0 active of 0" in forager("markets", "show", "nyc").out
+
+
+def test_a_market_that_cannot_be_is_refused_by_its_field__LI_3(forager: Forager) -> None:
+    ran = forager("markets", "add", "nowhere", "--city", "Nowhere", "--state", "XX")
+    assert ran.code != 0
+    assert "--state" in ran.all
+    again = forager("markets", "add", "nyc", "--city", "New York", "--state", "NY")
+    assert again.code != 0
+    assert "already" in again.all
+
+
+def test_without_a_token_a_scrape_is_refused_with_the_remedy__LI_7(forager: Forager) -> None:
+    ran = forager("markets", "scrape", "nyc")
+    assert ran.code != 0
+    assert "FORAGER_APIFY_TOKEN" in ran.all
+
+
+def test_a_listing_that_is_not_there_is_told_so__LI_14(forager: Forager) -> None:
+    assert forager("listings", "search", "--market", "nyc", "--json").data == []
+    for command in ("show", "history", "why", "verify"):
+        ran = forager("listings", command, "7")
+        assert ran.code != 0, command
+        assert "There is no listing 7." in ran.all
