@@ -1,5 +1,4 @@
-"""The port of the ledger: verbs at the level of intent, never `execute(sql)`. It has two implementations and one
-contract suite.
+"""The port of the ledger: verbs at the level of intent, never `execute(sql)`. Two implementations, one contract suite.
 
 Every verb is one transaction. Durations are in seconds, points in time in Unix milliseconds.
 """
@@ -39,8 +38,7 @@ class NewJob:
     id: UUID | None = None
     """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Sealed texts by name (`core.secret.about_job`). Stored with the job, in no parameter and no fingerprint, and
-    deleted in the transaction that ends the job, however it ends."""
+    """Sealed texts by name (`core.secret.about_job`), deleted in the transaction that ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,7 @@ class GivenLane:
 
 @dataclass(frozen=True, slots=True)
 class OwnedLane:
-    """A lane that a session now owns. `state` is what the last owner stored (rates, breaker); the ledger does not
-    interpret it."""
+    """A lane that a session now owns. `state` is what the last owner stored (rates, breaker), opaque to the ledger."""
 
     id: int
     name: str
@@ -110,11 +107,10 @@ class Want:
     most: int
 
 
-# A lease and a settlement are created for every task. They are not frozen, because that would cost more than leasing
-# and settling.
+# Created for every task: freezing them would cost more than leasing and settling does.
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One attempt: the task belongs to the session while that is alive. `claim` is the fence that every settlement must
+    """One attempt: the task belongs to the session while that lives. `claim` is the fence that a settlement must
     carry."""
 
     task_id: int
@@ -134,8 +130,7 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class Extras:
-    """The rarer parts of an outcome (see `Done`), in one slot, so that a settlement without them costs nothing
-    extra."""
+    """The rarer parts of an outcome (see `Done`), in one slot: a settlement without them costs nothing extra."""
 
     updates: Sequence[Record] = ()
     gone: Sequence[Gone] = ()
@@ -182,8 +177,7 @@ class Settlement:
     halt: str | None = None
     """Pause the whole job for this reason."""
     patience: float | None = None
-    """The patience for waits in vain: the task fails once such waits add up to so many seconds. None: this wait does
-    not count (hours, a cap, a pause)."""
+    """The task fails once waits in vain add up to so many seconds. None: this wait does not count (hours, a cap)."""
     give_up_at: int | None = None
     """Alternatively: the task fails if the wait would end after this moment."""
     extras: Extras | None = None
@@ -233,8 +227,7 @@ class Ledger(Protocol):
 
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Create a job. Raises `Busy`, and stores nothing, if it would exceed its `most_queued` or
-        `most_waiting_jobs`."""
+        """Create a job. Raises `Busy`, and stores nothing, if it exceeds its `most_queued` or `most_waiting_jobs`."""
         ...
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
@@ -309,21 +302,18 @@ class Ledger(Protocol):
     async def settle_and_lease(
         self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
     ) -> LeaseBatch:
-        """Settle what ended and lease what fits, in one transaction. A settlement whose claim was lost has no
-        effect."""
+        """Settle what ended and lease what fits, in one transaction. A settlement with a lost claim has no effect."""
         ...
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
-        """Lease the next group of suspects: tasks that were in flight when a worker died. Call it only when nothing is
-        in flight.
+        """Lease the next group of suspects (in flight when a worker died). Call it only when nothing is in flight.
 
         `room`: how many tasks each lane can start now; any number without it.
         """
         ...
 
     async def held(self, session: Session) -> Sequence[Lease]:
-        """Return the leases that the session holds. If the answer of a `settle_and_lease` was lost, these may be more
-        than the session knows of."""
+        """Return the leases of the session. After a lost answer these may be more than the session knows of."""
         ...
 
     async def has_work(
@@ -331,8 +321,7 @@ class Ledger(Protocol):
     ) -> bool:
         """Return whether any job is neither ended nor paused: of the pipelines `of` (None: all), except those in `but`.
 
-        With `ready`, only jobs count that have a task which runs or could run now, not one that waits for a later
-        moment.
+        With `ready`, only jobs count with a task that runs or could run now, not with one that waits for its due time.
         """
         ...
 
@@ -341,8 +330,7 @@ class Ledger(Protocol):
         ...
 
     async def sweep(self) -> Swept:
-        """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence and old files
-        of robots.txt: page by page."""
+        """Rescue what dead sessions held, drain cancelled jobs, age waiting ones, drop old evidence, page by page."""
         ...
 
     async def prune(self, keep: Keep, sinks: Collection[str]) -> Pruned:
@@ -358,8 +346,7 @@ class Ledger(Protocol):
 
     # ── lanes ──
     async def pause_lane(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a lane. Nothing of it is leased while it is paused. A lane that was never used can be paused,
-        too."""
+        """Pause or resume a lane, also one that was never used. Nothing of it is leased while it is paused."""
         ...
 
     async def wake_lanes(self) -> None:

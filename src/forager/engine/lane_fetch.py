@@ -322,8 +322,8 @@ class _Way:
             raise
 
     def _can_resume(self) -> bool:
-        """Return whether a redirect may be resumed later. A request with its own headers or body may not: they could
-        reach another origin."""
+        """Return whether a redirect may be resumed later: not with own headers or a body, which could reach another
+        origin."""
         asked = self._asked
         return asked.method in ("GET", "HEAD") and not (asked.headers or asked.auth or asked.body or asked.login)
 
@@ -336,8 +336,7 @@ class _Way:
                 self._lane.proxy_left(self._proxy)
 
     def failed(self, error: BaseException) -> None:
-        """Record a failure: a time-out, no connection or a truncated response counts against the site, unless the proxy
-        or this process caused it."""
+        """Record a failure. It counts against the site, unless the proxy or this process caused it."""
         proxies = self._fetch.around.proxies
         if isinstance(error, ProxyFailed) and proxies is not None and self._proxy is not None:
             proxies.failed(self._proxy)
