@@ -168,7 +168,7 @@ async def test_a_proxy_whose_key_is_lost_is_left_out_and_the_others_go_on__S9(ta
     assert [pool.choose(never)[0] for _ in range(3)] == [well] * 3
     found = await pool.check(broken)
     assert not found.passed
-    assert "add it anew" in (found.reason or "")
+    assert "add it again" in (found.reason or "")
 
 
 async def test_a_change_of_keys_beside_a_running_pool_is_not_felt(table: ProxyTable, tmp_path: Path, rig: Rig) -> None:

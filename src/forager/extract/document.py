@@ -22,6 +22,7 @@ _INLINE = frozenset(
     "strike strong sub sup time tt u var wbr".split()
 )
 _AREAS = frozenset("header footer nav aside main form".split())
+_NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
@@ -75,7 +76,7 @@ class Document:
     @staticmethod
     def absolute_to(base: str, href: str) -> str | None:
         text = href.strip()
-        if text.startswith(("https://", "http://")) and text.isascii() and "#" not in text:
+        if text.startswith(("https://", "http://")) and text.isascii() and not _NEEDS_A_LOOK.search(text):
             return text  # most are absolute already; urljoin would take them apart and put them together again
         try:
             return urljoin(base, text)

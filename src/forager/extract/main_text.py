@@ -13,11 +13,13 @@ from forager.extract.html_limits import bounded
 
 Form = Literal["markdown", "text"]
 
-TRAFILATURA = "trafilatura"
+TRAFILATURA = "text:trafilatura"
 SIMPLE_RULES = "text"
 _AROUND = frozenset(("header", "footer", "nav", "aside", "form"))
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _MOST_TEXT = 1_000_000
+_MOST_TAGS = 20_000
+"""What a page made to hurt may cost trafilatura grows with its tags; so many take a second at most."""
 
 
 def main_text(document: Document, form: Form) -> tuple[str, str] | None:
@@ -31,12 +33,12 @@ def main_text(document: Document, form: Form) -> tuple[str, str] | None:
 
 def _by_trafilatura(document: Document, form: Form) -> str | None:
     library = _trafilatura()
-    if library is None:
+    source = bounded(document.source)  # lxml, which reads it there, has no limit of depth
+    if library is None or source.count("<") > _MOST_TAGS:
         return None
     try:
-        # The source with its limits applied: lxml, which reads it there, has none for depth.
         text = library.extract(
-            bounded(document.source),
+            source,
             url=document.url or None,
             output_format="markdown" if form == "markdown" else "txt",
             include_links=form == "markdown",

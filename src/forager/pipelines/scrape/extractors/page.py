@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from forager.core.visit import Click, WaitQuiet
+from forager.core.visit import Click, WaitFor, WaitQuiet
 from forager.extract.document import Document
 from forager.extract.main_text import TRAFILATURA, Form, main_text
 from forager.extract.normalise import As, Line, Prose
-from forager.extract.structured_data import things
+from forager.extract.structured_data import text_of, things
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, Found, Page
 
@@ -57,7 +57,7 @@ def _title(document: Document) -> Found | None:
 
 def _language(document: Document) -> Found | None:
     if document.language:
-        return Found(document.language, "html:lang", 0.9)
+        return Found(document.language, "css:html[lang]", 0.9)
     declared = document.metas.get("content-language") or document.metas.get("og:locale")
     return Found(declared.replace("_", "-"), "meta", 0.7) if declared else None
 
@@ -78,7 +78,8 @@ def _main(form: Form) -> Callable[[Document], Found | None]:
 
 
 def _html(document: Document) -> Found | None:
-    return Found(document.source, "html", 1.0) if document.source.strip() else None
+    """Of a page that shows something: an empty shell is looked at again by a browser."""
+    return Found(document.source, "css:html", 1.0) if document.text.strip() else None
 
 
 def _links(document: Document) -> Found | None:
@@ -100,7 +101,17 @@ def _metadata(document: Document) -> Found | None:
 
 def _structured_data(document: Document) -> Found | None:
     outer = [thing for thing in things(document) if thing.depth == 0][:MOST_THINGS]
-    return Found([{"source": thing.source, **thing.data} for thing in outer], "structured data", 1.0) if outer else None
+    data = [{"source": thing.source, **_as_json(thing.data)} for thing in outer]
+    return Found(data, outer[0].source, 1.0) if outer else None
+
+
+def _as_json(value: Any) -> Any:
+    """The value as JSON has it: microdata names elements of the page, of which the text is meant."""
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(each) for name, each in value.items() if name != "@text"}
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else text_of(value)
 
 
 _READERS: Mapping[str, Callable[[Document], Found | None]] = {
@@ -118,7 +129,7 @@ _READERS: Mapping[str, Callable[[Document], Found | None]] = {
 page = Extractor(
     name=NAME,
     output=AnyPage,
-    script=(WaitQuiet(5.0), Click(CONSENT, timeout=CONSENT_WAIT), WaitQuiet(2.0)),
+    script=(WaitFor("body *", timeout=10.0), WaitQuiet(5.0), Click(CONSENT, timeout=CONSENT_WAIT), WaitQuiet(2.0)),
     parse=parse,
     by_default=tuple(name for name in AnyPage.model_fields if name not in ("text", "html", SCREENSHOT)),
 )
