@@ -158,8 +158,9 @@ async def test_the_application_prunes_by_its_settings(tmp_path: Path) -> None:
             await app.submit("places", {"keyword": "bars", "zips": ["85001"], "dry_run": True})
             while not await app.has_delivered():
                 pass
-            while (await app.sinks.position("webhook")).cursor == 0:
-                await app.deliveries["webhook"].deliver_new()
+            for name, delivery in app.deliveries.items():
+                while (await app.sinks.position(name)).cursor == 0:
+                    await delivery.deliver_new()
             would = await app.prunable()
             assert (would.jobs, would.changes) == (1, 1)
             sum_ = Pruned(more=True)

@@ -8,7 +8,8 @@ PATH = "/api/v1/prune"
 
 async def test_a_dry_run_counts_and_removes_nothing_and_then_it_goes(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"], "dry_run": True})
-    await simple.app.sinks.advance("webhook", 1)
+    for sink in simple.app.deliveries:
+        await simple.app.sinks.advance(sink, 1)
     simple.app.keep = Keep(jobs=1e-6)
     would = (await simple.client.post(PATH, json={"dry_run": True})).json()["data"]
     nothing = dict.fromkeys(("tasks", "messages", "rejected", "attempts", "changes", "records"), 0)
