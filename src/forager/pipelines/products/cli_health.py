@@ -64,7 +64,9 @@ def audit(
         rows = [(name.replace("_", " "), render.count(number)) for name, number in findings.get("checks", {}).items()]
         shares = [(f"with {name}", f"{share:.1%}") for name, share in findings.get("fill", {}).items()]
         render.out().print(
-            render.facts([("week", found["week"]), ("products", findings.get("products")), *rows, *shares])
+            render.facts(
+                [("week", found["week"]), ("products", render.count(findings.get("products", 0))), *rows, *shares]
+            )
         )
 
 
