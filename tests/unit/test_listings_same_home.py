@@ -1,5 +1,7 @@
 """Near duplicates: the same home on two portals, and homes that only look alike."""
 
+import math
+import random
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Any
@@ -136,3 +138,13 @@ def test_pairs_of_real_addresses_are_told_apart__LI_9() -> None:
     right = sum(label and found for label, found in said)
     assert right / sum(found for _, found in said) >= 0.99
     assert right / sum(label for label, _ in said) >= 0.90
+
+
+def test_a_home_within_150_metres_is_always_in_a_cell_that_is_looked_at__LI_9() -> None:
+    dice = random.Random(3)
+    for _ in range(2_000):
+        latitude, longitude = dice.uniform(19, 70), dice.uniform(-160, -67)
+        north = dice.uniform(-150, 150)
+        east = dice.choice((-1, 1)) * (150**2 - north**2) ** 0.5
+        there = latitude + north / 111_195, longitude + east / (111_195 * math.cos(math.radians(latitude)))
+        assert cell_block("40 Mill Road", *there) in nearby_cells("40 Mill Road", latitude, longitude)

@@ -1,8 +1,8 @@
 """Blocks: the small groups in which duplicates of a home are looked for. Pure.
 
 A home is in up to two: those with its house number in its ZIP code, and those with its house number in its cell of the
-map. A twin that lies within 150 m is in the same ZIP block, in the same cell, or in one of the eight cells around it. A
-home without a house number is in none: nothing could prove that two of them are the same.
+map. A twin that lies within 150 m is in the same ZIP block, or in one of the few cells that 150 m can reach. A home
+without a house number is in none: nothing could prove that two of them are the same.
 """
 
 import math
@@ -11,7 +11,9 @@ from typing import Final
 from forager.pipelines.listings.address import house_number
 
 _CELL_DEGREES: Final = 0.003
-"""At least 150 m anywhere in the USA, also from west to east."""
+"""Some 330 m from south to north."""
+_REACH_DEGREES: Final = 0.00136
+"""150 m from south to north, and a little more."""
 
 
 def zip_block(address: str | None, zip_code: str | None) -> str | None:
@@ -29,16 +31,15 @@ def cell_block(address: str | None, latitude: float | None, longitude: float | N
 
 
 def nearby_cells(address: str | None, latitude: float | None, longitude: float | None) -> tuple[str, ...]:
-    """The home's own cell block, and then the eight around it."""
+    """The cell blocks that a home within 150 m can be in: the cells that this square touches, mostly one to four."""
     number = house_number(address or "")
     if number is None or latitude is None or longitude is None:
         return ()
-    row, column = _cell(latitude), _cell(longitude)
-    return tuple(f"{row + down}:{column + right}:{number}" for down, right in _AROUND)
+    wide = _REACH_DEGREES / max(0.01, math.cos(math.radians(latitude)))
+    rows = range(_cell(latitude - _REACH_DEGREES), _cell(latitude + _REACH_DEGREES) + 1)
+    columns = range(_cell(longitude - wide), _cell(longitude + wide) + 1)
+    return tuple(f"{row}:{column}:{number}" for row in rows for column in columns)
 
 
 def _cell(degrees: float) -> int:
     return math.floor(degrees / _CELL_DEGREES)
-
-
-_AROUND: Final = ((0, 0), (-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
