@@ -11,7 +11,7 @@ from forager.extract.document import Document
 from forager.pipelines.products.findings import Findings
 from forager.pipelines.products.health import LEAST_PAGES
 from forager.pipelines.products.parsers import base
-from forager.pipelines.products.reports_health import check_health
+from forager.pipelines.products.reports_health import check_health, forget_old
 from tests.support.shop import OpenShop, Shop
 
 PAGES = LEAST_PAGES
@@ -164,6 +164,19 @@ async def test_a_parser_that_breaks_on_tuesday_loses_no_value_of_monday__PR_16(
     assert (alert.field, alert.rate) == ("*", 0.0)
     now = {each["id"]: each for each in await shop.get("/products", limit=200)}
     assert now == good
+
+
+async def test_counts_of_old_days_are_removed__PR_16(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    await yesterday(shop)
+    await shop.crawl(urls=[shop.site.product_url(2)])
+    await forget_old(shop.app)
+    assert len(await shop.get("/admin/parser-health")) == 2
+    oldest = "(SELECT min(day) FROM parser_health)"
+    await shop.app.database.write(f"UPDATE parser_health SET day = '2020-01-01' WHERE day = {oldest}")
+    await forget_old(shop.app)
+    assert len(await shop.get("/admin/parser-health")) == 1
 
 
 async def test_the_running_engine_checks_by_itself__PR_16(shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import structlog
 from forager.core.errors import StoreError
 from forager.kit.service import Service
 from forager.pipelines.products.reports_audit import audit_if_due
-from forager.pipelines.products.reports_health import check_health, mark_new
+from forager.pipelines.products.reports_health import check_health, forget_old, mark_new
 
 log = structlog.get_logger("forager.products")
 
@@ -20,7 +20,8 @@ async def upkeep(service: Service) -> None:
         try:
             await check_health(service)
             await mark_new(service.database, marked)
-            await audit_if_due(service)
+            if await audit_if_due(service) is not None:
+                await forget_old(service)
         except StoreError as error:
             log.warning("the products were not looked after; the next attempt comes later", error=error.message)
         await service.clock.sleep(EVERY)

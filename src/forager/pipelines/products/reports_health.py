@@ -24,6 +24,8 @@ from forager.pipelines.products.tasks import Alert
 
 log = structlog.get_logger("forager.products")
 
+KEPT = timedelta(days=90)
+"""Counts of parser health are kept for so long."""
 AT_ONCE = 2_000
 """Products that are marked in one statement, so that no other writer waits long."""
 STANDING = NewJob(NAME, {"upkeep": True}, idempotency_key=" products/upkeep", standing=True)
@@ -83,6 +85,12 @@ async def figures(service: Service) -> list[Figure]:
     rows = await service.database.fetch("SELECT count(*) AS number FROM quarantines WHERE state = 'open'")
     about = "Fields of shops whose new values are held back until an operator decides."
     return [Figure("forager_product_quarantines_open", about, rows[0]["number"])]
+
+
+async def forget_old(service: Service) -> None:
+    """Remove the counts of days that no comparison needs any more."""
+    first = (await service.ledger.now()).date() - KEPT
+    await service.database.write("DELETE FROM parser_health WHERE day < :first", {"first": first.isoformat()})
 
 
 async def check_health(service: Service) -> list[Quarantine]:
