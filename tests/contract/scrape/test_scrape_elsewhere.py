@@ -30,14 +30,14 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
+async def pair(app_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
     """Nobody looks for an end: who is not told waits for ever."""
     monkeypatch.setattr(task_waiter, "LOOK_EVERY", 3_600.0)
     for name in ("front", "back"):
         (tmp_path / name).mkdir()
     async with (
-        open_service(tmp_path / "front", postgres_url) as front,
-        open_service(tmp_path / "back", postgres_url, egress_allow=(front.site.endpoint,)) as back,
+        open_service(tmp_path / "front", app_postgres_url) as front,
+        open_service(tmp_path / "back", app_postgres_url, egress_allow=(front.site.endpoint,)) as back,
     ):
         await _listens(front)
         yield Pair(front, back)

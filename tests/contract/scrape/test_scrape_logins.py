@@ -48,7 +48,7 @@ def lines() -> Iterator[io.StringIO]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def house(request: pytest.FixtureRequest, tmp_path: Path, lines: io.StringIO) -> AsyncIterator[House]:
-    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
     async with CredentialBackend(BACKEND_KEY) as backend, WebhookReceiver([SECRET]) as receiver, SandboxSite() as site:
         login = {"name": "li_at", "value": COOKIE, "domain": "127.0.0.1", "secure": False}
         backend.keep("acme", "linkedin", {"cookies": [login]})
