@@ -56,7 +56,8 @@ class Reject:
     """Its natural key, if that could be read."""
 
 
-@dataclass(frozen=True, slots=True)
+# Made for every task: freezing it would cost more than the rest of it.
+@dataclass(slots=True)
 class Done:
     """The task is completed. Everything here is committed in one transaction.
 
