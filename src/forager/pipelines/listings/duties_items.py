@@ -25,6 +25,8 @@ from forager.pipelines.listings.tasks import FinishScrape, ReadItems
 
 AT_ONCE = 125
 """Listings whose candidates one query reads."""
+ROUND = 64
+"""Lists of a query have a multiple of so many values."""
 _FIELDS = ", ".join(f'"{name}"' for name in Listing.model_fields)
 
 
@@ -97,16 +99,21 @@ class ItemsDuty:
             zips = [block for each in part if (block := zip_block(each.address, each.zip))]
             cells = [cell for each in part for cell in nearby_cells(each.address, each.latitude, each.longitude)]
             for column, blocks in (("block_zip", zips), ("block_cell", cells)):
-                most = MOST_CANDIDATES * len(part)
+                most = MOST_CANDIDATES * AT_ONCE
                 sql = f"SELECT {_FIELDS} FROM listings WHERE {column} IN ({{}}) LIMIT {most}"
                 found += [_listing(row) for row in await self._among(sql, blocks)]
         return found
 
     async def _among(self, sql: str, values: Iterable[str]) -> Sequence[Row]:
-        """Run a query with a list of texts in the place of `{}`."""
-        named = {f"v{number}": value for number, value in enumerate(dict.fromkeys(values))}
-        if not named:
+        """Run a query with a list of texts in the place of `{}`.
+
+        The list is filled up to a round number, so that there are few different statements and their plans are kept.
+        """
+        listed = list(dict.fromkeys(values))
+        if not listed:
             return []
+        listed += listed[-1:] * (-len(listed) % ROUND)
+        named = {f"v{number}": value for number, value in enumerate(listed)}
         return await self.database.fetch(sql.format(", ".join(f":{name}" for name in named)), named)
 
 
