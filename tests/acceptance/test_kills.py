@@ -124,7 +124,7 @@ async def on_postgres(
 
 
 async def test_two_workers_survive_twelve_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
-    await on_postgres(postgres_url, kills=8, stops=4, tasks=1_000, lease=LEASE, log=tmp_path / "fenced")
+    await on_postgres(postgres_url, kills=8, stops=4, tasks=2_400, lease=LEASE, log=tmp_path / "fenced")
 
 
 @pytest.mark.chaos
