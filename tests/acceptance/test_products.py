@@ -2,6 +2,7 @@
 were in flight are fetched again."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
@@ -40,7 +41,8 @@ async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_
             "FORAGER_DOMAIN_POLICIES_PATH": str(rules),
             "FORAGER_LEASE_SECONDS": "2",
         }
-        with machine.started("up"):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(machine.started("up"))
             job = await _submit(machine, {"sitemap": site.url("/"), "recrawl": False})
             killed = 0
             for share in (0.25, 0.6):
@@ -48,6 +50,7 @@ async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_
                 await _kill(machine)
                 killed += 1
             ended = await _ended(machine, job)
+            await asyncio.to_thread(stack.close)  # in a thread: what is in flight waits for the site, which is here
         assert killed == 2
         assert (ended["state"], ended["failed"], ended["completed"]) == ("completed", 0, ended["total"])
         fetched = Counter(call.subject for call in site.log.since(0) if call.operation == "product")

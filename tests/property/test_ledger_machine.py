@@ -133,7 +133,7 @@ def _run(machine: Callable[[], WatchingMachine]) -> None:
     sys.stdout.write(f"FORAGER_TEST_SEED={number}\n")
     chosen = settings()
     if chosen.max_examples < FULL_SIZE:
-        chosen = settings(max_examples=40, stateful_step_count=30)
+        chosen = settings(max_examples=25, stateful_step_count=30)
     size = settings(chosen, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), database=None)
     factory: Any = seed(number)(machine)  # hypothesis takes a factory, its annotation wants a class
     run_state_machine_as_test(factory, settings=size)
