@@ -29,8 +29,7 @@ def run_demo(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> No
     demo.show(job, results)
     console = render.out()
     console.print(render.facts([("data", render.near(data))]))
-    console.print("\n[bold]Next[/]")
-    console.print(render.facts(demo.next_steps(home)))
+    render.show_next(demo.next_steps(home))
 
 
 async def _run(demo: Demo, home: Path, upstream: Upstream, *, as_json: bool) -> tuple[Mapping[str, Any], Any]:

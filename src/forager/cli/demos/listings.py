@@ -127,13 +127,12 @@ def _show(results: dict[str, Any], home: Path) -> None:
     ]
     console.print(render.facts(figures))
     program = render.program()
-    console.print("\n[bold]Next[/]")
     steps = [
         ("one market", f"{program} --home {render.near(home)} markets show nyc"),
         ("all that was stored", f"{program} --home {render.near(home)} listings search --inactive --min-confidence 0"),
         ("the real thing", f"APIFY_TOKEN=… {program} markets scrape boston"),
     ]
-    console.print(render.facts(steps))
+    render.show_next(steps)
 
 
 demo = OwnDemo(run)

@@ -85,6 +85,15 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> "Table":
     return grid
 
 
+def show_next(steps: Iterable[tuple[str, str]]) -> None:
+    """Print what to try next: what it does, and its command on a line of its own, to be copied whole."""
+    console = out()
+    console.print("\n[bold]Next[/]")
+    for what, command in steps:
+        console.print(f"{what}:", style="dim", markup=False)
+        console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
+
+
 def plain(value: Any) -> Any:
     """Escape scraped or user-supplied text, so that it is neither read as markup nor moves the cursor."""
     from rich.text import Text
