@@ -414,9 +414,10 @@ def _few_at_once(plans: Iterable[Plan]) -> Iterable[Plan]:
 def _spare_the_collector() -> None:
     """Exclude everything that exists now (classes, pipelines) from garbage collection. It stays alive anyway, and
     scanning it repeatedly would cost a tenth of the time of every task. Objects that a task creates are freed by
-    reference counting."""
-    gc.collect()
-    gc.freeze()
+    reference counting. Once in a process: an application that is opened later must not keep the garbage of earlier
+    ones."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 

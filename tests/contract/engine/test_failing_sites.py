@@ -14,7 +14,7 @@ from tests.support.engine import until
 from tests.support.sites import BREAKER, SITE, RulesByHost, looks, plans, site_worker
 
 
-@pytest.mark.parametrize("outage", [Outage.ERROR, Outage.RESET])
+@pytest.mark.parametrize("outage", [Outage.ERROR, pytest.param(Outage.RESET, marks=pytest.mark.chaos)])
 async def test_an_outage_opens_the_breaker_and_one_probe_heals_it__SC_8(open_rig: OpenRig, outage: Outage) -> None:
     async with SandboxSite() as site:
         await site.fail(outage)

@@ -40,7 +40,7 @@ async def _check(store: str, member: Member, folder: Path) -> None:
     assert in_order(arrived) == in_order(wanted)
 
 
-@pytest.mark.parametrize("death", ["half", "all"])
+@pytest.mark.parametrize("death", ["half", pytest.param("all", marks=pytest.mark.chaos)])
 async def test_a_kill_in_the_middle_of_a_batch_loses_and_doubles_nothing(
     member: Member, store: str, tmp_path: Path, death: str
 ) -> None:

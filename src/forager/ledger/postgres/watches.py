@@ -54,7 +54,9 @@ async def dispatch(
     statement = _SET.format(table=page.table, due=due)
     taken = await _set(db, statement, rows, None)
     if len(taken) < len(rows):
-        contested.update(row.id for row in rows if row.id not in taken)
+        # Met a second time, contention is heavy: the whole page stays due, and the next look takes it.
+        leave_all = bool(contested)
+        contested.update(row.id for row in rows if leave_all or row.id not in taken)
         raise TryAgain("another transaction is writing some of the due records")
     postponed = await _set(db, statement, page.postponed, page.now + POSTPONED_MS)
     if taken or postponed:
