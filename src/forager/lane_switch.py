@@ -42,7 +42,7 @@ async def _itself(app: "App", lane: str) -> str:
 
 
 async def _note(app: "App", name: str, *, active: bool) -> None:
-    """Record the switch in the table of domains as well, except for an API's lane, whose name is no domain."""
+    """Record the switch in the table of domains too, unless the lane is an API's: its name is not a domain."""
     with contextlib.suppress(ValueError):
         if checked_host(name) == name:
             await app.domains.switch(name, active=active)

@@ -47,7 +47,7 @@ def watches_router(app: App) -> Router:
         responses={200: example([WATCH]), **failures()},
     )
     async def list_watches(request: Request) -> Response:
-        """Those that the pipelines declare, by name."""
+        """The watches that the pipelines declare, sorted by name."""
         return answer(request, [_report(status) for status in await app.watches.statuses()])
 
     @router.get("/{watch}", summary="Show a watch", **_ONE)

@@ -48,7 +48,7 @@ class Watcher:
         return bool(self._watches)
 
     async def run(self) -> None:
-        """Look again and again until cancelled. Returns at once if there is no watch."""
+        """Check for due records repeatedly until cancelled. Returns at once if no watch is declared."""
         while self._watches:
             nap = max(LEAST_NAP, await self.look())
             self._sleeps_until = await self._ledger.now() + timedelta(seconds=nap)

@@ -78,7 +78,7 @@ def _value(row: Row, column: str) -> Any:
 
 
 def _cell(value: Any, encode: Encode) -> Any:
-    """Format a cell. Numbers stay numbers: a longitude of -112 is no formula."""
+    """Format a cell. Numbers stay numbers: a longitude of -112 is not a formula."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

@@ -25,7 +25,7 @@ class KeyFile:
         self._variable = variable
 
     def stamp(self) -> object:
-        """Return a value that changes whenever the file does; None if there is no file."""
+        """Return a value that changes whenever the file changes, or None if the file does not exist."""
         try:
             status = self._path.lstat()
         except OSError:
@@ -33,7 +33,7 @@ class KeyFile:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, *, make: bool = False) -> list[str]:
-        """Return the keys; an empty list if there is no file. With `make`, create the file with a first key."""
+        """Return the keys, or an empty list if the file does not exist. With `make`, create it with a first key."""
         if not self._is_there():
             return self.change(lambda keys: keys or [new_key()]) if make else []
         with self._explained():

@@ -303,7 +303,7 @@ tail = Table(
     Column("one", SmallInteger, primary_key=True, autoincrement=False),
     Column("change", BigInteger, nullable=False),
     Column("claim", BigInteger, nullable=False),
-    # Of jobs and tasks that were removed. SQLite goes on counting from there; PostgreSQL has sequences.
+    # The highest ids of removed jobs and tasks. SQLite continues numbering from there; PostgreSQL has sequences.
     Column("last_job", BigInteger, nullable=False, server_default="0"),
     Column("last_task", BigInteger, nullable=False, server_default="0"),
 )

@@ -129,7 +129,7 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
         **_STARTED,
     )
     async def scrape_market(request: Request, market_id: MarketId) -> Response:
-        """Whatever the schedule, the circuit and `is_enabled` say. 409 while a scrape of it is under way."""
+        """Ignores the schedule, the circuit and `is_enabled`. Returns 409 while a scrape of this market is running."""
         market = await one_market(service.database, market_id)
         if service.settings.of(ListingsSettings).apify_token is None:
             problem = FieldError("apify_token", "is not set")

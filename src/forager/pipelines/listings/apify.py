@@ -129,7 +129,9 @@ def run_of(data: Mapping[str, Any], response: Response) -> Run:
         )
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise Permanent(
-            f"Apify's answer is no run: {error!r}.", evidence=response.evidence(), error_type=ErrorType.PARSE
+            f"Apify's response does not describe a run: {error!r}.",
+            evidence=response.evidence(),
+            error_type=ErrorType.PARSE,
         ) from error
 
 

@@ -55,7 +55,7 @@ class MarketConfig(TableRow):
 
 
 class DataSource(TableRow):
-    """What an upstream may be asked for. NULL is no limit; what was used is counted from `source_runs`."""
+    """Limits on what we ask of an upstream. NULL means no limit; usage is counted from `source_runs`."""
 
     table: ClassVar[str] = "data_sources"
     key: ClassVar[tuple[str, ...]] = ("id",)

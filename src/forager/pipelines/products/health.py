@@ -40,7 +40,7 @@ class _Counted(TableRow):
     pages: int = 0
     """Pages that showed a product, or did so at an earlier visit."""
     products: int = 0
-    """Those that showed one."""
+    """Pages that showed a value."""
 
 
 _fields: dict[str, Any] = dict.fromkeys(FIELDS, (int, 0))

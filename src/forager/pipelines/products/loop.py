@@ -14,7 +14,7 @@ EVERY = 15.0
 
 
 async def upkeep(service: Service) -> None:
-    """Look again and again until cancelled. A store that is away is asked again at the next time."""
+    """Repeat until cancelled. If the store is unavailable, try again at the next interval."""
     marked: dict[str, int] = {}
     while True:
         try:

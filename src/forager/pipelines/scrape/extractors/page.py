@@ -78,7 +78,7 @@ def _main(form: Form) -> Callable[[Document], Found | None]:
 
 
 def _html(document: Document) -> Found | None:
-    """Of a page that shows something: an empty shell is looked at again by a browser."""
+    """Return the HTML, or None if the page shows no text: then it is rendered in a browser."""
     return Found(document.source, "css:html", 1.0) if document.text.strip() else None
 
 
