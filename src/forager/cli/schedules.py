@@ -51,15 +51,15 @@ def show(context: typer.Context, name: Name, as_json: Json = False) -> None:
         jobs = await at.api.get("/jobs", schedule=name, limit=LAST_RUNS)
         return {**schedule, "runs": [await _run(at, job) for job in jobs]}
 
-    found = with_api(context, work)
+    schedule = with_api(context, work)
     if as_json:
-        render.show_json(found)
+        render.show_json(schedule)
         return
-    following = "paused" if found["paused"] else render.moment(found["next_at"])
-    facts = [("schedule", render.plain(name)), ("when", rhythm(found)), ("next", following)]
-    render.out().print(render.facts([*facts, ("last error", render.plain(found["last_error"]))]))
+    following = "paused" if schedule["paused"] else render.moment(schedule["next_at"])
+    facts = [("schedule", render.plain(name)), ("when", rhythm(schedule)), ("next", following)]
+    render.out().print(render.facts([*facts, ("last error", render.plain(schedule["last_error"]))]))
     rows = render.table("run (UTC)", "state", "took", "what it did", fold=("what it did",))
-    for run in found["runs"]:
+    for run in schedule["runs"]:
         did = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in run["did"].items()) or run["error"]
         rows.add_row(
             render.moment(run["at"]), render.state(run["state"]), render.duration(run["seconds"]), render.plain(did)

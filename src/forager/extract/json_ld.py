@@ -43,7 +43,7 @@ def _as_it_is(text: str) -> str:
 def _without_comments(text: str) -> str:
     mended = text
     for _ in range(2):  # a comma may trail only once the comment after it is gone
-        mended = _OUTSIDE_STRINGS.sub(lambda found: found[0] if found[0].startswith('"') else "", mended)
+        mended = _OUTSIDE_STRINGS.sub(lambda match: match[0] if match[0].startswith('"') else "", mended)
     start = re.search(r"[\[{]", mended)
     return mended[start.start() :] if start else mended
 

@@ -123,4 +123,4 @@ def _parsed(rules: list[Rule]) -> Protego:
 
 def _shielded(text: str) -> str:
     """Replace percent-escapes by upper-case placeholders that normalisation does not change."""
-    return _ESCAPE.sub(lambda found: "%25" + found[0][1:].upper(), text)
+    return _ESCAPE.sub(lambda match: "%25" + match[0][1:].upper(), text)

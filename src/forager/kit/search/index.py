@@ -127,9 +127,9 @@ class SearchIndex:
                     return Found(others, wider, more_of_them, corrected=True, unindexed=unindexed)
         return Found(ranked, terms, more, unindexed=unindexed)
 
-    async def marked(self, found: Found, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
+    async def marked(self, matches: Found, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
         """By record and field: its text, with `START` and `END` around each match."""
-        return await self.store.marked(found.terms, ids) if ids else {}
+        return await self.store.marked(matches.terms, ids) if ids else {}
 
     async def put(self, keys: Sequence[str]) -> None:
         """Index the records with these keys as they are now."""

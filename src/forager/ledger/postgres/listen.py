@@ -77,9 +77,9 @@ class Listener:
         finally:
             db.terminate()
 
-    def _jobs_ended(self, *said: Any) -> None:
+    def _jobs_ended(self, *message: Any) -> None:
         """Report ended jobs, with their numbers if they were named."""
-        named = said[-1] if said else ""
+        named = message[-1] if message else ""
         jobs = [int(number) for number in named.split(",")] if named else []
         for tell in self._tell:
             tell(jobs)

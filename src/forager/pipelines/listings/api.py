@@ -53,10 +53,10 @@ def _add_listings(router: Router, service: Service) -> None:
     )
     async def find_listings(request: Request, asked: Annotated[ListingsQuery, Query()]) -> Response:
         """Active ones with a confidence of at least 40, newest first. A page may be short and still have a next one."""
-        found = await reports.find_listings(
+        listings = await reports.find_listings(
             service.database, asked.asked(), await service.ledger.now(), cursor=asked.cursor, limit=asked.limit
         )
-        return page(request, found.items, found.next_cursor)
+        return page(request, listings.items, listings.next_cursor)
 
     @router.get(
         "/api/v1/listings/{listing_id}",

@@ -143,24 +143,28 @@ def _checked(response: Response) -> Response:
     status = response.status
     if status in (200, 201):
         return response
-    kind, said = _error(response)
+    kind, message = _error(response)
     facts = facts_of(response)
     if kind in _NO_ROOM:
         raise Transient(
-            f"The Apify account has no room for another run ({status}: {said}).",
+            f"The Apify account has no room for another run ({status}: {message}).",
             error_type=ErrorType.HTTP, retry=SERVER, facts=facts,
         )  # fmt: skip
     if status == 429:
         raise Transient(
-            f"Apify asked for fewer requests (429: {said}).",
+            f"Apify asked for fewer requests (429: {message}).",
             reason=Reason.RATE_LIMITED, error_type=ErrorType.HTTP, retry=TOO_FAST, facts=facts,
         )  # fmt: skip
     if status >= 500:
         raise Transient(
-            f"Apify failed ({status}: {said}).", error_type=ErrorType.HTTP, retry=SERVER, facts=facts, maybe_done=True
+            f"Apify failed ({status}: {message}).",
+            error_type=ErrorType.HTTP,
+            retry=SERVER,
+            facts=facts,
+            maybe_done=True,
         )
     raise Permanent(
-        f"Apify refused the request ({status}: {said}).{_remedy(status)}",
+        f"Apify refused the request ({status}: {message}).{_remedy(status)}",
         reason=REFUSED, error_type=ErrorType.HTTP, evidence=response.evidence(), facts=facts,
     )  # fmt: skip
 

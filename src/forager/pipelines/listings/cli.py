@@ -38,33 +38,33 @@ def search(
         "inactive": inactive,
         "limit": limit,
     }
-    found = with_api(context, lambda at: at.api.get("/listings", **query))
+    listings = with_api(context, lambda at: at.api.get("/listings", **query))
     if as_json:
-        render.show_json(found)
+        render.show_json(listings)
     else:
-        render.out().print(listings_table(found))
+        render.out().print(listings_table(listings))
 
 
 @commands.command()
 def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show one listing with everything that is known of it."""
-    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}"))
+    shown = with_api(context, lambda at: at.api.get(f"/listings/{listing}"))
     if as_json:
-        render.show_json(found)
+        render.show_json(shown)
         return
     facts = [
-        ("listing", f"{found['id']} ({found['listing_key']})"),
-        ("home", render.plain(found["title"])),
-        ("address", render.plain(", ".join(filter(None, (found["address"], found["city"], found["state"]))))),
-        ("rent", span_of(found, "rent", "${:,.0f}")),
-        ("beds", span_of(found, "beds")),
-        ("baths", span_of(found, "baths")),
-        ("badge", badge_of(found)),
-        ("confidence", found["freshness_confidence"]),
-        ("verification", found["verification_status"]),
-        ("seen", f"{render.count(found['times_seen'])} times, last {render.moment(found['last_seen_at'])}"),
-        ("on the market", render.some(found["days_on_market"], "day")),
-        ("page", render.plain(found["source_url"])),
+        ("listing", f"{shown['id']} ({shown['listing_key']})"),
+        ("home", render.plain(shown["title"])),
+        ("address", render.plain(", ".join(filter(None, (shown["address"], shown["city"], shown["state"]))))),
+        ("rent", span_of(shown, "rent", "${:,.0f}")),
+        ("beds", span_of(shown, "beds")),
+        ("baths", span_of(shown, "baths")),
+        ("badge", badge_of(shown)),
+        ("confidence", shown["freshness_confidence"]),
+        ("verification", shown["verification_status"]),
+        ("seen", f"{render.count(shown['times_seen'])} times, last {render.moment(shown['last_seen_at'])}"),
+        ("on the market", render.some(shown["days_on_market"], "day")),
+        ("page", render.plain(shown["source_url"])),
     ]
     render.out().print(render.facts(facts))
 
@@ -72,26 +72,26 @@ def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> N
 @commands.command()
 def history(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show how the rent of a listing changed, newest first."""
-    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"))
+    changes = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"))
     if as_json:
-        render.show_json(found)
+        render.show_json(changes)
         return
     rows = render.table("since", "rent", "", right=("rent",))
-    for point in found["rents"]:
+    for point in changes["rents"]:
         rows.add_row(render.moment(point["at"]), span_of(point, "rent", "${:,.0f}"), "gone" if point["gone"] else "")
     render.out().print(rows)
-    render.out().print(f"On the market for {render.some(found['days_on_market'], 'day')}.")
+    render.out().print(f"On the market for {render.some(changes['days_on_market'], 'day')}.")
 
 
 @commands.command()
 def why(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show which sources show a listing, and on what evidence they are one home."""
-    found = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"))
+    sources = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"))
     if as_json:
-        render.show_json(found)
+        render.show_json(sources)
         return
     rows = render.table("source", "last seen", "state", "why", fold=("source", "why"))
-    for each in found:
+    for each in sources:
         state = (each["gone_reason"] or "gone").replace("_", " ") if each["gone_at"] else "shown"
         evidence = ", ".join(f"{name} {value}" for name, value in (each["evidence"] or {}).items())
         reason = f"{each['reason']} {evidence}" if each["reason"] else "It showed the home first."
@@ -115,8 +115,8 @@ def split(
         return made
 
     made = with_api(context, work)
-    said = "Split. The source is a listing of its own with its next sighting."
-    render.show_json(made) if as_json else render.out().print(said)
+    message = "Split. The source is a listing of its own with its next sighting."
+    render.show_json(made) if as_json else render.out().print(message)
 
 
 @commands.command()
@@ -126,10 +126,10 @@ def verify(context: typer.Context, listing: ListingId, as_json: Json = False) ->
     render.show_json(made) if as_json else render.out().print(f"Queued.{but}", soft_wrap=True)
 
 
-def listings_table(found: list[Any]) -> Any:
+def listings_table(listings: list[Any]) -> Any:
     """Listings with badge, rent and days on the market."""
     rows = render.table("id", "home", "market", "rent", "beds", "days", "badge", right=("id", "rent", "days"))
-    for each in found:
+    for each in listings:
         rows.add_row(
             str(each["id"]),
             render.plain(each["title"] or each["address"]),
@@ -151,9 +151,9 @@ def badge_of(listing: Any) -> str:
     return f"[{color}]{badge['text']}[/]"
 
 
-def span_of(found: Any, name: str, form: str = "{:g}") -> str:
+def span_of(row: Any, name: str, form: str = "{:g}") -> str:
     """`$1,200-$1,450`, `2`, or a dash."""
-    low, high = found[f"{name}_min"], found[f"{name}_max"]
+    low, high = row[f"{name}_min"], row[f"{name}_max"]
     if low is None:
         return "-"
     return form.format(low) if low == high or high is None else f"{form.format(low)}-{form.format(high)}"

@@ -19,12 +19,12 @@ MARKETS = "/admin/markets"
 @commands.command("list")
 def list_markets(context: typer.Context, as_json: Json = False) -> None:
     """List all markets: tier, last scrape, next scrape."""
-    found = with_api(context, lambda at: at.api.get(MARKETS))
+    markets = with_api(context, lambda at: at.api.get(MARKETS))
     if as_json:
-        render.show_json(found)
+        render.show_json(markets)
         return
     rows = render.table("id", "market", "tier", "last scrape", "status", "next scrape", "")
-    for each in found:
+    for each in markets:
         rows.add_row(
             each["id"],
             render.plain(f"{each['display_name']}, {each['state']}"),
@@ -40,17 +40,17 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
 @commands.command()
 def show(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
     """Show a market: its last scrapes, what it costs, how far verification is behind."""
-    found = with_api(context, lambda at: at.api.get(f"{MARKETS}/{part(market)}"))
+    shown = with_api(context, lambda at: at.api.get(f"{MARKETS}/{part(market)}"))
     if as_json:
-        render.show_json(found)
+        render.show_json(shown)
         return
-    render.out().print(render.facts(_facts(found)))
-    if not found["scrapes"]:
+    render.out().print(render.facts(_facts(shown)))
+    if not shown["scrapes"]:
         return
     rows = render.table(
         "scrape", "status", "found", "new", "merged", "rejected", "cost", right=("found", "new", "cost")
     )
-    for each in found["scrapes"]:
+    for each in shown["scrapes"]:
         counts = [render.count(each[name]) for name in ("found", "new", "merged", "errors")]
         rows.add_row(render.moment(each["started_at"]), each["status"], *counts, f"${float(each['cost_usd']):.4f}")
     render.out().print(rows)
@@ -109,8 +109,8 @@ def disable(context: typer.Context, market: MarketId, as_json: Json = False) -> 
 @commands.command()
 def remove(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
     """Remove a market. Its listings stay until they are gone."""
-    found = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"))
-    render.show_json(found) if as_json else render.out().print("Removed.")
+    removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"))
+    render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
 @commands.command()
@@ -133,8 +133,8 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
 def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_json: bool) -> None:
     made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body))
     state = "enabled" if made["is_enabled"] else "disabled"
-    said = f"{made['id']}: {state}, {made['tier']}, every {_rhythm(made)}."
-    render.show_json(made) if as_json else render.out().print(said)
+    message = f"{made['id']}: {state}, {made['tier']}, every {_rhythm(made)}."
+    render.show_json(made) if as_json else render.out().print(message)
 
 
 def _given(body: dict[str, Any]) -> dict[str, Any]:
@@ -153,16 +153,16 @@ def _remark(market: Any) -> str:
     return f"circuit open after {market['consecutive_failures']} failures" if market["circuit_open"] else ""
 
 
-def _facts(found: Any) -> list[tuple[str, Any]]:
-    behind = found["waiting_for_verification"]
-    since = f", the oldest since {render.moment(found['oldest_waiting_at'])}" if behind else ""
+def _facts(market: Any) -> list[tuple[str, Any]]:
+    behind = market["waiting_for_verification"]
+    since = f", the oldest since {render.moment(market['oldest_waiting_at'])}" if behind else ""
     return [
-        ("market", render.plain(f"{found['display_name']} ({found['city']}, {found['state']})")),
-        ("tier", f"{found['tier']}: every {_rhythm(found)}"),
-        ("state", _remark(found) or "enabled"),
-        ("listings", f"{render.count(found['listings_active'])} active of {render.count(found['listings_stored'])}"),
+        ("market", render.plain(f"{market['display_name']} ({market['city']}, {market['state']})")),
+        ("tier", f"{market['tier']}: every {_rhythm(market)}"),
+        ("state", _remark(market) or "enabled"),
+        ("listings", f"{render.count(market['listings_active'])} active of {render.count(market['listings_stored'])}"),
         ("to be verified", f"{render.count(behind)}{since}"),
-        ("cost today", f"${float(found['cost_today_usd']):.4f}"),
-        ("cost this month", f"${float(found['cost_this_month_usd']):.4f} in {found['runs_this_month']} runs"),
-        ("next scrape", render.moment(found["next_scrape_at"])),
+        ("cost today", f"${float(market['cost_today_usd']):.4f}"),
+        ("cost this month", f"${float(market['cost_this_month_usd']):.4f} in {market['runs_this_month']} runs"),
+        ("next scrape", render.moment(market["next_scrape_at"])),
     ]

@@ -69,14 +69,14 @@ async def scrape_now(service: Service, market: MarketConfig, now: datetime) -> U
 async def _create(
     service: Service, market: MarketConfig, now: datetime, start_at: datetime | None, key: str
 ) -> tuple[UUID, bool]:
-    found = [row["found"] for row in await service.database.fetch(_FOUND, {"market": market.id})]
+    counts = [row["found"] for row in await service.database.fetch(_FOUND, {"market": market.id})]
     scrape = Scrape(
         market_id=market.id,
         city=market.city,
         state=market.state,
         tier=market.tier,
         max_listings=market.max_listings_per_scrape,
-        usual_found=round(median(found)) if found else None,
+        usual_found=round(median(counts)) if counts else None,
         since=now,
         start_at=start_at,
     )

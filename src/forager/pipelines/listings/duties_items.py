@@ -63,17 +63,17 @@ class ItemsDuty:
             facts=facts_of(response, results_count=len(batch.found), merged=len(resolved.merges)),
         )
 
-    async def resolve(self, found: Sequence[Found]) -> Resolved:
+    async def resolve(self, listings: Sequence[Found]) -> Resolved:
         """Which stored homes these listings show."""
-        keys = [each.source.source_key for each in found]
+        keys = [each.source.source_key for each in listings]
         known = await self._known(keys)
-        unknown = [each.listing for each in found if each.source.source_key not in known]
+        unknown = [each.listing for each in listings if each.source.source_key not in known]
         homes = {home.listing_key: home for home in await self._candidates(unknown)}
         shared = await self._shared([*known.values(), *homes])
         missing = [key for key in shared if key not in homes]
         homes |= {home.listing_key: home for home in await self._by_key(missing)}
         splits = await self._splits([each.listing_key for each in unknown])
-        return resolve(found, Stored(known, homes, shared, splits), self.thresholds)
+        return resolve(listings, Stored(known, homes, shared, splits), self.thresholds)
 
     async def _known(self, sources: Sequence[str]) -> dict[str, str]:
         sql = "SELECT source_key, listing_key FROM listing_sources WHERE source_key IN ({})"
@@ -93,7 +93,7 @@ class ItemsDuty:
 
     async def _candidates(self, listings: Sequence[Listing]) -> list[Listing]:
         """Stored homes in the blocks of these listings: some more than are compared, since blocks overlap."""
-        found: list[Listing] = []
+        homes: list[Listing] = []
         for start in range(0, len(listings), AT_ONCE):
             part = listings[start : start + AT_ONCE]
             zips = [block for each in part if (block := zip_block(each.address, each.zip))]
@@ -101,8 +101,8 @@ class ItemsDuty:
             for column, blocks in (("block_zip", zips), ("block_cell", cells)):
                 most = MOST_CANDIDATES * AT_ONCE
                 sql = f"SELECT {_FIELDS} FROM listings WHERE {column} IN ({{}}) LIMIT {most}"
-                found += [_listing(row) for row in await self._among(sql, blocks)]
-        return found
+                homes += [_listing(row) for row in await self._among(sql, blocks)]
+        return homes
 
     async def _among(self, sql: str, values: Iterable[str]) -> Sequence[Row]:
         """Run a query with a list of texts in the place of `{}`.

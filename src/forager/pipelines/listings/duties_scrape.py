@@ -82,11 +82,11 @@ class ScrapeDuties:
         run, response = await self.apify.run(fetch, task.run_id)
         scrape, now = task.scrape, response.at
         row = await one_row(self.database, MarketScrape, id=scrape.id)
-        found, normalised, errors, merged = (row.found, row.normalised, row.errors, row.merged) if row else (0, 0, 0, 0)
+        count, normalised, errors, merged = (row.found, row.normalised, row.errors, row.merged) if row else (0, 0, 0, 0)
         new = await self._new(scrape)
         usual = scrape.usual_found or 0
-        whole = normalised > 0 and errors == 0 and 2 * found >= usual
-        complete = whole and found < scrape.max_listings
+        whole = normalised > 0 and errors == 0 and 2 * count >= usual
+        complete = whole and count < scrape.max_listings
         judged: dict[str, Any] = {
             "status": "completed" if whole else "partial",
             "ended_at": now,
@@ -103,7 +103,7 @@ class ScrapeDuties:
                 Effect(MarketConfig, {"id": scrape.market_id}, set=market),
                 *cost_effects(task, run),
             ],
-            facts=facts_of(response, found=found, new=new, merged=merged, rejected=errors),
+            facts=facts_of(response, found=count, new=new, merged=merged, rejected=errors),
         )
 
     async def _lost_start(self, task: ScrapeCity, fetch: Fetch) -> Run | None:

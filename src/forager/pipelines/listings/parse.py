@@ -48,15 +48,15 @@ def read_rows(rows: Iterable[Any], market_id: str, decay_rate: float, seen_at: d
     known: set[str] = set()
     for raw in rows:
         try:
-            found = _found(mapping(raw), market_id, decay_rate, seen_at)
+            listing = _found(mapping(raw), market_id, decay_rate, seen_at)
         except ValueError as error:
             batch.rejected.append(Reject(Listing, str(error), raw, _key(mapping(raw))))
             continue
-        if found.source.source_key in known:
+        if listing.source.source_key in known:
             batch.repeated += 1
             continue
-        known.add(found.source.source_key)
-        batch.found.append(found)
+        known.add(listing.source.source_key)
+        batch.found.append(listing)
     return batch
 
 
@@ -135,10 +135,10 @@ def _place(location: Row) -> dict[str, str | None]:
     if line is None:
         raise ValueError("The row has no street address.")
     street, unit = split_unit(line)
-    said = words(location.get("state"))
-    state = state_code(said, "US") if said else None
+    name = words(location.get("state"))
+    state = state_code(name, "US") if name else None
     if state is None:
-        raise ValueError(f"The row's state is {said!r}: no state of the USA.")
+        raise ValueError(f"The row's state is {name!r}: no state of the USA.")
     city = words(location.get("city"))
     if city is None or not _is_name(city):
         city = whole_address[1] if len(whole_address) >= 3 and _is_name(whole_address[1]) else None

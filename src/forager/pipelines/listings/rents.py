@@ -39,12 +39,12 @@ def free_units(row: Row) -> list[dict[str, Any]]:
 
 def _stated(rent: Row) -> Range | None:
     low, high = number(rent.get("min")), number(rent.get("max"))
-    found = span(value for value in (low, high) if value != 0)
-    if found is None:
+    stated = span(value for value in (low, high) if value != 0)
+    if stated is None:
         return None
-    if found.low < 0 or (low and high and low > high):
+    if stated.low < 0 or (low and high and low > high):
         raise ValueError(f"The row's rent from {low} to {high} is impossible.")
-    return found
+    return stated
 
 
 def _of_rentals(row: Row) -> Range | None:
@@ -76,8 +76,8 @@ def _positive(values: Iterable[float | None]) -> Iterable[float]:
 
 
 def _unit_number(value: Any) -> str | None:
-    said = words(value)
-    return None if said is None or said.upper().startswith("N/A") else said
+    text = words(value)
+    return None if text is None or text.upper().startswith("N/A") else text
 
 
 def _known(unit: dict[str, Any]) -> dict[str, Any]:

@@ -186,10 +186,10 @@ def _confident(level: int, now: datetime, values: dict[str, Any]) -> Iterable[st
 
 
 def _moment(ms: int) -> datetime:
-    found = at(ms)
-    if found is None:
+    moment = at(ms)
+    if moment is None:
         raise ValueError("a record without the time of its sighting")
-    return found
+    return moment
 
 
 def _offer(point: RentPoint) -> tuple[Any, ...]:

@@ -49,11 +49,11 @@ class Resolved:
     merges: list[Merge] = field(default_factory=list)
 
 
-def resolve(found: Iterable[Found], stored: Stored, thresholds: Thresholds) -> Resolved:
+def resolve(batch: Iterable[Found], stored: Stored, thresholds: Thresholds) -> Resolved:
     """Decide for every listing of a batch, in order."""
     resolved, nearby = Resolved(), _Nearby(stored.homes.values())
     shared = set(stored.shared)
-    for each in found:
+    for each in batch:
         source = each.source.source_key
         key = stored.known.get(source)
         if key is None:
@@ -83,16 +83,16 @@ def _best(
     listing: Listing, candidates: Sequence[Listing], splits: Collection[tuple[str, str]], thresholds: Thresholds
 ) -> Merge | None:
     """The most alike of the candidates that are the same home."""
-    found = [
+    matches = [
         Merge(listing.listing_key, each.listing_key, verdict)
         for each in candidates
         if (listing.listing_key, each.listing_key) not in splits and (verdict := judge(listing, each, thresholds)).same
     ]
-    return max(found, key=_alike, default=None)
+    return max(matches, key=_alike, default=None)
 
 
-def _alike(found: Merge) -> float:
-    street = found.verdict.evidence.get("street", 100.0)
+def _alike(match: Merge) -> float:
+    street = match.verdict.evidence.get("street", 100.0)
     return float(street) if isinstance(street, int | float) else 100.0
 
 

@@ -24,8 +24,8 @@ def number(value: Any) -> float | None:
         return None
     if isinstance(value, int | float):
         return float(value)
-    found = numbers(value)
-    return found[0] if found else None
+    several = numbers(value)
+    return several[0] if several else None
 
 
 def numbers(value: Any) -> list[float]:
@@ -66,5 +66,5 @@ def objects(value: Any) -> list[Mapping[str, Any]]:
 
 def texts(value: Any) -> list[str]:
     """Return the texts of a list, each once, in their order."""
-    found = (words(each) for each in value) if isinstance(value, list) else ()
-    return list(dict.fromkeys(each for each in found if each))
+    cleaned = (words(each) for each in value) if isinstance(value, list) else ()
+    return list(dict.fromkeys(each for each in cleaned if each))

@@ -74,10 +74,10 @@ def _add_search(router: Router, service: Service) -> None:
     async def search(request: Request, asked: Annotated[SearchQuery, Query()]) -> Response:
         """Best first, by the words of name, brand, category and description. A word of five letters or more is found
         with one wrong letter, too, if the words as written find little."""
-        found = await search_products(
+        hits = await search_products(
             service.database, index, asked.q, asked.asked(), cursor=asked.cursor, limit=asked.limit
         )
-        return answer(request, found)
+        return answer(request, hits)
 
     @router.post(
         "/products/search/rebuild",
@@ -101,8 +101,8 @@ def _add_catalogue(router: Router, service: Service) -> None:
     )
     async def find_products(request: Request, asked: Annotated[ProductsQuery, Query()]) -> Response:
         """Newest first. A page may be short, even empty, and still have a next one."""
-        found = await reports.find_products(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        products = await reports.find_products(service.database, asked.asked(), cursor=asked.cursor, limit=asked.limit)
+        return page(request, products.items, products.next_cursor)
 
     @router.get(
         "/products/{product_id}",
@@ -123,5 +123,5 @@ def _add_catalogue(router: Router, service: Service) -> None:
     async def show_product_history(request: Request, product_id: ProductId) -> Response:
         """Newest first; of a product with more than 1,000 changes, the newest ones."""
         product = await reports.one_product(service.database, product_id)
-        found = await service.reports.history("product", product.url_hash, limit=MOST_CHANGES)
-        return answer(request, reports.price_points(found.items))
+        changes = await service.reports.history("product", product.url_hash, limit=MOST_CHANGES)
+        return answer(request, reports.price_points(changes.items))

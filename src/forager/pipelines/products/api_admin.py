@@ -108,8 +108,8 @@ def _add_controls(router: APIRouter, service: Service) -> None:
     @router.get("/admin/crawl-jobs", summary="List crawl jobs", **_JOBS)
     async def list_crawl_jobs(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
         """Newest first."""
-        found = await service.reports.jobs(pipeline=NAME, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        jobs = await service.reports.jobs(pipeline=NAME, cursor=asked.cursor, limit=asked.limit)
+        return page(request, jobs.items, jobs.next_cursor)
 
     @router.get("/admin/crawl-jobs/{job_id}", summary="Show a crawl job", **_JOB)
     async def show_crawl_job(request: Request, job_id: UUID) -> Response:
@@ -159,8 +159,8 @@ def _add_domains(router: APIRouter, service: Service) -> None:
         responses={200: example([DOMAIN], next_cursor=None), **failures()},
     )
     async def list_domains(request: Request, asked: Annotated[PageQuery, Query()]) -> Response:
-        found = await reports_domains.list_domains(service.database, cursor=asked.cursor, limit=asked.limit)
-        return page(request, found.items, found.next_cursor)
+        domains = await reports_domains.list_domains(service.database, cursor=asked.cursor, limit=asked.limit)
+        return page(request, domains.items, domains.next_cursor)
 
     @router.patch("/admin/domains/{domain_id}", summary="Set a domain's currency and crawl frequency", **_DOMAIN)
     async def change_domain(request: Request, domain_id: DomainId, body: DomainBody) -> Response:

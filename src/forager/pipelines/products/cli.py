@@ -39,12 +39,12 @@ def list_products(
         "gone": gone,
         "limit": limit,
     }
-    found = with_api(context, lambda at: at.api.get("/products", **query))
+    products = with_api(context, lambda at: at.api.get("/products", **query))
     if as_json:
-        render.show_json(found)
+        render.show_json(products)
         return
     rows = render.table("id", "product", "price", "stock", "brand", "shop", right=("id", "price"))
-    for product in found:
+    for product in products:
         rows.add_row(
             str(product["id"]),
             render.plain(product["product_name"]),

@@ -98,10 +98,10 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str) -> None:
         tasks = await at.api.get(f"/jobs/{made['job_id']}/tasks", limit=1)
         why = (tasks[0]["error"] if tasks else None) or f"its job is {ended['state']}"
         raise Rejected(f"{url} was not crawled: {why}")
-    found = await at.api.get("/products", url=url, gone=True)
-    if not found:
+    products = await at.api.get("/products", url=url, gone=True)
+    if not products:
         raise NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
-    render.show_json(found[0])
+    render.show_json(products[0])
 
 
 def seconds(text: str) -> int:

@@ -54,18 +54,18 @@ def audit(
         done = await at.api.get("/admin/audits")
         return done[0] if done else None
 
-    found = with_api(context, work)
+    newest = with_api(context, work)
     if as_json:
-        render.show_json(found)
-    elif found is None:
+        render.show_json(newest)
+    elif newest is None:
         render.notes().print("The catalogue has not been audited yet. Run one with --run.", markup=False)
     else:
-        findings = found["findings"]
+        findings = newest["findings"]
         rows = [(name.replace("_", " "), render.count(number)) for name, number in findings.get("checks", {}).items()]
         shares = [(f"with {name}", f"{share:.1%}") for name, share in findings.get("fill", {}).items()]
         render.out().print(
             render.facts(
-                [("week", found["week"]), ("products", render.count(findings.get("products", 0))), *rows, *shares]
+                [("week", newest["week"]), ("products", render.count(findings.get("products", 0))), *rows, *shares]
             )
         )
 

@@ -37,12 +37,12 @@ def search(
         "availability": availability,
         "limit": limit,
     }
-    found = with_api(context, lambda at: at.api.get("/products/search", **query))
+    result = with_api(context, lambda at: at.api.get("/products/search", **query))
     if as_json:
-        render.show_json(found)
+        render.show_json(result)
         return
     rows = render.table("id", "product", "price", "stock", "shop", right=("id", "price"))
-    for hit in found["hits"]:
+    for hit in result["hits"]:
         product = hit["product"]
         rows.add_row(
             str(product["id"]),
@@ -53,9 +53,9 @@ def search(
         )
     console = render.out()
     console.print(rows)
-    remark = f"{render.some(found['total'], 'product')}{' or more' if found['more'] else ''}"
-    if found["corrected"]:
-        others = [f"{words[0]}: {', '.join(words[1:])}" for words in found["terms"] if len(words) > 1]
+    remark = f"{render.some(result['total'], 'product')}{' or more' if result['more'] else ''}"
+    if result["corrected"]:
+        others = [f"{words[0]}: {', '.join(words[1:])}" for words in result["terms"] if len(words) > 1]
         remark += f"; near words were looked for ({'; '.join(others)})"
     render.notes().print(remark, markup=False)
 

@@ -80,8 +80,8 @@ class Findings:
 
     def get(self, name: str) -> Any:
         """The value of a field; None if it was not found."""
-        found = self.values.get(name)
-        return None if found is None else found.value
+        finding = self.values.get(name)
+        return None if finding is None else finding.value
 
     def add(self, name: str, raw: Any, source: Source) -> bool:
         """Add one value, as the page has it. Returns whether the field now has a value."""
@@ -114,7 +114,7 @@ class Findings:
 
     def evidence(self) -> dict[str, dict[str, Any]]:
         """By field: source and confidence, as the API shows them."""
-        return {name: found.evidence() for name, found in self.values.items()}
+        return {name: finding.evidence() for name, finding in self.values.items()}
 
     @property
     def is_product(self) -> bool:

@@ -117,13 +117,13 @@ class Fall:
 
 def counted(parser: Parser, domain: str, at: datetime, findings: Findings) -> Effect:
     """Count a page that showed these findings; none: it showed no product, though it did before."""
-    found = frozenset(findings.values).intersection(FIELDS) if findings.is_product else None
-    return _counted(domain, parser.name, parser.version, at.date(), found)
+    filled = frozenset(findings.values).intersection(FIELDS) if findings.is_product else None
+    return _counted(domain, parser.name, parser.version, at.date(), filled)
 
 
 @lru_cache(maxsize=4_096)  # pages of a shop show the same few sets of fields
-def _counted(domain: str, parser: str, version: int, day: date, found: frozenset[str] | None) -> Effect:
-    add = {"pages": 1} if found is None else {"pages": 1, "products": 1, **dict.fromkeys(found, 1)}
+def _counted(domain: str, parser: str, version: int, day: date, filled: frozenset[str] | None) -> Effect:
+    add = {"pages": 1} if filled is None else {"pages": 1, "products": 1, **dict.fromkeys(filled, 1)}
     key = {"domain": domain, "parser": parser, "parser_version": version, "day": day}
     return Effect(ParserHealth, key, add=add, insert=True)
 
@@ -135,9 +135,9 @@ def falls(today: Mapping[str, int], before: Mapping[str, int]) -> Iterator[Fall]
         yield from _fall(name, today[name], today["products"], before[name], before["products"])
 
 
-def _fall(name: str, found: int, of: int, found_before: int, of_before: int) -> Iterator[Fall]:
+def _fall(name: str, filled: int, of: int, filled_before: int, of_before: int) -> Iterator[Fall]:
     if of < LEAST_PAGES or of_before < LEAST_PAGES:
         return
-    rate, mean = found / of, found_before / of_before
+    rate, mean = filled / of, filled_before / of_before
     if mean - rate >= FALL:
         yield Fall(name, rate, mean, of)

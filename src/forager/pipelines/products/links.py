@@ -40,11 +40,11 @@ def followable(document: Document) -> Iterator[FoundLink]:
     own = canonical_url(document.url)
     seen = {own}
     for node in document.tree.css("a[href]")[:MOST]:
-        said = node.attributes
-        rel = (said.get("rel") or "").lower().split()
+        attributes = node.attributes
+        rel = (attributes.get("rel") or "").lower().split()
         if "nofollow" in rel:
             continue
-        url = _page_of(document, said.get("href") or "", host)
+        url = _page_of(document, attributes.get("href") or "", host)
         if url is not None and url not in seen:
             seen.add(url)
             yield FoundLink(url, "next" in rel)

@@ -43,15 +43,15 @@ def read(response: Response, parser: Parser, *, links: bool = False) -> Seen:
     if missing is not None:
         return Seen(url, parser, missing=missing)
     findings = parser.read(document)
-    found = tuple(followable(document)) if links and not findings.is_product else ()
-    return Seen(url, parser, findings, links=found)
+    followed = tuple(followable(document)) if links and not findings.is_product else ()
+    return Seen(url, parser, findings, links=followed)
 
 
 def product_of(seen: Seen, response: Response, page_hash: str) -> Product:
     """The record of what a parser found. What is None on it leaves the stored value as it is."""
     findings = seen.findings
     images = [{"url": image.url, "alt": image.alt, "type": image.kind} for image in findings.images]
-    values: dict[str, Any] = {name: found.value for name, found in findings.values.items()}
+    values: dict[str, Any] = {name: finding.value for name, finding in findings.values.items()}
     return Product(
         url_hash=url_hash(seen.url),
         url=seen.url,

@@ -30,9 +30,9 @@ def kept_values(now: "Product", before: "Product | None") -> dict[str, Any]:
     kept = {name: getattr(before, name) for name in names}
     held = {name: value for name, value in (before.held or {}).items() if name in names}
     for name in names:
-        found = getattr(now, name)
-        if found is not None and found != kept[name]:
-            held[name] = {"value": str(found), "at": now.fetched_at.isoformat() if now.fetched_at else None}
+        value = getattr(now, name)
+        if value is not None and value != kept[name]:
+            held[name] = {"value": str(value), "at": now.fetched_at.isoformat() if now.fetched_at else None}
     return {**kept, "held": held or None}
 
 

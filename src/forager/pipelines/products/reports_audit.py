@@ -84,10 +84,10 @@ async def audit(service: Service) -> AuditReport:
     (filled,) = await service.database.fetch(_PRODUCTS)
     products = int(filled["products"])
     fill = {name: round(filled[name] / products, 4) if products else 0.0 for name in FIELDS}
-    found = {"products": products, "checks": checks, "fill": fill}
+    findings = {"products": products, "checks": checks, "fill": fill}
     ended = await service.ledger.now()
     key = {"week": week_of(now)}
-    values = {"started_at": now, "finished_at": ended, "findings": found}
+    values = {"started_at": now, "finished_at": ended, "findings": findings}
     await change_row(service.database, Effect(Audit, key, set=values, insert=True))
     wrong = {name: number for name, number in checks.items() if number}
     log.info("the catalogue was audited", week=key["week"], products=products, **wrong)

@@ -101,10 +101,10 @@ async def check_health(service: Service) -> list[Quarantine]:
         "SELECT * FROM parser_health WHERE day = :today AND pages >= :least",
         {"today": today.isoformat(), "least": LEAST_PAGES},
     )
-    found = [each for row in rows for each in await _fallen(service, row, now)]
-    for domain in sorted({each.domain for each in found}):
+    fallen = [each for row in rows for each in await _fallen(service, row, now)]
+    for domain in sorted({each.domain for each in fallen}):
         await mark(service.database, domain)
-    return found
+    return fallen
 
 
 async def decide(service: Service, name: str, state: Literal["accepted", "rejected"]) -> QuarantineReport:
@@ -192,15 +192,15 @@ async def _tell(service: Service, quarantine: Quarantine) -> None:
 
 async def _named(db: Database, name: str) -> Quarantine:
     parts: Sequence[str] = name.split("/")
-    found = None
+    quarantine = None
     if len(parts) == 4 and parts[2].isdecimal():
         key: dict[str, Any] = dict(zip(Quarantine.key, (parts[0], parts[1], int(parts[2]), parts[3]), strict=True))
-        found = await one_row(db, Quarantine, **key)
-    if found is None:
+        quarantine = await one_row(db, Quarantine, **key)
+    if quarantine is None:
         raise NotFound(f"There is no quarantine {name!r}. `forager products quarantine list` shows those there are.")
-    if found.state == "accepted":
+    if quarantine.state == "accepted":
         raise Conflict(f"{name} has been accepted already.")
-    return found
+    return quarantine
 
 
 def _quarantine(key: dict[str, Any], fall: Fall, now: datetime) -> Quarantine:

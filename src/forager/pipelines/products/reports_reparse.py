@@ -171,12 +171,12 @@ async def _stored(
             {**values, **({"version": version} if version is not None else {})},
         )
         known = {item["url_hash"]: item for item in items}
-        found = [
+        matched = [
             {**known.get(key, {}), "page_url": page["url"], "html": page["html"]}
             for page, key in zip(pages, values.values(), strict=True)
             if key in known or (version is None and page["product_url"] is None)
         ]
-        rows = [{**dict.fromkeys(FIELDS), **row} for row in found]
+        rows = [{**dict.fromkeys(FIELDS), **row} for row in matched]
         left = None if left is None else left - len(rows)
         if rows:
             yield rows

@@ -65,15 +65,15 @@ async def search_products(
 ) -> SearchReport:
     """Best first. Raises `Rejected` if the text has no word in it, or the cursor is not of a search."""
     only, values = conditions(asked, "i")
-    found = await index.search(text, (*FACETS, "price"), only, values)
-    if not found.terms:
+    matches = await index.search(text, (*FACETS, "price"), only, values)
+    if not matches.terms:
         problem = FieldError("q", "has no word to look for")
         raise Rejected(f"q: {problem.message}.", fields=[problem])
     start = max(0, decode_cursor(_OF, _ORDER, cursor)[0]) if cursor is not None else 0
     end = start + limit
-    scores = {int(hit.row["id"]): hit.score for hit in found.hits[start:end]}
+    scores = {int(hit.row["id"]): hit.score for hit in matches.hits[start:end]}
     products = {product.id: product for product in await products_by_id(db, list(scores))}
-    marked = await index.marked(found, list(scores))
+    marked = await index.marked(matches, list(scores))
     hits = [
         SearchHit(product=products[number], score=round(score, 6), highlights=_highlights(marked.get(number, {})))
         for number, score in scores.items()
@@ -81,18 +81,18 @@ async def search_products(
     ]
     return SearchReport(
         hits=hits,
-        total=len(found.hits),
-        more=found.more,
-        corrected=found.corrected,
-        unindexed=found.unindexed,
-        terms=[list(words) for words in found.terms],
-        facets=_facets(found),
-        next_cursor=encode_cursor(_OF, _ORDER, [end]) if end < len(found.hits) else None,
+        total=len(matches.hits),
+        more=matches.more,
+        corrected=matches.corrected,
+        unindexed=matches.unindexed,
+        terms=[list(words) for words in matches.terms],
+        facets=_facets(matches),
+        next_cursor=encode_cursor(_OF, _ORDER, [end]) if end < len(matches.hits) else None,
     )
 
 
-def _facets(found: Found) -> Facets:
-    rows = [hit.row for hit in found.hits]
+def _facets(matches: Found) -> Facets:
+    rows = [hit.row for hit in matches.hits]
     prices = [row["price"] for row in rows if row["price"] is not None]
     counted: dict[str, Any] = {name: _counts(rows, name) for name in FACETS}
     return Facets(

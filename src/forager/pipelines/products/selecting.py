@@ -8,8 +8,8 @@ from forager.extract.text import one_line
 
 def text_at(document: Document, *selectors: str) -> str | None:
     """The text of the first element, of the first of these selectors, that shows some."""
-    found = document.first_text(*selectors)
-    return found[0] if found else None
+    first = document.first_text(*selectors)
+    return first[0] if first else None
 
 
 def attribute_at(document: Document, selector: str, name: str) -> str | None:

@@ -56,10 +56,10 @@ def plan_for(task: Asked, kind: type[Crawl] | type[Sitemap], **values: Any) -> P
     return Plan(kind(**{**inherited, **values}), rank=rank, retries=task.max_retries)
 
 
-def same_host(found: str, url: str) -> str | None:
+def same_host(link: str, url: str) -> str | None:
     """The canonical form of an address on the same host as `url`; None for any other."""
     try:
-        canonical = canonical_url(found)
+        canonical = canonical_url(link)
     except ValueError:
         return None
     return canonical if host_of(canonical) == host_of(url) else None
@@ -67,8 +67,8 @@ def same_host(found: str, url: str) -> str | None:
 
 def _part(task: Sitemap, text: bytes, *, index: bool, stored: str | None) -> list[Plan]:
     plans: list[Plan] = []
-    for end, found in locations(text, task.start):
-        url = same_host(found, task.url)
+    for end, link in locations(text, task.start):
+        url = same_host(link, task.url)
         if url is None:
             continue
         if index:

@@ -29,15 +29,15 @@ MOST_OFFERS = 50
 Data = dict[str, Any]
 
 
-def read_structured(document: Document, found: Findings) -> None:
+def read_structured(document: Document, findings: Findings) -> None:
     """Add what schema.org markup says about the page's main product."""
     marked = _marked(document)
     products = [thing for thing in of_type(marked, *PRODUCT_TYPES) if thing.depth <= 3]
     for source in ("json-ld", "microdata", "rdfa"):
         thing = _main(document, [each for each in products if each.source == source])
         if thing is not None:
-            _read_product(document, thing, found)
-    _read_breadcrumbs(marked, found)
+            _read_product(document, thing, findings)
+    _read_breadcrumbs(marked, findings)
 
 
 def _marked(document: Document) -> Sequence[Thing]:
@@ -68,29 +68,29 @@ def _words(text: str | None) -> frozenset[str]:
     return frozenset((text or "").casefold().split())
 
 
-def _read_product(document: Document, thing: Thing, found: Findings) -> None:
+def _read_product(document: Document, thing: Thing, findings: Findings) -> None:
     source: Source = "json-ld" if thing.source == "json-ld" else "microdata"
     data = thing.data
-    found.add("product_name", thing.text("name"), source)
-    found.add("description", thing.text("description"), source)
-    found.add("brand", _unlabelled(thing.text("brand", "manufacturer")), source)
-    found.add("category", _category(data.get("category")), source)
-    found.add("sku", _unlabelled(thing.text("sku", "productID", "mpn")), source)
+    findings.add("product_name", thing.text("name"), source)
+    findings.add("description", thing.text("description"), source)
+    findings.add("brand", _unlabelled(thing.text("brand", "manufacturer")), source)
+    findings.add("category", _category(data.get("category")), source)
+    findings.add("sku", _unlabelled(thing.text("sku", "productID", "mpn")), source)
     for name in GTINS:
-        if not found.add("gtin", _bare(thing.text(name)), source):
+        if not findings.add("gtin", _bare(thing.text(name)), source):
             continue
         break
     rating = first(data.get("aggregateRating"))
     if isinstance(rating, dict):
-        _read_rating(rating, found, source)
+        _read_rating(rating, findings, source)
     for url in _image_urls(data.get("image")):
-        found.add_image(document.absolute(url))
+        findings.add_image(document.absolute(url))
     offers = list(_offers(data))
     if offers:
-        _read_offers(offers, found, source)
+        _read_offers(offers, findings, source)
 
 
-def _read_rating(rating: Data, found: Findings, source: Source) -> None:
+def _read_rating(rating: Data, findings: Findings, source: Source) -> None:
     value, best = text_of(rating.get("ratingValue")), text_of(rating.get("bestRating"))
     if value and best:
         try:
@@ -99,22 +99,22 @@ def _read_rating(rating: Data, found: Findings, source: Source) -> None:
                 value = str(decimal_of(value.replace(",", ".")) * 5 / scale)
         except ValueError:
             pass
-    found.add("rating", value, source)
+    findings.add("rating", value, source)
     count = text_of(rating.get("reviewCount")) or text_of(rating.get("ratingCount"))
-    found.add("review_count", count, source)
+    findings.add("review_count", count, source)
 
 
-def _read_offers(offers: Sequence[Data], found: Findings, source: Source) -> None:
+def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> None:
     shown = next((offer for offer in offers if _amount(offer) is not None), offers[0])
-    found.add_price(_amount(shown), text_of(shown.get("priceCurrency")) or _symbol(shown), source)
-    found.add("availability", _availability(offers, shown), source)
+    findings.add_price(_amount(shown), text_of(shown.get("priceCurrency")) or _symbol(shown), source)
+    findings.add("availability", _availability(offers, shown), source)
     listed = [_told(offer) for offer in offers[:MOST_OFFERS] if _amount(offer) is not None]
     if len(listed) > 1 or any("high" in each for each in listed):
-        found.metadata.setdefault("offers", listed)
+        findings.metadata.setdefault("offers", listed)
     for offer in offers:
         regular = _regular(offer)
         if regular is not None:
-            found.metadata.setdefault("regular_price", regular)
+            findings.metadata.setdefault("regular_price", regular)
 
 
 def _offers(data: Data) -> Iterator[Data]:
@@ -160,11 +160,13 @@ def _symbol(offer: Data) -> str | None:
 
 def _availability(offers: Sequence[Data], shown: Data) -> str | None:
     """Of the offer that is shown; a product with variants is in stock if one of them is."""
-    said = text_of(shown.get("availability"))
-    if said is None:
-        all_said = [text for offer in offers if (text := text_of(offer.get("availability")))]
-        said = next((text for text in all_said if text.lower().endswith("instock")), all_said[0] if all_said else None)
-    return said
+    availability = text_of(shown.get("availability"))
+    if availability is None:
+        stated = [text for offer in offers if (text := text_of(offer.get("availability")))]
+        availability = next(
+            (text for text in stated if text.lower().endswith("instock")), stated[0] if stated else None
+        )
+    return availability
 
 
 def _told(offer: Data) -> Data:
@@ -216,16 +218,16 @@ def _image_urls(value: Any) -> Iterator[str]:
             yield url.strip()
 
 
-def _read_breadcrumbs(marked: Sequence[Thing], found: Findings) -> None:
+def _read_breadcrumbs(marked: Sequence[Thing], findings: Findings) -> None:
     """The category from a breadcrumb trail: its last entry that is not the product itself or the home page."""
-    if "category" in found:
+    if "category" in findings:
         return
     for thing in of_type(marked, "BreadcrumbList"):
         names = [_crumb(each) for each in _dicts(thing.data.get("itemListElement"))]
-        product = (found.get("product_name") or "").casefold()
+        product = (findings.get("product_name") or "").casefold()
         kept = [name for name in names if name and name.casefold() not in (product, "home", "start", "accueil")]
         if kept:
-            found.add("category", kept[-1], "json-ld" if thing.source == "json-ld" else "microdata")
+            findings.add("category", kept[-1], "json-ld" if thing.source == "json-ld" else "microdata")
             return
 
 
@@ -238,27 +240,27 @@ _META_PRICE = ("product:price:amount", "og:price:amount", "product:sale_price:am
 _META_CURRENCY = ("product:price:currency", "og:price:currency", "product:sale_price:currency")
 
 
-def read_meta(document: Document, found: Findings) -> None:
+def read_meta(document: Document, findings: Findings) -> None:
     """Add what OpenGraph and product meta tags say."""
     metas = document.metas
     is_product = metas.get("og:type", "").lower() in ("product", "og:product", "product.item") or any(
         name in metas for name in _META_PRICE
     )
-    if not is_product and not found.values:
+    if not is_product and not findings.values:
         return
-    found.add("product_name", metas.get("og:title"), "opengraph")
-    found.add("description", metas.get("og:description") or metas.get("description"), "opengraph")
+    findings.add("product_name", metas.get("og:title"), "opengraph")
+    findings.add("description", metas.get("og:description") or metas.get("description"), "opengraph")
     amount = next((metas[name] for name in _META_PRICE if name in metas), None)
     currency = next((metas[name] for name in _META_CURRENCY if name in metas), None)
     if amount:
-        found.add_price(_plain_number(one_line(amount)), currency, "opengraph")
+        findings.add_price(_plain_number(one_line(amount)), currency, "opengraph")
     for name in ("product:availability", "og:availability"):
-        found.add("availability", metas.get(name), "opengraph")
-    found.add("brand", metas.get("product:brand") or metas.get("og:brand"), "opengraph")
-    found.add("category", _category(metas.get("product:category")), "opengraph")
-    found.add("sku", metas.get("product:retailer_item_id"), "opengraph")
+        findings.add("availability", metas.get(name), "opengraph")
+    findings.add("brand", metas.get("product:brand") or metas.get("og:brand"), "opengraph")
+    findings.add("category", _category(metas.get("product:category")), "opengraph")
+    findings.add("sku", metas.get("product:retailer_item_id"), "opengraph")
     for name in ("product:ean", "product:isbn", "product:upc"):
-        found.add("gtin", metas.get(name), "opengraph")
+        findings.add("gtin", metas.get(name), "opengraph")
     if "og:image" in metas:
         for node in document.tree.css("meta[property='og:image']")[:20]:
-            found.add_image(document.absolute(node.attributes.get("content") or ""))
+            findings.add_image(document.absolute(node.attributes.get("content") or ""))

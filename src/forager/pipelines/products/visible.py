@@ -38,25 +38,25 @@ _INLINE = re.compile(
 """`Item #: AB-123` in one line."""
 
 
-def read_visible(document: Document, found: Findings) -> None:
+def read_visible(document: Document, findings: Findings) -> None:
     """Add what a reader would take for the product's name, price and stock."""
-    headline = found.get("product_name") or headline_of(document)
-    if headline is None or not can_be_bought(document, known=bool(found.values)):
+    headline = findings.get("product_name") or headline_of(document)
+    if headline is None or not can_be_bought(document, known=bool(findings.values)):
         return
     lines = _around(document.shown, headline)
-    if "product_name" not in found:
-        found.add("product_name", headline, "heuristic")
-    if "price" not in found:
-        read_price(document, lines, found)
-    _read_words(lines, found)
-    _read_code(document, found)
-    if "availability" not in found and "price" in found and is_in_stock(document):
-        found.add("availability", "in_stock", "heuristic")
-    _read_facts(document, found)
-    if not found.images:
+    if "product_name" not in findings:
+        findings.add("product_name", headline, "heuristic")
+    if "price" not in findings:
+        read_price(document, lines, findings)
+    _read_words(lines, findings)
+    _read_code(document, findings)
+    if "availability" not in findings and "price" in findings and is_in_stock(document):
+        findings.add("availability", "in_stock", "heuristic")
+    _read_facts(document, findings)
+    if not findings.images:
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
             if (node.attributes.get("alt") or "").casefold() == headline.casefold():
-                found.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
+                findings.add_image(document.absolute(node.attributes.get("src") or ""), node.attributes.get("alt"))
 
 
 def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
@@ -66,32 +66,32 @@ def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
     return lines[:NEAR]
 
 
-def _read_words(lines: Sequence[Line], found: Findings) -> None:
+def _read_words(lines: Sequence[Line], findings: Findings) -> None:
     for line in lines[1:]:
         if len(line.text) > 120 or line.tag == "button":
             continue
-        if "availability" not in found:
+        if "availability" not in findings:
             word = availability_of(line.text)
             if word is not None:
-                found.add("availability", word, "heuristic")
-        if "rating" not in found and (rated := _RATED.search(line.text)):
-            found.add("rating", rated[1], "heuristic")
-        if "review_count" not in found and (counted := _REVIEWS.search(line.text)):
-            found.add("review_count", re.sub(r"\D", "", counted[1]), "heuristic")
+                findings.add("availability", word, "heuristic")
+        if "rating" not in findings and (rated := _RATED.search(line.text)):
+            findings.add("rating", rated[1], "heuristic")
+        if "review_count" not in findings and (counted := _REVIEWS.search(line.text)):
+            findings.add("review_count", re.sub(r"\D", "", counted[1]), "heuristic")
 
 
-def _read_code(document: Document, found: Findings) -> None:
+def _read_code(document: Document, findings: Findings) -> None:
     """The article number, if the page names one, and only one."""
-    if "sku" in found:
+    if "sku" in findings:
         return
     codes = {
         coded[1] for line in document.shown[:2_000] if len(line.text) <= 120 and (coded := _INLINE.search(line.text))
     }
     if len(codes) == 1:
-        found.add("sku", codes.pop(), "heuristic")
+        findings.add("sku", codes.pop(), "heuristic")
 
 
-def _read_facts(document: Document, found: Findings) -> None:
+def _read_facts(document: Document, findings: Findings) -> None:
     """Tables and definition lists: a label and its value."""
     pairs = [(row.css("td, th")) for row in document.tree.css("table tr")[:200]]
     pairs += [[term, term.next] for term in document.tree.css("dl > dt")[:200] if term.next is not None]
@@ -101,5 +101,5 @@ def _read_facts(document: Document, found: Findings) -> None:
         label = " ".join(cells[0].text(separator=" ").split()).rstrip(":")
         value = " ".join(cells[1].text(separator=" ").split())
         for name, pattern in _LABELS.items():
-            if name not in found and value and len(value) <= 100 and pattern.fullmatch(label):
-                found.add(name, value, "heuristic")
+            if name not in findings and value and len(value) <= 100 and pattern.fullmatch(label):
+                findings.add(name, value, "heuristic")

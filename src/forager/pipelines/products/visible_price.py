@@ -36,7 +36,7 @@ _AMERICAN = frozenset({"com", "us", "net", "org", "shop", "store"})
 MOST_NODES = 400
 
 
-def read_price(document: Document, lines: Sequence[Line], found: Findings) -> None:
+def read_price(document: Document, lines: Sequence[Line], findings: Findings) -> None:
     """Add the first price after the headline that is not crossed out or called an old one."""
     struck = {_digits(node.text(separator=" ")) for node in document.tree.css("del, s, strike")[:50]}
     for text in (*_lines(lines), *_called_prices(document)):
@@ -46,20 +46,20 @@ def read_price(document: Document, lines: Sequence[Line], found: Findings) -> No
                 continue
             is_old = _digits(part) in struck or _digits(price.text) in struck or _WAS.search(part)
             if is_old and not _NOW.search(part):
-                found.metadata.setdefault("regular_price", str(price.amount))
+                findings.metadata.setdefault("regular_price", str(price.amount))
                 continue
-            found.add_price(price.amount, _currency(price, document), "heuristic")
+            findings.add_price(price.amount, _currency(price, document), "heuristic")
             return
 
 
-def read_currency(document: Document, found: Findings) -> None:
+def read_currency(document: Document, findings: Findings) -> None:
     """The currency of a price that came without one: the sign beside the same amount on the page."""
-    amount = found.get("price")
-    if amount is None or "currency" in found:
+    amount = findings.get("price")
+    if amount is None or "currency" in findings:
         return
     for node in document.tree.css("[class*=currency i], [itemprop=priceCurrency]")[:20]:
         if is_currency(code := one_line(node.text() or node.attributes.get("content") or "")):
-            found.add("currency", code, "heuristic")
+            findings.add("currency", code, "heuristic")
             return
     for line in document.shown[:2_000]:
         if len(line.text) > 200 or not any(char.isdigit() for char in line.text):
@@ -67,12 +67,12 @@ def read_currency(document: Document, found: Findings) -> None:
         for part in _priced_parts(line.text):
             price = parse_price(part)
             if price.amount == amount and _is_signed(price):
-                found.add("currency", _currency(price, document), "heuristic")
+                findings.add("currency", _currency(price, document), "heuristic")
                 return
     signs = {one or other for one, other in _SIGNED.findall(document.text)}
     if len(signs) == 1:  # the only one on the page
         (sign,) = signs
-        found.add("currency", _dollar(document) if sign == "$" else parse_price(f"1 {sign}").currency, "heuristic")
+        findings.add("currency", _dollar(document) if sign == "$" else parse_price(f"1 {sign}").currency, "heuristic")
 
 
 def _lines(lines: Sequence[Line]) -> Iterator[str]:
@@ -119,8 +119,8 @@ def _is_signed(price: Price) -> bool:
 
 
 def _currency(price: Price, document: Document) -> str | None:
-    said = price.currency or document.metas.get("currency")
-    return said or (_dollar(document) if price.symbol == "$" else None)
+    currency = price.currency or document.metas.get("currency")
+    return currency or (_dollar(document) if price.symbol == "$" else None)
 
 
 def _dollar(document: Document) -> str | None:

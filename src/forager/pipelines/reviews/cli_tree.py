@@ -107,14 +107,14 @@ async def read_events(
     """
     after = 0
     while True:
-        found = await api.get(f"/review-fetch/{job_id}/events", after=after, limit=1_000)
-        for event in found["events"]:
+        batch = await api.get(f"/review-fetch/{job_id}/events", after=after, limit=1_000)
+        for event in batch["events"]:
             each(event)
         page()
-        after = found["last"]
-        if found["ended"]:
+        after = batch["last"]
+        if batch["ended"]:
             return True
-        if not found["events"]:
+        if not batch["events"]:
             if not wait:
                 return False
             await asyncio.sleep(LOOK_EVERY)

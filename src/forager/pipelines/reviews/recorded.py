@@ -112,8 +112,8 @@ def _part(row: Row, collection: str, field_name: str) -> str | None:
 
 def _only(names: Iterable[str]) -> str | None:
     """The one name, if there is one."""
-    found = list(names)
-    return found[0] if len(found) == 1 else None
+    all_names = list(names)
+    return all_names[0] if len(all_names) == 1 else None
 
 
 def _unplaced(file: str, number: int, form: str) -> Rejected:

@@ -65,43 +65,43 @@ _GALLERY = re.compile(r"['\"]colorImages['\"]\s*:\s*\{\s*['\"]initial['\"]\s*:\s
 
 
 def read(document: Document) -> Findings:
-    found = Findings()
-    found.add("product_name", text_at(document, "#productTitle", "#ebooksProductTitle", "#title"), SOURCE)
-    _read_price(document, found)
-    _read_availability(document, found)
-    _read_rating(document, found)
-    found.add("brand", _brand(document), SOURCE)
-    found.add("category", _category(document), SOURCE)
+    findings = Findings()
+    findings.add("product_name", text_at(document, "#productTitle", "#ebooksProductTitle", "#title"), SOURCE)
+    _read_price(document, findings)
+    _read_availability(document, findings)
+    _read_rating(document, findings)
+    findings.add("brand", _brand(document), SOURCE)
+    findings.add("category", _category(document), SOURCE)
     asin = _asin(document)
     if asin is not None:
-        found.add("sku", asin, SOURCE)
-        found.metadata["asin"] = asin
+        findings.add("sku", asin, SOURCE)
+        findings.metadata["asin"] = asin
     for label in ("isbn-13", "ean", "upc", "gtin"):
-        if not found.add("gtin", (fact(document, DETAILS, label) or "").partition(" ")[0], SOURCE):
+        if not findings.add("gtin", (fact(document, DETAILS, label) or "").partition(" ")[0], SOURCE):
             continue
         break
-    found.add("description", _description(document), SOURCE)
-    _read_images(document, found)
-    return found
+    findings.add("description", _description(document), SOURCE)
+    _read_images(document, findings)
+    return findings
 
 
-def _read_price(document: Document, found: Findings) -> None:
+def _read_price(document: Document, findings: Findings) -> None:
     for selector in PRICES:
         for node in document.tree.css(selector)[:5]:
             hidden = node.css_first(".a-offscreen")
             shown = (hidden.text() if hidden else "").strip() or " ".join(node.text(separator="").split())
             price = parse_price(shown)
             if price.amount is not None:
-                found.add_price(price.amount, price.currency or _usual_currency(document), SOURCE)
+                findings.add_price(price.amount, price.currency or _usual_currency(document), SOURCE)
                 break
-        if "price" in found:
+        if "price" in findings:
             break
     regular = parse_price(text_at(document, *REGULAR)).amount
-    if regular is not None and "price" in found and regular > found.get("price"):
-        found.metadata["regular_price"] = str(regular)
+    if regular is not None and "price" in findings and regular > findings.get("price"):
+        findings.metadata["regular_price"] = str(regular)
     ends = [parse_price(node.text()).amount for node in document.tree.css(".a-price-range .a-offscreen")[:2]]
-    if len(ends) == 2 and None not in ends and found.get("price") == ends[0]:
-        found.metadata["offers"] = [{"price": str(ends[0]), "high": str(ends[1])}]
+    if len(ends) == 2 and None not in ends and findings.get("price") == ends[0]:
+        findings.metadata["offers"] = [{"price": str(ends[0]), "high": str(ends[1])}]
 
 
 def _usual_currency(document: Document) -> str | None:
@@ -109,7 +109,7 @@ def _usual_currency(document: Document) -> str | None:
     return CURRENCIES.get(top)
 
 
-def _read_availability(document: Document, found: Findings) -> None:
+def _read_availability(document: Document, findings: Findings) -> None:
     words = text_at(
         document,
         "#availability span",
@@ -117,21 +117,21 @@ def _read_availability(document: Document, found: Findings) -> None:
         "#outOfStock .a-color-price",
         "#exports_desktop_outOfStock_buybox_message_feature_div",
     )
-    found.add("availability", words, SOURCE)
-    if "availability" not in found and document.tree.css_first("#add-to-cart-button, #buy-now-button") is not None:
-        found.add("availability", "in stock", SOURCE)
+    findings.add("availability", words, SOURCE)
+    if "availability" not in findings and document.tree.css_first("#add-to-cart-button, #buy-now-button") is not None:
+        findings.add("availability", "in stock", SOURCE)
 
 
-def _read_rating(document: Document, found: Findings) -> None:
+def _read_rating(document: Document, findings: Findings) -> None:
     words = attribute_at(document, "#acrPopover", "title") or text_at(
         document, "#averageCustomerReviews .a-icon-alt", "[data-hook=rating-out-of-text]"
     )
     rated = _RATED.search(words or "")
     if rated:
-        found.add("rating", rated[1], SOURCE)
+        findings.add("rating", rated[1], SOURCE)
     counted = text_at(document, "#acrCustomerReviewText", "[data-hook=total-review-count]")
     digits = re.sub(r"[^\d]", "", counted or "")
-    found.add("review_count", digits, SOURCE)
+    findings.add("review_count", digits, SOURCE)
 
 
 def _brand(document: Document) -> str | None:
@@ -149,8 +149,8 @@ def _category(document: Document) -> str | None:
 
 
 def _asin(document: Document) -> str | None:
-    said = attribute_at(document, "input#ASIN, input[name=ASIN]", "value")
-    for candidate in (said, document.canonical, document.url):
+    field = attribute_at(document, "input#ASIN, input[name=ASIN]", "value")
+    for candidate in (field, document.canonical, document.url):
         if candidate and re.fullmatch(r"[A-Z0-9]{10}", candidate):
             return candidate
         match = _ASIN.search(f"{urlsplit(candidate).path}/") if candidate else None
@@ -166,7 +166,7 @@ def _description(document: Document) -> str | None:
     )
 
 
-def _read_images(document: Document, found: Findings) -> None:
+def _read_images(document: Document, findings: Findings) -> None:
     alt = attribute_at(document, "#landingImage", "alt")
     gallery = _GALLERY.search(document.source)
     if gallery:
@@ -176,16 +176,16 @@ def _read_images(document: Document, found: Findings) -> None:
             entries = []
         for entry in entries[:20]:
             if isinstance(entry, dict):
-                found.add_image(entry.get("hiRes") or entry.get("large"), alt)
-    found.add_image(attribute_at(document, "#landingImage", "data-old-hires"), alt)
-    if not found.images:
+                findings.add_image(entry.get("hiRes") or entry.get("large"), alt)
+    findings.add_image(attribute_at(document, "#landingImage", "data-old-hires"), alt)
+    if not findings.images:
         sizes = attribute_at(document, "#landingImage, #imgBlkFront, #ebooksImgBlkFront", "data-a-dynamic-image")
         try:
             known = orjson.loads(sizes or "{}")
         except ValueError:
             known = {}
         largest = max(known, key=lambda url: known[url] or [0], default=None) if isinstance(known, dict) else None
-        found.add_image(largest, alt)
+        findings.add_image(largest, alt)
 
 
 parser = Parser("amazon", 1, read, ("amazon.*",))

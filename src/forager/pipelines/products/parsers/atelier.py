@@ -13,35 +13,35 @@ STOCK = {"stock--in": "in_stock", "stock--out": "out_of_stock", "stock--soon": "
 
 
 def read(document: Document) -> Findings:
-    found = Findings()
-    found.add("product_name", text_at(document, ".piece__name"), SOURCE)
-    found.add("brand", text_at(document, ".piece__maker b"), SOURCE)
-    found.add("category", text_at(document, ".trail"), SOURCE)
-    found.add("description", text_at(document, ".piece__story"), SOURCE)
-    found.add("sku", attribute_at(document, ".piece", "data-sku"), SOURCE)
-    found.add("rating", attribute_at(document, "meter.stars", "value"), SOURCE)
-    found.add("review_count", re.sub(r"\D", "", text_at(document, ".opinions") or ""), SOURCE)
-    found.add("availability", _stock(document), SOURCE)
-    _read_price(document, found)
+    findings = Findings()
+    findings.add("product_name", text_at(document, ".piece__name"), SOURCE)
+    findings.add("brand", text_at(document, ".piece__maker b"), SOURCE)
+    findings.add("category", text_at(document, ".trail"), SOURCE)
+    findings.add("description", text_at(document, ".piece__story"), SOURCE)
+    findings.add("sku", attribute_at(document, ".piece", "data-sku"), SOURCE)
+    findings.add("rating", attribute_at(document, "meter.stars", "value"), SOURCE)
+    findings.add("review_count", re.sub(r"\D", "", text_at(document, ".opinions") or ""), SOURCE)
+    findings.add("availability", _stock(document), SOURCE)
+    _read_price(document, findings)
     for term in document.tree.css("dl.facts dt"):
         value = term.next
         if term.text(strip=True) == "EAN" and value is not None:
-            found.add("gtin", value.text(strip=True), SOURCE)
+            findings.add("gtin", value.text(strip=True), SOURCE)
     for image in document.tree.css(".look img[data-zoom]"):
-        found.add_image(document.absolute(image.attributes.get("data-zoom") or ""), image.attributes.get("alt"))
-    return found
+        findings.add_image(document.absolute(image.attributes.get("data-zoom") or ""), image.attributes.get("alt"))
+    return findings
 
 
-def _read_price(document: Document, found: Findings) -> None:
+def _read_price(document: Document, findings: Findings) -> None:
     whole, cents = text_at(document, ".cost__whole"), text_at(document, ".cost__cents")
     if whole and re.fullmatch(r"[\d,]+", whole):
         amount = f"{whole.replace(',', '')}.{cents or '00'}"
-        found.add_price(amount, attribute_at(document, ".cost__currency", "title"), SOURCE)
+        findings.add_price(amount, attribute_at(document, ".cost__currency", "title"), SOURCE)
     elif whole:
-        found.refused.append(("price", f"{whole[:20]!r} is no price"))
+        findings.refused.append(("price", f"{whole[:20]!r} is no price"))
     was = parse_price(text_at(document, ".cost__was")).amount
     if was is not None:
-        found.metadata["regular_price"] = str(was)
+        findings.metadata["regular_price"] = str(was)
 
 
 def _stock(document: Document) -> str | None:

@@ -12,13 +12,13 @@ ESSENTIAL = ("product_name", "price", "availability", "sku")
 
 
 def read(document: Document) -> Findings:
-    found = Findings()
-    read_structured(document, found)
-    read_meta(document, found)
-    if any(name not in found for name in ESSENTIAL):
-        read_visible(document, found)
-    read_currency(document, found)
-    return found
+    findings = Findings()
+    read_structured(document, findings)
+    read_meta(document, findings)
+    if any(name not in findings for name in ESSENTIAL):
+        read_visible(document, findings)
+    read_currency(document, findings)
+    return findings
 
 
 parser = Parser(BASE, 2, read)

@@ -12,27 +12,27 @@ STOCK = {"AVAILABLE": "in_stock", "NO_STOCK": "out_of_stock", "PREORDER": "preor
 
 
 def read(document: Document) -> Findings:
-    found = Findings()
+    findings = Findings()
     script = document.tree.css_first("script#__STATE__")
     state = loads_tolerantly(script.text()) if script is not None else None
     product = _part(state, "product")
     pricing, codes, score = _part(product, "pricing"), _part(product, "codes"), _part(product, "score")
-    found.add("product_name", product.get("title"), SOURCE)
-    found.add("brand", product.get("maker"), SOURCE)
-    found.add("description", product.get("text"), SOURCE)
+    findings.add("product_name", product.get("title"), SOURCE)
+    findings.add("brand", product.get("maker"), SOURCE)
+    findings.add("description", product.get("text"), SOURCE)
     trail = product.get("breadcrumb")
-    found.add("category", trail[-1] if isinstance(trail, list) and trail else None, SOURCE)
-    found.add("sku", codes.get("sku"), SOURCE)
-    found.add("gtin", codes.get("ean"), SOURCE)
-    found.add("rating", score.get("average"), SOURCE)
-    found.add("review_count", score.get("count"), SOURCE)
-    found.add("availability", STOCK.get(str(_part(product, "inventory").get("state"))), SOURCE)
-    found.add_price(_units(pricing.get("current")), pricing.get("currency"), SOURCE)
+    findings.add("category", trail[-1] if isinstance(trail, list) and trail else None, SOURCE)
+    findings.add("sku", codes.get("sku"), SOURCE)
+    findings.add("gtin", codes.get("ean"), SOURCE)
+    findings.add("rating", score.get("average"), SOURCE)
+    findings.add("review_count", score.get("count"), SOURCE)
+    findings.add("availability", STOCK.get(str(_part(product, "inventory").get("state"))), SOURCE)
+    findings.add_price(_units(pricing.get("current")), pricing.get("currency"), SOURCE)
     if (regular := _units(pricing.get("list"))) is not None:
-        found.metadata["regular_price"] = regular
+        findings.metadata["regular_price"] = regular
     variants = product.get("variants")
     if isinstance(variants, list) and variants:
-        found.metadata["offers"] = [
+        findings.metadata["offers"] = [
             {"name": each.get("label"), "price": _units(each.get("current"))}
             for each in variants
             if isinstance(each, dict)
@@ -40,8 +40,8 @@ def read(document: Document) -> Findings:
     media = product.get("media")
     for each in media if isinstance(media, list) else ():
         if isinstance(each, dict) and isinstance(each.get("src"), str):
-            found.add_image(document.absolute(each["src"]), product.get("title"))
-    return found
+            findings.add_image(document.absolute(each["src"]), product.get("title"))
+    return findings
 
 
 def _part(value: Any, name: str) -> dict[str, Any]:
