@@ -1,0 +1,284 @@
+"""`App`: everything that the API, the command line and the pipelines' own edges may ask of one process."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from forager.app.intake import Intake
+from forager.app.references import References
+from forager.core.clock import Clock
+from forager.core.errors import FieldError, NotFound, Rejected, Stopping
+from forager.core.http import Response
+from forager.core.ledger import Ledger, Submitted
+from forager.core.names import checked_name
+from forager.core.pipeline import Lane, Pipeline
+from forager.core.retention import Pruned
+from forager.core.schedules import Schedule
+from forager.core.secret import Secret
+from forager.engine.deliver import Delivery
+from forager.engine.prune import prune_forever
+from forager.engine.schedule import Scheduler, next_firing
+from forager.engine.stored_pages import StoredPages
+from forager.engine.sweep import sweep_forever, sweep_interval
+from forager.engine.watch import Watcher
+from forager.engine.work import Worker
+from forager.fetch import EgressGuard
+from forager.fetch.browser.fetcher import BrowserFetcher
+from forager.fetch.proxies import ProxyPool
+from forager.kit.feature import Feature
+from forager.lane_switch import switch_lane
+from forager.ledger.reports import JobReport, Reports
+from forager.ledger.side_tables.domains import Domains
+from forager.ledger.side_tables.job_secrets import JobSecretTable
+from forager.ledger.side_tables.schedules import ScheduleTable
+from forager.ledger.side_tables.sinks import SinkTable
+from forager.ledger.side_tables.watches import WatchTable
+from forager.politeness.rulebook import Rulebook
+from forager.runners.embedded import EmbeddedRunner, Loop
+from forager.secrets.sealing import Rotated
+from forager.settings import Settings
+from forager.waiting import Waits
+from forager.wiring import build_sinks, keep_of, reference_loaders
+
+SCHEDULES, WATCHES = "schedules", "watches"
+
+
+class App:
+    """Forager in one process: a ledger, its reports, and the engine, which runs while `engine()` is entered."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        features: Sequence[Feature],
+        clock: Clock,
+        pipelines: Sequence[Pipeline],
+        ledger: Ledger,
+        reports: Reports,
+        worker: Worker,
+        domains: Domains,
+        sinks: SinkTable,
+        rules: Rulebook,
+        proxies: ProxyPool,
+        browsers: BrowserFetcher,
+        rotate: Callable[[], Awaitable[Rotated]],
+        job_secrets: JobSecretTable,
+        stored_pages: StoredPages,
+        guard: EgressGuard,
+    ) -> None:
+        self.guard = guard
+        self.settings = settings
+        self.features = {each.name: each for each in features}
+        self.clock = clock
+        self.pipelines = {p.name: p for p in pipelines}
+        self.internal = tuple(p.name for p in pipelines if p.internal)
+        """Pipelines whose jobs are left out of lists by default."""
+        self.ledger = ledger
+        self.database = ledger.database
+        self.reports = reports
+        self.domains = domains
+        self.rules = rules
+        self.proxies = proxies
+        self.browsers = browsers
+        self.rotate_keys = rotate
+        self.job_secrets = job_secrets
+        self.stored_pages = stored_pages
+        self.worker = worker
+        self.waits = Waits(reports, rules, worker, ledger.now)
+        self.schedules = ScheduleTable(ledger.database)
+        self.scheduler = Scheduler(self.schedules, self.create_scheduled, ledger.now, clock)
+        self.watches = WatchTable(ledger.database, pipelines, ledger.now)
+        self.watcher = Watcher(ledger, pipelines, clock)
+        if self.watcher:
+            worker.when_settled(self.watcher.tell)
+        for each in features:
+            if each.duties is not None:
+                worker.perform(each.duties.load()(self))
+        self.publications = {each.name: each.publication.load() for each in features if each.publication is not None}
+        self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
+        """Webhook results by pipeline, for pipelines that define their own."""
+        self.keep = keep_of(settings)
+        self.sinks = sinks
+        self.deliveries = {
+            sink.name: Delivery(ledger, sinks, sink, clock, lambda: worker.session) for sink in build_sinks(self)
+        }
+        self._runner = EmbeddedRunner(
+            worker, list(self.deliveries.values()), self._loops(), clock=clock, grace=settings.shutdown_seconds
+        )
+        self._references = References(reference_loaders(settings, features))
+        self._intake = Intake(
+            ledger, self.pipelines, self._references, guard, rules, self.waits, job_secrets, self._priced
+        )
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Jobs that this process has refused because the queue was full, by pipeline."""
+        return self._intake.refused
+
+    # ── jobs ──
+
+    async def submit(
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        schedule: str | None = None,
+        secrets: Mapping[str, Secret] | None = None,
+    ) -> Submitted:
+        """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
+        the queue is full."""
+        if self.is_stopping:
+            raise Stopping
+        return await self._intake.submit(pipeline, params, key=key, schedule=schedule, secrets=secrets)
+
+    async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
+        """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
+        tasks."""
+        sealed = self.job_secrets.sealed(job, secrets or {})
+        queued = await self.ledger.retry(job, secrets=sealed)
+        await self.job_secrets.reseal_job(job, sealed)
+        return queued
+
+    def fingerprint(self, secret: Secret) -> str:
+        """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
+        return self.job_secrets.fingerprint(secret)
+
+    async def switch_lane(self, lane: str, *, active: bool) -> str:
+        """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""
+        return await switch_lane(self, lane, active=active)
+
+    async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
+        """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if it cannot be
+        priced."""
+        return await self._priced(pipeline, await self._intake.checked(pipeline, params))
+
+    # ── schedules ──
+
+    async def put_schedule(self, schedule: Schedule) -> Schedule:
+        """Validate a schedule and its job, and store it. Replaces an existing one of that name."""
+        checked_name(schedule.name)
+        if (schedule.cron is None) == (schedule.every is None):
+            raise Rejected(
+                "A schedule has either `cron` or `every`.", fields=[FieldError("cron", "give cron or every")]
+            )
+        await self._intake.checked(schedule.pipeline, schedule.params)
+        now = round((await self.ledger.now()).timestamp() * 1000)
+        timed = replace(schedule, next_at=next_firing(schedule, now))
+        await self.schedules.put(timed)
+        return timed
+
+    async def resume_schedule(self, name: str) -> None:
+        """Let a paused schedule fire again, from its next time on."""
+        now = round((await self.ledger.now()).timestamp() * 1000)
+        await self.schedules.pause(name, paused=False, next_at=next_firing(await self.schedule(name), now))
+
+    async def schedule(self, name: str) -> Schedule:
+        """Return a schedule by name. Raises `NotFound` if there is none."""
+        for schedule in await self.schedules.all():
+            if schedule.name == name:
+                return schedule
+        raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+
+    async def create_scheduled(self, schedule: Schedule, key: str) -> UUID:
+        """Create the job of a schedule, once for each key."""
+        return (await self.submit(schedule.pipeline, schedule.params, key=key, schedule=schedule.name)).job
+
+    # ── the engine ──
+
+    def engine(self, *, schedules: bool = True) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+        """Work, deliver, sweep, fire schedules and dispatch watches while the block runs; then drain, so that no
+        in-flight task is lost. Without `schedules`, neither schedules nor watches create work."""
+        return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
+        return self._runner.is_stopping
+
+    async def left_over(self) -> Sequence[JobReport] | None:
+        """Return the open jobs, each with the reason why it waits, if nothing can run now; None while something can.
+
+        Webhooks that wait for a retry do not count: they are stored, and the next process sends them.
+        """
+        if self.worker.in_flight:
+            return None
+        left: Sequence[JobReport] | None = ()
+        if await self.ledger.has_work(but=self.internal):
+            left = await self.waits.stuck(self.internal)
+        return left if left is not None and await self.has_delivered() else None
+
+    async def has_delivered(self) -> bool:
+        """Return whether every sink has received the newest changes, and every webhook has been tried.
+
+        A sink that is paused, failing or delivered by another process does not count: its position in the log is
+        stored.
+        """
+        if self.worker.session is None:
+            return False
+        for delivery in self.deliveries.values():
+            await delivery.deliver_new()  # now, not at the next poll
+        return not await self.ledger.has_work(self.internal, ready=True)
+
+    # ── retention ──
+
+    async def prune(self) -> Pruned:
+        """Remove one page of data that is older than the settings keep it."""
+        return await self.ledger.prune(self.keep, self.deliveries)
+
+    async def prunable(self) -> Pruned:
+        """Count what repeated calls of `prune` would remove."""
+        return await self.ledger.prunable(self.keep, self.deliveries)
+
+    # ── reference data, lanes and pages ──
+
+    async def warm_up(self) -> None:
+        """Load the reference data that the first job would otherwise wait for."""
+        await self._references.load({name for pipeline in self.pipelines.values() for name in pipeline.needs})
+
+    def lane_for(self, name: str) -> Lane:
+        """Return the lane that a host or API belongs to, with the rules in force."""
+        return self.rules.lane_for(self.rules.politeness.lane_name(name))
+
+    async def read_page(self, blob: str) -> Response:
+        """Return a stored page. Raises `BlobMissing` if it was removed."""
+        return await self.stored_pages.blobs.read(blob)
+
+    async def reference(self, name: str) -> Any:
+        """Return reference data by name. It is loaded once, in a thread."""
+        return await self._references.get(name)
+
+    # ── inside ──
+
+    async def _priced(self, pipeline: str, job: Any) -> BaseModel:
+        price = self.features[pipeline].estimate
+        if price is None:
+            raise Rejected(f"The pipeline {pipeline!r} cannot be priced in advance.")
+        estimate: BaseModel = await price.load()(self, job)
+        return estimate
+
+    def _loops(self) -> dict[str, Loop]:
+        """The background loops beside work and deliveries."""
+        every = sweep_interval(self.settings.lease_seconds)
+        return {
+            "sweep": partial(sweep_forever, self.ledger, self.clock, every),
+            "rules": partial(self.rules.follow, self.clock),
+            "proxies": self.proxies.run,
+            "stored pages": self.stored_pages.run,
+            **self._loops_of_features(),
+            SCHEDULES: self.scheduler.run,
+            WATCHES: self.watcher.run,
+            "prune": partial(
+                prune_forever, self.ledger, self.keep, self.deliveries, self.clock, lambda: self.worker.session
+            ),
+        }
+
+    def _loops_of_features(self) -> dict[str, Loop]:
+        loops = [(each.name, each.loop) for each in self.features.values() if each.loop is not None]
+        return {f"{name}: its own": partial(loop.load(), self) for name, loop in loops}

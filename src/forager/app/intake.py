@@ -1,0 +1,173 @@
+"""Turns parameters into a stored job: validation, checks, the price of a dry run, a full queue, secrets.
+
+Nothing is stored for a job that is refused.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pydantic import BaseModel, ValidationError
+
+from forager.app.references import References
+from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected
+from forager.core.invalid import field_errors
+from forager.core.ledger import Ledger, NewJob, Submitted
+from forager.core.pipeline import Pipeline
+from forager.core.secret import Secret
+from forager.core.task import Plan
+from forager.fetch import EgressGuard
+from forager.ledger.side_tables.job_secrets import JobSecretTable
+from forager.politeness.rulebook import Rulebook
+from forager.waiting import Waits
+
+T = TypeVar("T")
+
+FEW = 200
+"""Tasks of a plan that is built at once instead of while it is stored."""
+PARKED_SHARE = 0.2
+"""Share of a bounded queue that waiting tasks may fill (paused site, outside its hours, a later retry)."""
+
+
+class Intake:
+    """Validates and creates jobs. `price` estimates the cost of a valid job of a pipeline."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipelines: Mapping[str, Pipeline],
+        references: References,
+        guard: EgressGuard,
+        rules: Rulebook,
+        waits: Waits,
+        job_secrets: JobSecretTable,
+        price: Callable[[str, Any], Awaitable[BaseModel]],
+    ) -> None:
+        self._ledger = ledger
+        self._pipelines = pipelines
+        self._references = references
+        self._guard = guard
+        self._rules = rules
+        self._waits = waits
+        self._job_secrets = job_secrets
+        self._price = price
+        self.refused: Counter[str] = Counter()
+        """Jobs that this process has refused because the queue was full, by pipeline."""
+
+    async def submit(
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        *,
+        key: str | None,
+        schedule: str | None,
+        secrets: Mapping[str, Secret] | None,
+    ) -> Submitted:
+        """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
+        the queue is full."""
+        chosen, job, needs = await self._valid(pipeline, params)
+        self._check_callback(job)
+        dry = chosen.dry_run(job)
+
+        def planned() -> Iterable[Plan]:
+            chosen.check(job, **needs)
+            return [] if dry else _few_at_once(chosen.plan(job, **needs))
+
+        plans = await _look_up(needs, planned)
+        estimate = (await self._price(pipeline, job)).model_dump(mode="json") if dry else None
+        new = NewJob(
+            pipeline,
+            job.model_dump(mode="json"),
+            chosen.limits(job),
+            idempotency_key=key,
+            estimate=estimate,
+            schedule=schedule,
+        )
+        try:
+            return await self._create(new, plans, secrets)
+        except Busy:
+            self.refused[pipeline] += 1
+            raise
+
+    async def checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
+        """Return the validated job of a pipeline. Raises `Rejected` if it is invalid, `NotFound` for the pipeline."""
+        chosen, job, needs = await self._valid(pipeline, params)
+        await _look_up(needs, partial(chosen.check, job, **needs))
+        return job
+
+    async def _valid(self, pipeline: str, params: Mapping[str, Any]) -> tuple[Pipeline, Any, dict[str, Any]]:
+        """Return the pipeline, the validated job, and the reference data that its `check` and `plan` need."""
+        chosen = self._pipelines.get(pipeline)
+        if chosen is None:
+            raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self._pipelines))}.")
+        try:
+            job = chosen.params.model_validate(dict(params))
+        except ValidationError as error:
+            raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
+        return chosen, job, await self._references.load(chosen.needs)
+
+    def _check_callback(self, job: Any) -> None:
+        """Refuse a webhook URL that the egress guard would refuse. When the job ends it would be too late to report
+        that."""
+        url = getattr(job, "callback_url", None)
+        if url is None:
+            return
+        try:
+            self._guard.check_url(str(url))
+        except Refused as refused:
+            problem = FieldError("callback_url", refused.message)
+            raise Rejected(f"callback_url: {problem.message}", fields=[problem]) from refused
+
+    async def _create(self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret] | None) -> Submitted:
+        if secrets:
+            return await self._create_with_secrets(new, plans, secrets)
+        try:
+            return await self._ledger.submit(new, plans)
+        except Busy as full:
+            if not isinstance(plans, list):
+                raise
+            return await self._ledger.submit(await self._beside_parked(new, plans, full), plans)
+
+    async def _create_with_secrets(
+        self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret]
+    ) -> Submitted:
+        job = uuid4()
+        sealed = self._job_secrets.sealed(job, secrets)
+        made = await self._ledger.submit(replace(new, id=job, secrets=sealed), plans)
+        await self._job_secrets.reseal_job(made.job, sealed)  # a key rotation that ran meanwhile did not see this row
+        return made
+
+    async def _beside_parked(self, new: NewJob, plans: Sequence[Plan], full: Busy) -> NewJob:
+        """Return the job with its queue limit raised by the number of waiting tasks beyond their share.
+
+        A queue that is full of pages of paused sites must not keep other pages out. Raises `full` again if the waiting
+        tasks are within their share, or if the job itself could only wait.
+        """
+        most = new.limits.most_queued
+        if most is None:
+            raise full
+        lanes = {self._rules.politeness.lane_name(plan.task.lane()) for plan in plans}
+        if (waits := await self._waits.shut(sorted(lanes))) is not None:
+            raise Busy(f"The queue is full, and {waits.message}. Nothing was stored; try again later.") from full
+        beyond = await self._waits.parked(new.pipeline) - round(most * PARKED_SHARE)
+        if beyond <= 0:
+            raise full
+        return replace(new, limits=replace(new.limits, most_queued=most + beyond))
+
+
+async def _look_up(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:
+    """Call a function in a thread if it searches big tables; otherwise directly, which takes less time than starting a
+    thread."""
+    return await asyncio.to_thread(ask) if needs else ask()
+
+
+def _few_at_once(plans: Iterable[Plan]) -> Iterable[Plan]:
+    """Return a small plan as a list, so that the ledger needs no thread to build it. A big one stays an iterator."""
+    rest = iter(plans)
+    few = list(islice(rest, FEW))
+    return few if len(few) < FEW else chain(few, rest)

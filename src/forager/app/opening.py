@@ -1,0 +1,136 @@
+"""Opens an application: builds every part from the settings, in the order in which they need each other."""
+
+import gc
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from forager.app.application import App
+from forager.core.clock import Clock, SystemClock
+from forager.core.http import Fetch
+from forager.engine.stored_pages import StoredPages
+from forager.engine.work import Worker
+from forager.features import all_features
+from forager.fetch import EgressGuard, HttpFetcher
+from forager.fetch.blobs import LocalBlobs
+from forager.fetch.fetcher import Fetcher
+from forager.fetch.robots import RobotsTxt
+from forager.ledger.catalog import Catalog
+from forager.ledger.reports import Reports
+from forager.ledger.side_tables.blob_references import BlobReferences
+from forager.ledger.side_tables.domains import Domains
+from forager.ledger.side_tables.job_secrets import JobSecretTable
+from forager.ledger.side_tables.proxies import ProxyTable
+from forager.ledger.side_tables.robots import LedgerRobots
+from forager.ledger.side_tables.sinks import SinkTable
+from forager.offload.pool import ProcessPool
+from forager.secrets.sealing import rotate_keys, sealer_for
+from forager.settings import Settings
+from forager.sinks.webhook import signing
+from forager.wiring import build_pipelines, logins, open_browsers, open_ledger, open_proxies, open_rules, secrets
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    may_create: bool = True,
+    around: Callable[[Fetch], Fetch] = lambda fetch: fetch,
+) -> AsyncIterator[App]:
+    """Build an `App` from these settings, and close everything at the end of the block.
+
+    `may_create`: whether an empty PostgreSQL database gets the tables. `around` wraps what sends the requests of steps:
+    simulated time must stand still while one is under way.
+    """
+    clock = clock or SystemClock()
+    features = all_features()
+    pipelines = build_pipelines(settings, features)
+    catalog = Catalog(pipelines, evidence_days=settings.evidence_days)
+    async with AsyncExitStack() as stack:
+        ledger = await open_ledger(settings, catalog, clock, may_create=may_create)
+        stack.push_async_callback(ledger.close)
+        guard = EgressGuard(settings.egress_allow)
+        sealer = sealer_for(settings.home, settings.secret_key)
+        table = ProxyTable(ledger.database, ledger.now_ms, sealer)
+        job_secrets = JobSecretTable(ledger.database, sealer)
+        # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
+        fetcher: HttpFetcher
+        proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
+        stack.push_async_callback(proxies.close)
+        fetcher = HttpFetcher(
+            guard,
+            clock,
+            secrets(settings, features),
+            user_agent=settings.user_agent,
+            limit=settings.capacity,
+            endpoint_of=proxies.endpoint,
+            sign=signing.sign,
+        )
+        stack.push_async_callback(fetcher.close)
+        browsers = await open_browsers(settings, guard, clock, proxies)
+        stack.push_async_callback(browsers.close)
+        blobs = LocalBlobs(settings.home / "blobs", clock, grace=settings.blob_grace_hours, days=settings.blob_days)
+        stack.push_async_callback(blobs.close)
+        offload = ProcessPool(settings.parse_processes, clock)
+        stack.push_async_callback(offload.close)
+        domains = Domains(ledger.database, ledger.now_ms)
+        rules = await open_rules(settings, domains, pipelines)
+        worker = Worker(
+            ledger,
+            pipelines,
+            Fetcher(around(fetcher), browsers, logins(settings, fetcher, clock)),
+            clock,
+            name=f"{socket.gethostname()}:{os.getpid()}",
+            capacity=settings.capacity,
+            rules=rules,
+            robots=RobotsTxt(LedgerRobots(ledger.database), clock, agent=settings.robots_agent),
+            proxies=proxies,
+            job_secrets=job_secrets,
+            blobs=blobs,
+            offload=offload,
+            patience=settings.patience_hours * 3600,
+        )
+        for feature in features:
+            if feature.log is not None:
+                worker.when_settled(feature.log.load())
+        rules.when_changed(worker.adopt_rules)
+        rules.when_changed(lambda: catalog.name_lanes_by(rules.politeness.lane_name))
+        _spare_the_collector()
+        reports = Reports(ledger.database, catalog)
+        rotate = partial(rotate_keys, sealer, [table, job_secrets])
+        sinks = SinkTable(ledger.database, ledger.now_ms)
+        app = App(
+            settings,
+            features,
+            clock,
+            pipelines,
+            ledger,
+            reports,
+            worker,
+            domains,
+            sinks,
+            rules,
+            proxies,
+            browsers,
+            rotate,
+            job_secrets,
+            StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
+            guard,
+        )
+        for feature in features:
+            if feature.prepare is not None:
+                await feature.prepare.load()(app)
+        yield app
+
+
+def _spare_the_collector() -> None:
+    """Exclude everything that exists now (classes, pipelines) from garbage collection. It stays alive anyway, and
+    scanning it repeatedly would cost a tenth of the time of every task. Objects that a task creates are freed by
+    reference counting. Once in a process: an application that is opened later must not keep the garbage of earlier
+    ones."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
