@@ -8,30 +8,29 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from bench.support.data_set import UNSAID, pages
 from bench.support.scores import Judge, Score, plain, same
 from forager.extract.availability import availability_of
 from forager.extract.document import Document
 from forager.extract.prices import parse_price
-from forager.pipelines.products.missing import says_missing
+from forager.extract.products.missing import says_missing
 from forager.pipelines.products.wiring import parsers
 
-UNSAID = "https://page.example/"
 
-
-def products(pages: Iterable[tuple[str, bytes, Any]], score: Score) -> float:
-    """Read every page; returns the milliseconds a page."""
+def products() -> Score:
+    score = Score()
     installed = parsers()
-    spent = []
-    for name, body, expected in pages:
+    for name, body, expected in pages("product"):
         url = expected.get("url") or expected.get("canonical") or UNSAID
-        began = time.perf_counter()
+        began = time.process_time()
         document = Document(body, url)
         found = installed.for_url(url).read(document)
         shown = found.is_product and says_missing(document) is None
-        spent.append((time.perf_counter() - began) * 1000)
+        score.milliseconds.append((time.process_time() - began) * 1000)
         for ours, theirs, judge in asserted(expected):
-            score.count(name, ours, found.get(ours) if shown else None, theirs, judge)
-    return sum(spent) / len(spent)
+            sure = found.values[ours].confidence if ours in found else None
+            score.count(name, ours, found.get(ours) if shown else None, theirs, judge, sure)
+    return score
 
 
 def asserted(expected: dict[str, Any]) -> Iterator[tuple[str, Any, Judge]]:

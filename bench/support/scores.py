@@ -1,39 +1,97 @@
-"""Counting what was read right, wrong and not at all."""
+"""Counting what was read right, wrong and not at all, by page and field."""
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from statistics import median
+from typing import Any, Literal
+
+from bench.support.held_out import is_held_out
 
 Judge = Callable[[Any], bool]
 """Whether a value of ours is the right one."""
+Verdict = Literal["right", "wrong", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One asserted field of one page, and what was read there."""
+
+    page: str
+    name: str
+    verdict: Verdict
+    ours: str
+    expected: str
+    confidence: float | None = None
+    """How sure the extractor was of its value; None if it gave none."""
 
 
 @dataclass(slots=True)
 class Score:
-    right: int = 0
-    wrong: int = 0
-    missing: int = 0
-    failures: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """The answers for the pages of one kind."""
+
+    answers: list[Answer] = field(default_factory=list)
+    milliseconds: list[float] = field(default_factory=list)
+    """Of each page."""
+
+    @property
+    def right(self) -> int:
+        return self._count("right")
+
+    @property
+    def wrong(self) -> int:
+        return self._count("wrong")
+
+    @property
+    def missing(self) -> int:
+        return self._count("missing")
 
     @property
     def recall(self) -> float:
-        return self.right / max(1, self.right + self.wrong + self.missing)
+        """Of the asserted fields, the share that was read right."""
+        return self.right / max(1, len(self.answers))
 
     @property
     def precision(self) -> float:
+        """Of the values that were given for asserted fields, the share that is right."""
         return self.right / max(1, self.right + self.wrong)
 
-    def count(self, page: str, name: str, value: Any, expected: Any, judge: Judge) -> None:
+    @property
+    def milliseconds_a_page(self) -> float:
+        return median(self.milliseconds) if self.milliseconds else 0.0
+
+    def count(
+        self, page: str, name: str, value: Any, expected: Any, judge: Judge, confidence: float | None = None
+    ) -> None:
+        """Judge one field. A value where the right answer is "not there" is wrong; no value there is right."""
         if value is None and expected is not None:
-            self.missing += 1
-        elif (expected is None and value is None) or (value is not None and judge(value)):
-            self.right += 1
-            return
+            verdict: Verdict = "missing"
+        elif (expected is None and value is None) or (expected is not None and judge(value)):
+            verdict = "right"
         else:
-            self.wrong += 1
-        self.failures.append((page, name, str(value)[:60], str(expected)[:60]))
+            verdict = "wrong"
+        told = str(value)[:60], str(expected)[:60]
+        self.answers.append(Answer(page, name, verdict, *told, confidence if value is not None else None))
+
+    def held_out(self) -> "Score":
+        """The answers of the held-out third alone."""
+        return Score([answer for answer in self.answers if is_held_out(answer.page)])
+
+    def by_field(self) -> dict[str, "Score"]:
+        fields: dict[str, Score] = {}
+        for answer in self.answers:
+            fields.setdefault(answer.name, Score()).answers.append(answer)
+        return fields
+
+    def failures(self) -> Iterator[tuple[str, str, str, str]]:
+        """Page, field, our value and the right one; only of pages that may be looked at."""
+        for answer in self.answers:
+            if answer.verdict != "right" and not is_held_out(answer.page):
+                yield answer.page, answer.name, answer.ours, answer.expected
+
+    def _count(self, verdict: Verdict) -> int:
+        return sum(answer.verdict == verdict for answer in self.answers)
 
 
 def plain(text: Any) -> str:

@@ -15,7 +15,7 @@ from forager.extract.currencies import _CODES, _SYMBOLS, CURRENCY, iso_currency
 from forager.extract.document import Document
 from forager.extract.gtin import classify, gtin_of
 from forager.extract.prices import parse_price
-from forager.pipelines.products.parsers import base
+from forager.extract.products.parsers import base
 from tests.support.shared_data import shared_data
 
 

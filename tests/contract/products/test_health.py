@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from forager.extract.document import Document
-from forager.pipelines.products.findings import Findings
+from forager.extract.products.findings import Findings
+from forager.extract.products.parsers import base
 from forager.pipelines.products.health import LEAST_PAGES
-from forager.pipelines.products.parsers import base
 from forager.pipelines.products.reports_health import check_health, forget_old
 from tests.support.shop import OpenShop, Shop
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from forager.extract.document import Document
-from forager.pipelines.products.findings import Findings
-from forager.pipelines.products.parsers import base
+from forager.extract.products.findings import Findings
+from forager.extract.products.parsers import base
 from tests.support.shop import OpenShop
 
 REPARSE = "/api/v1/products/reparse"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from forager.extract.document import Document
-from forager.pipelines.products.findings import Findings
-from forager.pipelines.products.parsers import base
+from forager.extract.products.findings import Findings
+from forager.extract.products.parsers import base
 from tests.support.shop import OpenShop
 
 DAY = 86_400

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, create_model
 
 from forager.core.record import Index, Record
 from forager.core.table import Effect, TableRow
-from forager.pipelines.products.findings import FIELDS, Findings
-from forager.pipelines.products.parser import Parser
+from forager.extract.products.findings import FIELDS, Findings
+from forager.extract.products.parser import Parser
 
 FALL = 0.20
 """A share that is so much below its mean has fallen."""

@@ -10,11 +10,11 @@ from forager.core.outcome import Gone, Reject
 from forager.core.record import CLEAR
 from forager.extract.canonical import canonical_url, url_hash
 from forager.extract.document import Document
+from forager.extract.products.findings import Findings
+from forager.extract.products.missing import says_missing
+from forager.extract.products.parser import Parser
 from forager.pipelines.products.answers import SOFT_NOT_FOUND, header
-from forager.pipelines.products.findings import Findings
 from forager.pipelines.products.links import FoundLink, followable
-from forager.pipelines.products.missing import says_missing
-from forager.pipelines.products.parser import Parser
 from forager.pipelines.products.records import Page, Product
 from forager.pipelines.products.tasks import Crawl
 

@@ -18,8 +18,8 @@ from forager.core.reasons import ErrorType
 from forager.core.record import Record
 from forager.core.task import Plan, Task
 from forager.extract.image_size import image_size
+from forager.extract.products.findings import MOST_IMAGES
 from forager.pipelines.products.answers import GONE, NOT_A_PAGE, NOT_FOUND, facts_of, place_of, refuse_unless_answered
-from forager.pipelines.products.findings import MOST_IMAGES
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.tasks import CATALOGUE
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.core.watch import Watch, watch
+from forager.extract.products.parser import Parsers
 from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.audit import Audit
 from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
 from forager.pipelines.products.job import CrawlJob, is_site
-from forager.pipelines.products.parser import Parsers
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
 from forager.pipelines.products.recrawl_task import crawl_again, crawl_ended

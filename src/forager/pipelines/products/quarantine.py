@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from forager.pipelines.products.findings import FIELDS
+from forager.extract.products.findings import FIELDS
 from forager.pipelines.products.health import EVERYTHING
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from forager.core.record import Clear, Index, Record
 from forager.extract.availability import Availability
-from forager.pipelines.products.findings import FIELDS
+from forager.extract.products.findings import FIELDS
 from forager.pipelines.products.quarantine import kept_values
 from forager.pipelines.products.recrawl import DAY, after_failure, next_interval
 

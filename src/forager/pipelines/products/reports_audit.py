@@ -7,11 +7,11 @@ import structlog
 from pydantic import Field
 
 from forager.core.table import Effect
+from forager.extract.products.findings import FIELDS
 from forager.kit.queries import change_row, insert_row, read_rows
 from forager.kit.reports import Report
 from forager.kit.service import Service
 from forager.pipelines.products.audit import Audit, week_of
-from forager.pipelines.products.findings import FIELDS
 
 log = structlog.get_logger("forager.products")
 

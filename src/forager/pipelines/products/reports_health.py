@@ -12,11 +12,11 @@ from forager.core.errors import Conflict, NotFound
 from forager.core.ledger import NewJob
 from forager.core.table import Effect
 from forager.core.task import Plan
+from forager.extract.products.findings import FIELDS
 from forager.kit.figures import Figure
 from forager.kit.queries import Database, Row, change_row, insert_row, one_row, read_rows
 from forager.kit.reports import Report
 from forager.kit.service import Service
-from forager.pipelines.products.findings import FIELDS
 from forager.pipelines.products.health import DAYS, LEAST_PAGES, Fall, Quarantine, falls
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.quarantine import reader_of

@@ -14,12 +14,12 @@ from forager.core.hosts import one_spelling
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.extract.canonical import canonical_url, url_hash
+from forager.extract.products.findings import FIELDS
+from forager.extract.products.parser import Parsers
 from forager.kit.queries import Database, Row
 from forager.kit.reports import Report
 from forager.kit.service import Service
-from forager.pipelines.products.findings import FIELDS
 from forager.pipelines.products.page_outcome import Seen, read
-from forager.pipelines.products.parser import Parsers
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.reports import SCALE
 from forager.pipelines.products.tasks import Parse

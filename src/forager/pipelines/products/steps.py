@@ -13,8 +13,9 @@ from forager.core.outcome import MAX_CHILDREN, Done, Outcome
 from forager.core.reasons import ErrorType
 from forager.core.task import Plan
 from forager.extract.canonical import canonical_url
+from forager.extract.products.findings import Findings
+from forager.extract.products.parser import Parser, Parsers
 from forager.pipelines.products.answers import GONE, NOT_FOUND, facts_of, place_of, refuse_unless_page
-from forager.pipelines.products.findings import Findings
 from forager.pipelines.products.health import ParserAlert, counted
 from forager.pipelines.products.page_outcome import (
     Seen,
@@ -27,7 +28,6 @@ from forager.pipelines.products.page_outcome import (
     seen_again,
     soft_gone,
 )
-from forager.pipelines.products.parser import Parser, Parsers
 from forager.pipelines.products.records import Page
 from forager.pipelines.products.sitemap_step import discover_sitemaps, plan_for, read_sitemap
 from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap

@@ -6,10 +6,10 @@ from importlib.metadata import entry_points
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import one_spelling
 from forager.core.pipeline import Pipeline
+from forager.extract.products.parser import ENTRY_POINTS, Parsers
+from forager.extract.products.parsers import shipped_parsers
 from forager.kit.settings import SettingsTree
 from forager.pipelines.products import pipeline
-from forager.pipelines.products.parser import ENTRY_POINTS, Parsers
-from forager.pipelines.products.parsers import shipped_parsers
 from forager.pipelines.products.pictures import Downloads
 from forager.pipelines.products.settings import ProductsSettings
 

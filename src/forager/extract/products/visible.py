@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from forager.extract.availability import availability_of
 from forager.extract.document import Document, Line
-from forager.pipelines.products.buying import can_be_bought, headline_of, is_in_stock
-from forager.pipelines.products.findings import Findings
-from forager.pipelines.products.visible_price import read_price
+from forager.extract.products.buying import can_be_bought, headline_of, is_in_stock
+from forager.extract.products.findings import Findings
+from forager.extract.products.visible_price import read_price
 
 NEAR = 40
 """Lines after the headline in which the price is looked for."""

@@ -1,11 +1,11 @@
 """Reads any shop: schema.org in JSON-LD and microdata, OpenGraph and meta tags, and what is visible last. Pure."""
 
 from forager.extract.document import Document
-from forager.pipelines.products.findings import Findings
-from forager.pipelines.products.parser import BASE, Parser
-from forager.pipelines.products.structured import read_meta, read_structured
-from forager.pipelines.products.visible import read_visible
-from forager.pipelines.products.visible_price import read_currency
+from forager.extract.products.findings import Findings
+from forager.extract.products.parser import BASE, Parser
+from forager.extract.products.structured import read_meta, read_structured
+from forager.extract.products.visible import read_visible
+from forager.extract.products.visible_price import read_currency
 
 ESSENTIAL = ("product_name", "price", "availability", "sku")
 """If markup tells all of these, the visible text is not read: it takes longer than everything else."""

@@ -12,9 +12,9 @@ import orjson
 from forager.core.hosts import host_of
 from forager.extract.document import Document
 from forager.extract.prices import parse_price
-from forager.pipelines.products.findings import Findings, Source
-from forager.pipelines.products.parser import Parser
-from forager.pipelines.products.selecting import attribute_at, fact, text_at
+from forager.extract.products.findings import Findings, Source
+from forager.extract.products.parser import Parser
+from forager.extract.products.selecting import attribute_at, fact, text_at
 
 SOURCE: Source = "selector"
 CURRENCIES = {

@@ -4,8 +4,8 @@ from typing import Any
 
 from forager.extract.document import Document
 from forager.extract.json_ld import loads_tolerantly
-from forager.pipelines.products.findings import Findings, Source
-from forager.pipelines.products.parser import Parser
+from forager.extract.products.findings import Findings, Source
+from forager.extract.products.parser import Parser
 
 SOURCE: Source = "selector"
 STOCK = {"AVAILABLE": "in_stock", "NO_STOCK": "out_of_stock", "PREORDER": "preorder"}

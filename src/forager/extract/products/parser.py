@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from forager.core.hosts import domains_of, host_of
 from forager.extract.document import Document
-from forager.pipelines.products.findings import Findings
+from forager.extract.products.findings import Findings
 
 ENTRY_POINTS = "forager.product_parsers"
 BASE = "base"

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from forager.extract.document import Document
 from forager.extract.prices import parse_price
+from forager.extract.products.findings import Findings, Source, decimal_of
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line
-from forager.pipelines.products.findings import Findings, Source, decimal_of
 
 PRODUCT_TYPES = (
     "Product",

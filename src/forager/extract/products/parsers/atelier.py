@@ -4,9 +4,9 @@ import re
 
 from forager.extract.document import Document
 from forager.extract.prices import parse_price
-from forager.pipelines.products.findings import Findings, Source
-from forager.pipelines.products.parser import Parser
-from forager.pipelines.products.selecting import attribute_at, text_at
+from forager.extract.products.findings import Findings, Source
+from forager.extract.products.parser import Parser
+from forager.extract.products.selecting import attribute_at, text_at
 
 SOURCE: Source = "selector"
 STOCK = {"stock--in": "in_stock", "stock--out": "out_of_stock", "stock--soon": "preorder"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
-from forager.pipelines.products.parser import Parser
+from forager.extract.products.parser import Parser
 
 
 def shipped_parsers() -> Iterator[Parser]:

@@ -9,8 +9,8 @@ from selectolax.lexbor import LexborNode
 from forager.extract.currencies import is_currency
 from forager.extract.document import Document, Line
 from forager.extract.prices import Price, parse_price
+from forager.extract.products.findings import Findings
 from forager.extract.text import one_line
-from forager.pipelines.products.findings import Findings
 
 _WAS = re.compile(
     r"\b(?:was|were|list price|retail|r\.?r\.?p|m\.?s\.?r\.?p|uvp|statt|instead of|regular price|ancien prix|you save"
