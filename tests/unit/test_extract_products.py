@@ -262,4 +262,9 @@ def test_a_bare_dollar_is_american_only_where_nothing_speaks_against_it__PR_11()
     assert visible(page.format(""))["currency"] == "USD"
     for against in ("<p>All prices in CAD</p>", "<p>A$20.00</p>"):
         assert "currency" not in visible(page.format(against))
-    assert "currency" not in visible(page.format(""), "https://shop.example.com.au/p/1")
+    for url in ("shop.example.com.au/p/1", "shop.example.ca/p/1", "ca.example.com/p/1", "example.com/en-au/p/1"):
+        assert "currency" not in visible(page.format(""), f"https://{url}")
+    for hint in ('<html lang="en-CA">', '<html><meta property="og:locale" content="en_AU">', "<html lang=fr>"):
+        assert "currency" not in visible(page.format("").replace("<html>", hint))
+    assert visible(page.format("").replace("<html>", '<html lang="en-US">'))["currency"] == "USD"
+    assert base.read(Document(page.format(""), "https://x.example.com/")).values["currency"].source == "sign"

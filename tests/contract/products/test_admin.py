@@ -75,6 +75,21 @@ async def test_a_page_is_crawled_at_once_when_a_person_asks__PR_6(shop_of: OpenS
     assert shop.asked() == ["1", "1"]
 
 
+async def test_a_request_to_crawl_at_once_leaves_what_was_asked_for_the_page__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    own = {"priority": 7, "frequency": 7_200, "recrawl": False, "max_retries": 1, "render": "auto"}
+    await shop.crawl(urls=[shop.site.product_url(1)], **own)
+    both = [shop.site.product_url(1), shop.site.product_url(2)]  # the second is new
+    made = await post(shop, "/urls/recrawl", 202, urls=both)
+    assert (await shop.get(f"/admin/crawl-jobs/{made['job_id']}"))["priority"] == 1
+    await shop.work()
+    asked = await shop.app.database.fetch(f"SELECT {', '.join(own)} FROM pages ORDER BY id")
+    assert [dict(each) for each in asked] == [
+        own,
+        {"priority": 5, "frequency": None, "recrawl": True, "max_retries": 3, "render": "http"},
+    ]
+
+
 async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3, layout="plain")  # prices as `$5.00`, which says no currency
     await shop.crawl(urls=[shop.site.product_url(1)])
@@ -89,6 +104,26 @@ async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_
     assert wrong.status_code == 422
     rows = await shop.app.database.fetch("SELECT url, crawled_at, next_crawl_at FROM pages ORDER BY id")
     assert [row["next_crawl_at"] - row["crawled_at"] for row in rows] == [21_600_000, 7_200_000]
+
+
+async def test_a_currency_set_for_a_domain_beats_a_shared_sign_but_no_currency_that_the_page_names__PR_11(
+    shop_of: OpenShop,
+) -> None:
+    shop = await shop_of(pages=3, layout="plain")
+    await shop.crawl(urls=[shop.site.product_url(n) for n in (1, 2, 3)])
+    for number, source in ((2, "sign"), (3, "heuristic")):  # as if the page were under a .com address
+        await shop.app.database.write(
+            "UPDATE items SET currency = 'USD', evidence = :evidence WHERE product_name LIKE :name",
+            {"evidence": f'{{"currency": {{"source": "{source}", "confidence": 0.3}}}}', "name": f"% {number}"},
+        )
+    assert [(await shop.product(n))["currency"] for n in (1, 2, 3)] == [None, "USD", "USD"]
+    (domain,) = await shop.get("/admin/domains")
+    await shop.client.patch(f"/api/v1/admin/domains/{domain['id']}", json={"currency": "AUD"})
+    assert [(await shop.product(n))["currency"] for n in (1, 2, 3)] == ["AUD", "AUD", "USD"]
+    assert len(await shop.get("/products", currency="AUD")) == 2
+    assert len(await shop.get("/products", currency="USD")) == 1
+    shown = await shop.app.database.fetch("SELECT currency FROM products")
+    assert sorted(row["currency"] for row in shown) == ["AUD", "AUD", "USD"]
 
 
 async def test_the_seeds_tables_are_there_as_views__PR_4__PR_11__PR_17(shop_of: OpenShop) -> None:

@@ -14,7 +14,7 @@ from forager.extract.currencies import iso_currency
 from forager.extract.gtin import gtin_of
 from forager.extract.text import one_line, paragraphs
 
-Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "heuristic"]
+Source = Literal["json-ld", "microdata", "opengraph", "meta", "selector", "heuristic", "sign"]
 ImageKind = Literal["primary", "gallery", "thumbnail"]
 CONFIDENCE: Mapping[Source, float] = {
     "json-ld": 0.95,
@@ -23,7 +23,9 @@ CONFIDENCE: Mapping[Source, float] = {
     "meta": 0.7,
     "selector": 0.7,
     "heuristic": 0.4,
+    "sign": 0.3,
 }
+"""`sign`: a currency by a sign that several countries share; a currency that an operator set for the shop beats it."""
 SUREST = 0.99
 HIGHEST_PRICE = Decimal("99999999.99")
 """What DECIMAL(10, 2) can hold."""

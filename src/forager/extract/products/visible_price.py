@@ -33,6 +33,9 @@ _OTHER_DOLLARS = re.compile(
 _WORDS = frozenset({"ALL", "TOP", "CUP", "SOS", "TRY", "MOP", "PEN", "GEL", "BAM", "AMD", "MAD"})
 """Codes that are words as well: in visible text they are not taken for a currency."""
 _AMERICAN = frozenset({"com", "us", "net", "org", "shop", "store"})
+_LOCALE = re.compile(r"[a-z]{2}[-_][a-z]{2}")
+_DOLLAR_COUNTRIES = frozenset("ca au nz hk sg tw mx br cl co ar uy jm tt bs bb bz fj na".split())
+"""As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): countries whose currency is written `$`, too."""
 MOST_NODES = 400
 
 
@@ -49,6 +52,8 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
                 findings.metadata.setdefault("regular_price", str(price.amount))
                 continue
             findings.add_price(price.amount, _currency(price, document), "heuristic")
+            if price.symbol == "$" and "currency" not in findings:
+                findings.add("currency", _dollar(document), "sign")
             return
 
 
@@ -67,12 +72,16 @@ def read_currency(document: Document, findings: Findings) -> None:
         for part in _priced_parts(line.text):
             price = parse_price(part)
             if price.amount == amount and _is_signed(price):
-                findings.add("currency", _currency(price, document), "heuristic")
+                if not findings.add("currency", _currency(price, document), "heuristic") and price.symbol == "$":
+                    findings.add("currency", _dollar(document), "sign")
                 return
     signs = {one or other for one, other in _SIGNED.findall(document.text)}
     if len(signs) == 1:  # the only one on the page
         (sign,) = signs
-        findings.add("currency", _dollar(document) if sign == "$" else parse_price(f"1 {sign}").currency, "heuristic")
+        if sign == "$":
+            findings.add("currency", _dollar(document), "sign")
+        else:
+            findings.add("currency", parse_price(f"1 {sign}").currency, "heuristic")
 
 
 def _lines(lines: Sequence[Line]) -> Iterator[str]:
@@ -119,18 +128,25 @@ def _is_signed(price: Price) -> bool:
 
 
 def _currency(price: Price, document: Document) -> str | None:
-    currency = price.currency or document.metas.get("currency")
-    return currency or (_dollar(document) if price.symbol == "$" else None)
+    return price.currency or document.metas.get("currency")
 
 
 def _dollar(document: Document) -> str | None:
-    """US dollars, if the site's address fits and nothing on the page mentions another country's dollar."""
-    host = urlsplit(document.url).hostname or ""
-    lang = (document.tree.root.attributes.get("lang") or "").lower() if document.tree.root is not None else ""
-    is_american = host.rpartition(".")[2] in _AMERICAN and lang in ("", "en", "en-us", "en_us")
-    if not is_american or _OTHER_DOLLARS.search(document.text):
+    """US dollars, if the site's address and languages fit and nothing points to another country's dollar."""
+    parts = urlsplit(document.url)
+    host = parts.hostname or ""
+    places = (host.partition(".")[0], *parts.path.lower().split("/")[1:3])
+    locales = (document.language, document.metas.get("og:locale"), *filter(_LOCALE.fullmatch, places))
+    is_american = host.rpartition(".")[2] in _AMERICAN and all(_is_american(each) for each in locales)
+    if not is_american or not _DOLLAR_COUNTRIES.isdisjoint(places) or _OTHER_DOLLARS.search(document.text):
         return None
     return "USD"
+
+
+def _is_american(locale: str | None) -> bool:
+    """Whether a locale such as `en-US` may be that of the United States; one without a country may."""
+    language, _, country = (locale or "en").strip().lower().replace("_", "-").partition("-")
+    return (language == "en" and country in ("", "us")) or (language, country) == ("es", "us")
 
 
 def _digits(text: str) -> str:

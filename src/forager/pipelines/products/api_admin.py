@@ -22,6 +22,7 @@ from forager.pipelines.products.api_examples import CRAWL_JOB, DOMAIN
 from forager.pipelines.products.job import CrawlJob, PageUrl
 from forager.pipelines.products.pipeline import NAME, USUAL, priority_of, turn_of
 from forager.pipelines.products.reports_domains import DomainReport
+from forager.pipelines.products.reports_pages import stored_pages
 
 STOPPED = "stopped"
 MOST_ERRORS = 20
@@ -99,8 +100,10 @@ def _add_creating(router: APIRouter, service: Service) -> None:
         responses={202: _CREATED, **failures(body=True)},
     )
     async def recrawl_urls(request: Request, body: RecrawlBody) -> Response:
-        """Before everything else of their shops. A page that is being crawled already is not crawled twice."""
-        made = await _submit(service, {"urls": body.urls, "priority": 1})
+        """Before everything else of their shops. A page that is being crawled already is not crawled twice; its own
+        priority, frequency and way of fetching stay as they are."""
+        stored = await stored_pages(service.database, body.urls)
+        made = await _submit(service, {"urls": body.urls, "priority": 1, "stored": stored})
         return answer(request, {"job_id": made.job, "status": "queued", "total": made.total}, status=202)
 
 

@@ -25,6 +25,20 @@ PageUrl = Annotated[
 """Stored in its one spelling: the same page under two addresses is one page."""
 
 
+class StoredPage(BaseModel):
+    """What is stored of a page that is crawled again: what was asked for it, and what its last visits found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    priority: int = Field(default=5, ge=1, le=10)
+    frequency: int | None = Field(default=None, ge=60, le=366 * DAY)
+    recrawl: bool = True
+    max_retries: int = Field(default=3, ge=0, le=10)
+    render: Render = "http"
+    misses: int = Field(default=0, ge=0)
+    product_url: str | None = Field(default=None, max_length=LONGEST_URL)
+
+
 class CrawlJob(BaseModel):
     """Pages to crawl. Give `urls`, `sitemap`, or both."""
 
@@ -68,6 +82,11 @@ class CrawlJob(BaseModel):
         description="By host: seconds between two crawls, for pages without a `frequency`. The admin route fills it.",
     )
     max_retries: int = Field(default=3, ge=0, le=10, description="Retries of a page that cannot be fetched.")
+    stored: dict[PageUrl, StoredPage] = Field(
+        default_factory=dict,
+        max_length=MOST_URLS,
+        description="By URL: what is stored of a page and stays as it is. The route for recrawls fills it.",
+    )
 
     @validator_of_model(mode="after")
     def _asks_for_something(self) -> Self:
@@ -77,7 +96,7 @@ class CrawlJob(BaseModel):
 
     def asked(self, url: str) -> dict[str, Any]:
         """What the task for a URL inherits from this job; pages that are found there inherit it in turn."""
-        return {
+        asked = {
             "usual_frequency": self.domain_frequencies.get(host_of(url)),
             "priority": self.priority,
             "frequency": self.frequency,
@@ -86,6 +105,8 @@ class CrawlJob(BaseModel):
             "render": self.render,
             "depth": self.depth if self.follow else None,
         }
+        stored = self.stored.get(url)
+        return asked if stored is None else asked | dict(stored)
 
 
 def is_site(url: str) -> bool:

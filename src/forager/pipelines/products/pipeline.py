@@ -41,7 +41,8 @@ def plan(job: CrawlJob) -> Iterator[Plan]:
         sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **job.asked(job.sitemap))
         yield Plan(sitemap, rank=0, due=job.scheduled_at, retries=job.max_retries)
     for url in dict.fromkeys(job.urls):
-        yield Plan(Crawl(url=url, **job.asked(url)), rank=job.priority, due=job.scheduled_at, retries=job.max_retries)
+        crawl = Crawl(url=url, **job.asked(url))
+        yield Plan(crawl, rank=job.priority, due=job.scheduled_at, retries=crawl.max_retries)
 
 
 def limits(job: CrawlJob) -> JobLimits:

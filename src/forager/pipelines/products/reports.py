@@ -182,7 +182,7 @@ def conditions(asked: ProductConditions, row: str, but: str | None = None) -> tu
         value = getattr(asked, name)
         if value is not None:
             values[name] = one_spelling(value) if name == "domain" else value
-            only += [] if name == but else [f"{row}.{name} = :{name}"]
+            only += [] if name == but else [f"{row}.{name} = :{name}" if name != "currency" else _in_currency(row)]
     for name, column, sign in _BOUNDS:
         value = getattr(asked, name)
         if value is not None:
@@ -193,6 +193,15 @@ def conditions(asked: ProductConditions, row: str, but: str | None = None) -> tu
     return only, values
 
 
+def _in_currency(row: str) -> str:
+    """As `product_reports` shows it: the domain's currency beats none, and one by a shared sign."""
+    return (
+        f"(CASE WHEN {row}.currency IS NULL OR {row}.evidence -> 'currency' ->> 'source' = 'sign' THEN"
+        f" coalesce((SELECT d.currency FROM domains d WHERE d.domain_name = {row}.domain), {row}.currency)"
+        f" ELSE {row}.currency END) = :currency"
+    )
+
+
 def _walk_for(asked: ProductFilter) -> Walk:
     driving = next((name for name in _BY_INDEX if getattr(asked, name) is not None), None)
     only, values = conditions(asked, "w", but=driving)
@@ -201,16 +210,16 @@ def _walk_for(asked: ProductFilter) -> Walk:
 
 
 async def product_reports(db: Database, rows: Sequence[Row]) -> list[ProductReport]:
-    """Rows of `items` as people see them. A price without a currency has that of its domain, if an operator set one."""
-    unsaid = [row["domain"] for row in rows if row["price"] is not None and row["currency"] is None]
-    usual = await currencies_of(db, unsaid)
+    """Rows of `items` as people see them. If an operator has set the currency of a domain, its prices have that one
+    unless their page names another; a sign that several countries share, such as `$`, names none."""
+    usual = await currencies_of(db, [row["domain"] for row in rows if _is_currency_open(row)])
     return [_report(row, usual) for row in rows]
 
 
 def _report(row: Row, currencies: Mapping[str, str]) -> ProductReport:
     stored = {name: row[name] for name in _AS_STORED}
-    if row["price"] is not None and row["currency"] is None:
-        stored["currency"] = currencies.get(row["domain"])
+    if _is_currency_open(row):
+        stored["currency"] = currencies.get(row["domain"]) or row["currency"]
     return ProductReport(
         **stored,
         domain_name=row["domain"],
@@ -223,6 +232,12 @@ def _report(row: Row, currencies: Mapping[str, str]) -> ProductReport:
         last_seen_at=at(row["last_seen_at"]),
         gone_at=at(row["gone_at"]),
     )
+
+
+def _is_currency_open(row: Row) -> bool:
+    if row["price"] is None or row["currency"] is None:
+        return row["price"] is not None
+    return bool(((loads(row["evidence"]) or {}).get("currency") or {}).get("source") == "sign")
 
 
 def _money(scaled: int | None) -> Decimal | None:

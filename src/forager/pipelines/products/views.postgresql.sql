@@ -47,7 +47,11 @@ SELECT
   i.product_name,
   i.description,
   CAST(i.price / 10000.0 AS numeric(10, 2)) AS price,
-  coalesce(i.currency, CASE WHEN i.price IS NOT NULL THEN d.currency END) AS currency,
+  CASE
+    WHEN i.price IS NOT NULL AND (i.currency IS NULL OR i.evidence -> 'currency' ->> 'source' = 'sign')
+    THEN coalesce(d.currency, i.currency)
+    ELSE i.currency
+  END AS currency,
   i.availability,
   CAST(i.rating / 10000.0 AS numeric(3, 2)) AS rating,
   i.review_count,
