@@ -47,6 +47,7 @@ from tests.support.shared_data import shared_data
         ("", None, None),
         ("3.000.000 ₫", "3000000", "VND"),
         ("1.299,- €", "1299", "EUR"),
+        ("Delivery £4.95, free over £50", "4.95", "GBP"),
         ("19,99 € 15,99 €", "19.99", "EUR"),
         ("$12 per 100g", "12", None),
         ("3 x 9,99 €", "9.99", "EUR"),

@@ -73,7 +73,7 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
 
 def to_amount(number: str, decimal: str | None = None, currency: str | None = None) -> Decimal | None:
     """Parse a written number as a decimal. Separators are distinguished by their position."""
-    bare = re.sub(rf"{_BLANK}|['’`´]", "", number)
+    bare = re.sub(rf"{_BLANK}|['’`´]", "", number).rstrip(".,")  # `$4.95, free` or `5,-`: no digit follows
     point = decimal or _decimal_separator(bare, currency)
     if point is None:
         plain = re.sub(r"[.,]", "", bare)

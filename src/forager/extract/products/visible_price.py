@@ -13,11 +13,16 @@ from forager.extract.products.findings import Findings
 from forager.extract.text import one_line
 
 _WAS = re.compile(
-    r"\b(?:was|were|list price|retail|r\.?r\.?p|m\.?s\.?r\.?p|uvp|statt|instead of|regular price|ancien prix|you save"
-    r"|your savings?|save|savings|compare at|other (?:shops|stores)|innych sklepach|shipping|delivery|versand"
-    r"|price break|orders? over|běžná cena|původní)\b",
+    r"\b(?:was|were|list price|retail|r\.?r\.?p|m\.?s\.?r\.?p|uvp|statt|instead of|regular price|ancien prix"
+    r"|compare at|běžná cena|původní)\b",
     re.IGNORECASE,
 )
+_OTHER = re.compile(
+    r"\b(?:you save|your savings?|save|savings|other (?:shops|stores)|innych sklepach|shipping|delivery|versand"
+    r"|price break|orders? over)\b",
+    re.IGNORECASE,
+)
+"""An amount that is no price of the product at all, now or before."""
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = re.compile(
     r"old|was|list|retail|rrp|msrp|compare|strike|cross|save|saving|other|ship|deliver|label|cart|basket|filter|range"
@@ -48,8 +53,10 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
             if not price.amount or price.text is None or not _is_signed(price):
                 continue
             is_old = _digits(part) in struck or _digits(price.text) in struck or _WAS.search(part)
-            if is_old and not _NOW.search(part):
-                findings.metadata.setdefault("regular_price", str(price.amount))
+            is_other = _OTHER.search(part)
+            if (is_old or is_other) and not _NOW.search(part):
+                if not is_other:
+                    findings.metadata.setdefault("regular_price", str(price.amount))
                 continue
             findings.add_price(price.amount, _currency(price, document), "heuristic")
             if price.symbol == "$" and "currency" not in findings:
@@ -115,7 +122,7 @@ def _inside_old(node: LexborNode) -> bool:
 def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
     parts = re.split(
-        r"(?<=\d)\s+(?=[$€£¥]\s*\d)|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
+        r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
         r"|(?<=\d)\s+(?=(?:our|your|sale|special|you|now|retail|list)\b)",
         text,
         flags=re.IGNORECASE,
