@@ -44,11 +44,12 @@ _OUT = (
     r"|indisponible|agotado|no disponible|sin stock|esaurito|non disponibile|uitverkocht"
     r"|niet (?:op voorraad|leverbaar)|нет в наличии|niedostępny|brak w magazynie|vyprodáno|není skladem|slut i lager"
     r"|udsolgt|esgotado|indisponível"
+    r"|(?:наличие(?: на складе)?|in stock|auf lager|skladem|disponible)\s*:\s*(?:нет|no|nein|ne|non)\b"
 )
 _IN = (
     r"in[\s-]?stock|\d+ (?:left|available)|ready to ship|ships (?:today|tomorrow|within|in)|\bavailable\b"
     r"|auf lager|vorrätig|lieferbar|verfügbar|en stock|disponible|disponibile|op voorraad|в наличии|есть на складе"
-    r"|dostępny|skladem|i lager|på lager|em estoque|disponível"
+    r"|dostępny|skladem|i lager|på lager|em estoque|disponível|наличие(?: на складе)?\s*:\s*(?:да|есть)"
 )
 # In this order: "no longer available" before "not available", "not in stock" before "in stock".
 _PHRASES: tuple[tuple[Availability, re.Pattern[str]], ...] = (

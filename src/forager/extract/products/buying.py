@@ -1,10 +1,11 @@
-"""Whether a page offers something for sale, and the name under which it does. Pure."""
+"""Whether a page offers one thing for sale. Pure."""
 
 import re
 
 from selectolax.lexbor import LexborNode
 
 from forager.extract.document import Document
+from forager.extract.products.headline import LABELLED
 from forager.extract.text import one_line
 
 BUY = re.compile(
@@ -20,9 +21,18 @@ _PRESSED = "input[type=submit], input[type=image], input[type=button], button, a
 MOST_PRESSED = 3_000
 MOST_BUTTONS = 4
 """A page with more buttons to buy is a list of products."""
-_NAMED = re.compile(r"(?:product|item|prod)[-_]?(?:name|title|heading)|(?:name|title)[-_]?product", re.IGNORECASE)
 _BARE = re.compile(r"(?:[$€£]\s?\d[\d.,\s]*|\d[\d.,\s]*[€£$])")
-_PARTS = re.compile(r"\s+[|–—•·»:-]\s+")
+_SORTED = re.compile(
+    r"(?:sort(?:ed)?(?: by)?|sortier(?:en|ung)(?: nach)?|trier par|tri|ordenar(?: por)?|ordina per|sorteer\w*"
+    r"|sortera\w*|sort[eé]r\w*|sortuj(?: według)?|sortowanie|seřadit|řadit|rendezés|сортиров\w+(?: по)?)\s*:?",
+    re.IGNORECASE,
+)
+"""What stands beside the order of a list."""
+_PRICED = re.compile(
+    r"(?:unit|our|your|sale|online)?\s*(?:price|preis|prix|precio|prezzo|cena|цена)\s*:?", re.IGNORECASE
+)
+_NEAR = 12
+_SIGNED = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£₽]|zł|Kč|руб|грн|kr\b|Ft\b)")
 _LATER = re.compile(r"notify|pre-?order", re.IGNORECASE)
 
 
@@ -43,7 +53,27 @@ def can_be_bought(document: Document, *, known: bool) -> bool:
     buttons = sum(_is_button(node) for node in document.tree.css(_PRESSED)[:MOST_PRESSED])
     if buttons > MOST_BUTTONS:
         return False
-    return known or buttons > 0 or BUY.search(document.text) is not None or _has_one_price(document)
+    if known:
+        return True
+    if any(len(line.text) <= 30 and _SORTED.fullmatch(line.text) for line in document.shown):
+        return False  # a list of products has an order, one product has none
+    return (
+        buttons > 0
+        or BUY.search(document.text) is not None
+        or _has_one_price(document)
+        or _has_labelled_price(document)
+    )
+
+
+def _has_labelled_price(document: Document) -> bool:
+    """Whether a word for price, or another fact of a product, stands shortly before an amount with its currency."""
+    lines = document.shown
+    for at, line in enumerate(lines):
+        if len(line.text) <= 40 and (_PRICED.match(line.text) or LABELLED.match(line.text)):
+            near = " ".join(each.text for each in lines[at : at + _NEAR] if len(each.text) <= 60)
+            if _SIGNED.search(near):
+                return True
+    return False
 
 
 def _has_one_price(document: Document) -> bool:
@@ -60,28 +90,3 @@ def _is_button(node: LexborNode) -> bool:
     if node.tag in ("button", "a"):
         texts.append(node.text(separator=" "))
     return any(text and len(text) <= 60 and BUY.search(text) for text in texts)
-
-
-def headline_of(document: Document) -> str | None:
-    """The name under which the page shows its product: the headline; else an element that is called the product's name
-    or title and shares its words with the page's title; else a line that is a part of the page's title."""
-    first = document.first_text("h1")
-    if first is not None:
-        return first[0]
-    title = _words(document.title)
-    for node in document.tree.css("h2, h3, [class], [id], [itemprop=name]")[:MOST_PRESSED]:
-        attributes = node.attributes
-        called = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
-        if node.tag not in ("h2", "h3") and attributes.get("itemprop") != "name" and not _NAMED.search(called):
-            continue
-        text = one_line(node.text(separator=" "))
-        words = _words(text)
-        if 2 <= len(text) <= 200 and words and len(words & title) >= max(1, 0.6 * len(words)):
-            return text
-    parts = {one_line(part).casefold() for part in _PARTS.split(document.title or "")}
-    shown = (line.text for line in document.shown if line.area not in ("nav", "footer"))
-    return next((text for text in shown if len(text) > 5 and " " in text and text.casefold() in parts), None)
-
-
-def _words(text: str | None) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", (text or "").casefold()))

@@ -27,6 +27,10 @@ CONFIDENCE: Mapping[Source, float] = {
 }
 """`sign`: a currency by a sign that several countries share; a currency that an operator set for the shop beats it."""
 SUREST = 0.99
+DISAGREED = 0.6
+"""What is left of a value's confidence when another source has another value."""
+COMPARED = frozenset(("price", "currency", "availability", "rating", "review_count", "gtin"))
+"""Fields whose values are the same or not. Names and texts of two sources differ without being wrong."""
 HIGHEST_PRICE = Decimal("99999999.99")
 """What DECIMAL(10, 2) can hold."""
 LONGEST = {"product_name": 512, "brand": 255, "category": 255, "sku": 100, "description": 20_000}
@@ -60,6 +64,17 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """A price that one source has."""
+
+    amount: Decimal
+    currency: str | None
+    source: Source
+    lowest: bool
+    """Whether it is the low end of a range."""
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     url: str
     alt: str | None = None
@@ -68,12 +83,21 @@ class Image:
 
 @dataclass(slots=True)
 class Findings:
-    """Filled by a parser, best source first: the first value of a field holds, later ones that agree make it surer."""
+    """Filled by a parser, best source first: the first value of a field holds.
+
+    Another source that agrees makes it surer; one that disagrees makes it less sure and is listed in `others`.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     images: list[Image] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     """What has no field of its own: `regular_price`, `offers`, `asin` …"""
+    others: dict[str, list[Value]] = field(default_factory=dict)
+    """Values of other sources that differ from the one that holds."""
+    prices: list[Offered] = field(default_factory=list)
+    """Every price that was added, in this order: `choose_price` decides between them."""
+    is_list: bool = False
+    """Whether markup describes many equal products: the page is a list, and none of them is its product."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Field and reason of every value that could not be right."""
 
@@ -98,14 +122,26 @@ class Findings:
             self._keep(name, value, source)
         return name in self.values
 
-    def add_price(self, amount: Any, currency: str | None, source: Source) -> None:
-        """Add a price with its currency. The two are never taken from different offers."""
-        held = self.get("price")
+    def add_price(self, amount: Any, currency: str | None, source: Source, *, lowest: bool = False) -> None:
+        """Add a price with its currency. The two are never taken from different offers. `lowest`: of a range."""
         before = len(self.refused)
         if amount is None or not self.add("price", amount, source) or len(self.refused) > before:
             return
-        if held is None or held == self.get("price"):
+        offered = Offered(_price(amount), iso_currency(currency), source, lowest)
+        self.prices.append(offered)
+        if offered.amount == self.get("price"):
             self.add("currency", currency, source)
+
+    def hold_price(self, offered: Offered) -> None:
+        """Let another price hold than the first one; the one that held until now is listed in `others`."""
+        held = self.values["price"]
+        sure = CONFIDENCE[offered.source] * DISAGREED
+        self.others["price"] = [each for each in self.others.get("price", []) if each.value != offered.amount]
+        self.others["price"].append(held)
+        self.values["price"] = Value(offered.amount, offered.source, sure)
+        self.values.pop("currency", None)
+        if offered.currency:
+            self.values["currency"] = Value(offered.currency, offered.source, sure)
 
     def add_image(self, url: str | None, alt: str | None = None, kind: str = "gallery") -> None:
         if url is None or not url.startswith(("http://", "https://")) or len(url) > 2_048:
@@ -116,13 +152,18 @@ class Findings:
 
     def evidence(self) -> dict[str, dict[str, Any]]:
         """By field: source and confidence, as the API shows them."""
-        return {name: finding.evidence() for name, finding in self.values.items()}
+        told = {name: finding.evidence() for name, finding in self.values.items()}
+        for name, others in self.others.items():
+            told[name]["also"] = [{"value": str(each.value), "source": each.source} for each in others]
+        return told
 
     @property
     def is_product(self) -> bool:
-        """Whether the page shows a product: a name, and something that only a product has."""
-        return "product_name" in self.values and any(
-            name in self.values for name in ("price", "availability", "sku", "gtin")
+        """Whether the page shows one product: a name, and something that only a product has."""
+        return (
+            not self.is_list
+            and "product_name" in self.values
+            and any(name in self.values for name in ("price", "availability", "sku", "gtin"))
         )
 
     def _keep(self, name: str, value: Any, source: Source) -> None:
@@ -132,6 +173,9 @@ class Findings:
         elif held.source != source and _agree(held.value, value):
             surer = 1 - (1 - held.confidence) * (1 - CONFIDENCE[source])
             self.values[name] = Value(held.value, held.source, min(SUREST, surer))
+        elif held.source != source and name in COMPARED:
+            self.values[name] = Value(held.value, held.source, held.confidence * DISAGREED)
+            self.others.setdefault(name, []).append(Value(value, source, CONFIDENCE[source]))
 
 
 def _agree(one: Any, other: Any) -> bool:

@@ -34,9 +34,12 @@ def read_structured(document: Document, findings: Findings) -> None:
     marked = _marked(document)
     products = [thing for thing in of_type(marked, *PRODUCT_TYPES) if thing.depth <= 3]
     for source in ("json-ld", "microdata", "rdfa"):
-        thing = _main(document, [each for each in products if each.source == source])
+        same = [each for each in products if each.source == source]
+        thing = _main(document, same)
         if thing is not None:
             _read_product(document, thing, findings)
+        elif same and not findings.values:
+            findings.is_list = True
     _read_breadcrumbs(marked, findings)
 
 
@@ -106,7 +109,9 @@ def _read_rating(rating: Data, findings: Findings, source: Source) -> None:
 
 def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> None:
     shown = next((offer for offer in offers if _amount(offer) is not None), offers[0])
-    findings.add_price(_amount(shown), text_of(shown.get("priceCurrency")) or _symbol(shown), source)
+    currency = text_of(shown.get("priceCurrency")) or _symbol(shown)
+    lowest = not text_of(shown.get("price")) and "lowPrice" in shown
+    findings.add_price(_amount(shown), currency, source, lowest=lowest)
     findings.add("availability", _availability(offers, shown), source)
     listed = [_told(offer) for offer in offers[:MOST_OFFERS] if _amount(offer) is not None]
     if len(listed) > 1 or any("high" in each for each in listed):
@@ -236,6 +241,20 @@ def _crumb(entry: Data) -> str | None:
     return text_of(entry.get("name")) or (text_of(item) if isinstance(item, dict) else None)
 
 
+_TITLE_ENDS = re.compile(r"\s*>\s+|\s+[|–—•·»>:-]\s+")
+
+
+def _own_title(document: Document, title: str | None) -> str | None:
+    """The page's title for social media without the shop's name and the like: its headline, if it is a part of it, or
+    else the part before a separator that the page shows as a line of its own."""
+    headline = document.first_text("h1")
+    if not title or (headline and headline[0].casefold() in title.casefold() and len(headline[0]) > 3):
+        return headline[0] if title and headline else title
+    first = _TITLE_ENDS.split(title)[0]
+    shown = first != title and first in {document.metas.get("og:description"), *(line.text for line in document.shown)}
+    return first if shown else title
+
+
 _META_PRICE = ("product:price:amount", "og:price:amount", "product:sale_price:amount")
 _META_CURRENCY = ("product:price:currency", "og:price:currency", "product:sale_price:currency")
 
@@ -248,7 +267,7 @@ def read_meta(document: Document, findings: Findings) -> None:
     )
     if not is_product and not findings.values:
         return
-    findings.add("product_name", metas.get("og:title"), "opengraph")
+    findings.add("product_name", _own_title(document, metas.get("og:title")), "opengraph")
     findings.add("description", metas.get("og:description") or metas.get("description"), "opengraph")
     amount = next((metas[name] for name in _META_PRICE if name in metas), None)
     currency = next((metas[name] for name in _META_CURRENCY if name in metas), None)

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 
 from forager.extract.availability import availability_of
 from forager.extract.document import Document, Line
-from forager.extract.products.buying import can_be_bought, headline_of, is_in_stock
+from forager.extract.products.buying import can_be_bought, is_in_stock
+from forager.extract.products.codes import read_code
 from forager.extract.products.findings import Findings
+from forager.extract.products.headline import headline_of
+from forager.extract.products.makers import read_brand
 from forager.extract.products.visible_price import read_price
 
 NEAR = 40
@@ -21,7 +24,7 @@ _LABELS = {
     ),
     "sku": re.compile(
         r"sku|(?:item|article|product|model|part|art)[\s.-]*(?:number|no\.?|nr\.?|code|#|id)|artikelnummer|артикул"
-        r"|référence|ref\.?|kód|mpn",
+        r"|référence|ref\.?|kód(?: produktu| zboží)?|codice|código|kod produktu|cikkszám|bestell-?(?:nr\.?|nummer)|mpn",
         re.IGNORECASE,
     ),
     "gtin": re.compile(r"ean(?:-?13)?|gtin(?:-?\d+)?|upc|isbn(?:-?1[03])?", re.IGNORECASE),
@@ -30,18 +33,12 @@ _RATED = re.compile(r"(\d(?:[.,]\d+)?)\s*(?:out of|/|von|sur|de)\s*5\b", re.IGNO
 _REVIEWS = re.compile(
     r"\(?(\d[\d,.\s]*)\)?\s*(?:customer\s+)?(?:reviews?|ratings?|opinions?|bewertungen|avis)\b", re.IGNORECASE
 )
-_INLINE = re.compile(
-    r"(?:sku|(?:item|article|product|model|part|art|catalog)[\s.-]*(?:number|no\.?|nr\.?|code|#|id)|mpn|artikelnummer|art\.-?nr\.?"
-    r"|артикул|kód(?: produktu| zboží)?|référence|symbol)\s*[:#]\s*([\w][\w./-]{2,29})",
-    re.IGNORECASE,
-)
-"""`Item #: AB-123` in one line."""
 
 
 def read_visible(document: Document, findings: Findings) -> None:
     """Add what a reader would take for the product's name, price and stock."""
     headline = findings.get("product_name") or headline_of(document)
-    if headline is None or not can_be_bought(document, known=bool(findings.values)):
+    if headline is None or findings.is_list or not can_be_bought(document, known=bool(findings.values)):
         return
     lines = _around(document.shown, headline)
     if "product_name" not in findings:
@@ -49,10 +46,11 @@ def read_visible(document: Document, findings: Findings) -> None:
     if "price" not in findings:
         read_price(document, lines, findings)
     _read_words(lines, findings)
-    _read_code(document, findings)
+    read_code(document, findings)
     if "availability" not in findings and "price" in findings and is_in_stock(document):
         findings.add("availability", "in_stock", "heuristic")
     _read_facts(document, findings)
+    read_brand(document, lines, findings)
     if not findings.images:
         for node in document.tree.css("main img[src], article img[src], img[src]")[:40]:
             if (node.attributes.get("alt") or "").casefold() == headline.casefold():
@@ -60,10 +58,12 @@ def read_visible(document: Document, findings: Findings) -> None:
 
 
 def _around(lines: Sequence[Line], headline: str) -> Sequence[Line]:
-    for place, line in enumerate(lines):
-        if line.tag == "h1" or line.text == headline:
-            return lines[place : place + NEAR]
-    return lines[:NEAR]
+    """The lines from the headline on: from the line that is the product's name, or else from the first headline."""
+    named = (place for place, line in enumerate(lines) if line.text == headline)
+    first = next(named, None)
+    if first is None:
+        first = next((place for place, line in enumerate(lines) if line.tag == "h1"), 0)
+    return lines[first : first + NEAR]
 
 
 def _read_words(lines: Sequence[Line], findings: Findings) -> None:
@@ -78,17 +78,6 @@ def _read_words(lines: Sequence[Line], findings: Findings) -> None:
             findings.add("rating", rated[1], "heuristic")
         if "review_count" not in findings and (counted := _REVIEWS.search(line.text)):
             findings.add("review_count", re.sub(r"\D", "", counted[1]), "heuristic")
-
-
-def _read_code(document: Document, findings: Findings) -> None:
-    """The article number, if the page names one, and only one."""
-    if "sku" in findings:
-        return
-    codes = {
-        coded[1] for line in document.shown[:2_000] if len(line.text) <= 120 and (coded := _INLINE.search(line.text))
-    }
-    if len(codes) == 1:
-        findings.add("sku", codes.pop(), "heuristic")
 
 
 def _read_facts(document: Document, findings: Findings) -> None:

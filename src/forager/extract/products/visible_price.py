@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from forager.extract.currencies import is_currency
+from forager.extract.currencies import CURRENCY, is_currency
 from forager.extract.document import Document, Line
 from forager.extract.prices import Price, parse_price
 from forager.extract.products.findings import Findings
@@ -37,11 +38,16 @@ _OTHER_DOLLARS = re.compile(
 )
 _WORDS = frozenset({"ALL", "TOP", "CUP", "SOS", "TRY", "MOP", "PEN", "GEL", "BAM", "AMD", "MAD"})
 """Codes that are words as well: in visible text they are not taken for a currency."""
+_COMMON = frozenset(("kr", "Kr", "Ft", "Rs", "RM", "Rp", "TL", "zl", "Kc"))
 _AMERICAN = frozenset({"com", "us", "net", "org", "shop", "store"})
 _LOCALE = re.compile(r"[a-z]{2}[-_][a-z]{2}")
 _DOLLAR_COUNTRIES = frozenset("ca au nz hk sg tw mx br cl co ar uy jm tt bs bb bz fj na".split())
 """As the first part of a host or path (`ca.shop.com`, `shop.com/au/`): countries whose currency is written `$`, too."""
 MOST_NODES = 400
+MOST_WORDS = 8
+"""A line with more is a sentence about money, such as a gift for every 250 dollars."""
+_PRICE_WORD = re.compile(r"price|preis|prix|precio|preço|prezzo|cena|pris\b|prijs|цена|\bár\b", re.IGNORECASE)
+_AMOUNT = re.compile(r"\d[\d\s.,]{0,14}")
 
 
 def read_price(document: Document, lines: Sequence[Line], findings: Findings) -> None:
@@ -50,7 +56,7 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
     for text in (*_lines(lines), *_called_prices(document)):
         for part in _priced_parts(text):
             price = parse_price(part)
-            if not price.amount or price.text is None or not _is_signed(price):
+            if not price.amount or price.text is None or not _is_signed(price, document):
                 continue
             is_old = _digits(part) in struck or _digits(price.text) in struck or _WAS.search(part)
             is_other = _OTHER.search(part)
@@ -78,7 +84,7 @@ def read_currency(document: Document, findings: Findings) -> None:
             continue
         for part in _priced_parts(line.text):
             price = parse_price(part)
-            if price.amount == amount and _is_signed(price):
+            if price.amount == amount and _is_signed(price, document):
                 if not findings.add("currency", _currency(price, document), "heuristic") and price.symbol == "$":
                     findings.add("currency", _dollar(document), "sign")
                 return
@@ -92,8 +98,13 @@ def read_currency(document: Document, findings: Findings) -> None:
 
 
 def _lines(lines: Sequence[Line]) -> Iterator[str]:
-    for line in lines[1:]:
-        if line.area not in ("nav", "footer", "aside") and len(line.text) <= 120:
+    """Lines that can be a price. A number and the currency under it are one."""
+    for line, below in zip_longest(lines[1:], lines[2:]):
+        if line.area in ("nav", "footer", "aside") or len(line.text) > 120:
+            continue
+        if below is not None and _AMOUNT.fullmatch(line.text) and CURRENCY.fullmatch(below.text):
+            yield f"{line.text} {below.text}"
+        elif len(line.text.split()) <= MOST_WORDS or _PRICE_WORD.search(line.text):
             yield line.text
 
 
@@ -130,8 +141,15 @@ def _priced_parts(text: str) -> list[str]:
     return parts[:5]
 
 
-def _is_signed(price: Price) -> bool:
-    return price.symbol is not None and price.symbol.upper() not in _WORDS
+def _is_signed(price: Price, document: Document) -> bool:
+    """Whether the amount has a currency. Two letters that few shops use for one (`MT`, `KD`) count if the page has them
+    beside several numbers: once, they are more often a unit or a part of a name."""
+    if price.symbol is None or price.symbol.upper() in _WORDS:
+        return False
+    if len(price.symbol) != 2 or not price.symbol.isascii() or not price.symbol.isalpha() or price.symbol in _COMMON:
+        return True
+    sign = re.escape(price.symbol)
+    return len(re.findall(rf"\b{sign}\s?\d|\d\s?{sign}\b", document.text)) > 1
 
 
 def _currency(price: Price, document: Document) -> str | None:

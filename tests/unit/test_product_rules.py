@@ -1,0 +1,117 @@
+"""How products are read: one small page for each rule, and the traps that real shops set."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from forager.extract.document import Document
+from forager.extract.products.findings import Findings
+from forager.extract.products.parsers import base
+
+BUY = "<button>Add to cart</button>"
+
+
+def read(html: str, url: str = "https://shop.example.com/p/1") -> Findings:
+    return base.read(Document(html, url))
+
+
+def json_ld(offers: str) -> str:
+    return f'<script type="application/ld+json">{{"@type": "Product", "name": "Lamp", "offers": {offers}}}</script>'
+
+
+def marked_price(amount: str, currency: str) -> str:
+    tag = '<meta property="product:price:{}" content="{}">'
+    return tag.format("amount", amount) + tag.format("currency", currency)
+
+
+@pytest.mark.parametrize(
+    ("html", "name"),
+    [
+        ("<title>Lamp | Shop</title><h1>Summer sale</h1><h1>Lamp</h1><p>$9.00</p>" + BUY, "Lamp"),
+        ("<p>Home > Light > Lamps</p><p>Desk lamp Ida</p><p>Price: $9.00</p>" + BUY, "Desk lamp Ida"),
+        ("<p>Desk lamp Ida</p><p>Item #: 4711</p><p>Price: $9.00</p>", "Desk lamp Ida"),
+        ("<h2>Desk lamp Ida</h2><p>$9.00</p>" + BUY, "Desk lamp Ida"),
+    ],
+)
+def test_a_product_without_markup_is_named_by_its_headline_trail_or_labels(html: str, name: str) -> None:
+    assert read(html).get("product_name") == name
+
+
+@pytest.mark.parametrize("title", ["Lamp Ida | The Shop", "Lamp Ida> Lamps> The Shop"])
+def test_the_headline_is_the_name_before_a_social_title_that_has_the_shop_in_it(title: str) -> None:
+    html = f'<meta property="og:type" content="product"><meta property="og:title" content="{title}"><h1>Lamp Ida</h1>'
+    assert read(html).get("product_name") == "Lamp Ida"
+
+
+def test_a_page_with_an_order_of_its_entries_is_a_list() -> None:
+    html = "<h1>Lamps</h1><p>Sort by:</p><p>Ida</p><p>$9.00</p><p>Otto</p><p>$9.00</p>"
+    assert not read(html + BUY).is_product
+
+
+def test_many_equal_products_in_markup_are_a_list_whatever_else_the_page_says() -> None:
+    item = '<div itemscope itemtype="https://schema.org/Product"><b itemprop="name">Ida {0}</b><div itemprop="offers" \
+itemscope itemtype="https://schema.org/Offer"><b itemprop="price">{0}.00</b></div></div>'
+    html = "<h1>Chairs</h1><i itemprop='sku'>77</i>" + "".join(item.format(number) for number in range(5))
+    findings = read(html + BUY)
+    assert findings.is_list
+    assert not findings.is_product
+
+
+def test_the_lower_of_two_marked_prices_is_paid_and_both_are_kept__PR_15() -> None:
+    meta = (
+        '<meta property="product:price:amount" content="120.00"><meta property="product:price:currency" content="USD">'
+    )
+    findings = read(meta + json_ld('{"price": "150.00", "priceCurrency": "USD"}'))
+    assert findings.get("price") == Decimal("120.00")
+    assert findings.metadata["regular_price"] == "150.00"
+    assert findings.values["price"].confidence < 0.6
+    assert findings.evidence()["price"]["also"] == [{"value": "150.00", "source": "json-ld"}]
+
+
+def test_a_single_price_is_shown_before_the_low_end_of_a_range() -> None:
+    meta = (
+        '<meta property="product:price:amount" content="48,00"><meta property="product:price:currency" content="USD">'
+    )
+    findings = read(meta + json_ld('{"@type": "AggregateOffer", "lowPrice": "43.90", "priceCurrency": "EUR"}'))
+    assert (findings.get("price"), findings.get("currency")) == (Decimal("48.00"), "USD")
+
+
+@pytest.mark.parametrize(
+    ("lines", "price"),
+    [
+        ("<p>870</p><p>руб</p>", ("870.00", "RUB")),
+        ("<p>Earn $25 back in rewards for every $250 spent with us here</p><p>$80.00</p>", ("80.00", "USD")),
+        ("<p>Range 60 MT</p><p>$80.00</p>", ("80.00", "USD")),
+        ("<p>12 KD</p><p>Also nice: 15 KD</p>", ("12.00", "KWD")),
+        ("<p>Retail Price: $125.00</p><p>Your Savings: $11.05</p><p>Your Price:</p><p>$113.95</p>", ("113.95", "USD")),
+    ],
+)
+def test_a_visible_price_is_the_one_to_pay(lines: str, price: tuple[str, str]) -> None:
+    findings = read(f"<h1>Lamp Ida</h1>{lines}{BUY}")
+    assert (str(findings.get("price")), findings.get("currency")) == price
+
+
+@pytest.mark.parametrize(
+    ("html", "field", "value"),
+    [
+        ('<span class="sku">AB-123</span>', "sku", "AB-123"),
+        ("<p>Product ID:</p><p>HSB2546R</p>", "sku", "HSB2546R"),
+        ("<p>Item # A1</p><p>Item #: A-11</p><p>Item #: B-22</p>", "sku", None),
+        ('<meta itemprop="sku" content="ND-15">', "sku", "ND-15"),
+        ('<meta property="og:image" content="https://cdn.example/big/601576.jpg">', "sku", "601576"),
+        ("<table><tr><td>Kód produktu:</td><td>HSF07</td></tr></table>", "sku", "HSF07"),
+        ('<img src="/marchi/ida.png" alt="Ida">', "brand", "Ida"),
+        ("<p>Производитель: The Face Shop</p>", "brand", "The Face Shop"),
+        ("<p>Наличие на складе: Да</p>", "availability", "in_stock"),
+        ("<p>Наличие на складе: Нет</p>", "availability", "out_of_stock"),
+    ],
+)
+def test_facts_beside_the_product_are_read(html: str, field: str, value: Any) -> None:
+    page = f"<h1>Lamp Ida</h1><p>$9.00</p>{html}{BUY}"
+    assert read(page, "https://shop.example.com/lamp_601576_11/").get(field) == value
+
+
+def test_a_short_headline_under_the_name_that_the_title_has_too_is_the_brand() -> None:
+    html = f"<title>Ida - Artemide - Shop</title><h1>Ida</h1><h2>Artemide</h2><p>$9.00</p>{BUY}"
+    assert read(html).get("brand") == "Artemide"
