@@ -40,8 +40,9 @@ class Pace:
     batch: int | None = None
     """Maximum changes in one batch. None: the sink's own batch size."""
     look_every: float = 0.5
-    """The log is looked at so often while it is at rest. While it moves, it is looked at as often as the sink's
-    `Batching.age` says (20 ms), then half as often with each look that finds nothing new."""
+    """The log is looked at so often while nothing in it concerns the sink. As soon as something does, it is looked at
+    as often as the sink's `Batching.age` says (20 ms), then half as often with each look that finds nothing for the
+    sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second."""
     keep_within: float = 5.0
     """A cursor that has passed only changes that do not concern the sink is stored within this time: a commit per batch
     would compete with the writers of the log."""
@@ -84,8 +85,8 @@ class Delivery:
         self._session = session
         self._pace = pace or Pace()
         self._batching: Batching = getattr(sink, "batching", Batching())
-        self._log_end = 0
-        """The last change seen in the log, of any kind."""
+        self._had_news = False
+        """Whether the last look at the log found changes for this sink."""
         self._looking = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._cursor = self._kept = 0
@@ -103,9 +104,9 @@ class Delivery:
         """Deliver until `stop`. Errors of the sink or the store are handled here and never raised."""
         nap = self._pace.look_every
         while not self._stopping.is_set():
-            before = self._log_end
+            self._had_news = False
             await self.deliver_new()
-            nap = self._batching.age if self._log_end != before else 2 * nap
+            nap = self._batching.age if self._had_news else 2 * nap
             nap = min(max(nap, self._batching.age), self._pace.look_every)
             rest = self._retry_at - self._clock.monotonic()
             await self._nap(max(rest, nap))
@@ -135,7 +136,6 @@ class Delivery:
             at = await self._position_if_ours()
             if at is None:
                 return False
-            self._log_end = at.last
             with contextlib.suppress(_Moved):
                 if at.retries:
                     await self._retry_set_aside()
@@ -152,6 +152,7 @@ class Delivery:
         batch = await self._ledger.changes(self._cursor, most, kinds=self.sink.kinds, until=last)
         upto = batch[-1].id if len(batch) == most else last
         if batch:
+            self._had_news = True
             await self._hand_over(batch, upto)
         else:
             await self._passed(upto)

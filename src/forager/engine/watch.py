@@ -40,6 +40,14 @@ class Watcher:
         self._fields: defaultdict[type[Record], list[str]] = defaultdict(list)
         for _, watch in self._watches:
             self._fields[watch.record].append(watch.due)
+        self._writers = frozenset(
+            kind
+            for pipeline in pipelines
+            if not self._fields.keys().isdisjoint(pipeline.records)
+            for step in pipeline.steps
+            for kind in (step.task.kind, *step.task.aliases)
+        )
+        """The kinds of tasks that can write a watched record: the records of all others need no look."""
         self._sleeps_until = datetime.min.replace(tzinfo=UTC)
         self._news = asyncio.Event()
 
@@ -65,6 +73,8 @@ class Watcher:
 
         A record that shows no due time counts as well, because the field may be derived."""
         for each in settled:
+            if each.lease.kind not in self._writers:
+                continue
             for record in each.records if each.extras is None else (*each.records, *each.extras.updates):
                 for name in self._fields.get(type(record), ()):
                     due = getattr(record, name)
