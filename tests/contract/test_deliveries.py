@@ -133,6 +133,33 @@ async def test_a_replay_is_a_cursor_moved_back_and_is_followed_at_once(
     assert sink.seen == [1, 1]
 
 
+async def test_the_next_batch_is_read_while_the_sink_takes_the_one_before(
+    rig: Rig, worker: Worker, session: Session, sinks: SinkTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await grow(rig, worker, 7)
+    read: list[int] = []
+    changes = rig.ledger.changes
+
+    async def seen(after: int, *args: Any, **more: Any) -> Any:
+        read.append(after)
+        return await changes(after, *args, **more)
+
+    monkeypatch.setattr(rig.ledger, "changes", seen)
+
+    class Slow(Kept):
+        async def write(self, batch: Sequence[Change]) -> None:
+            if batch[-1].id < rig.last_change():
+                await until(lambda: batch[-1].id in read)  # the batch after this one
+            if batch[-1].id == 8 and len(read) == 3:
+                await sinks.replay("kept", 0)  # what was read ahead is not what comes next
+            await super().write(batch)
+
+    sink = Slow()
+    assert await deliver(rig, sink, session, Pace(batch=4)).deliver_new()
+    assert sink.ids == await everything(rig)
+    assert read == [0, 4, 8, 0, 4, 8]
+
+
 async def test_a_replay_that_is_asked_for_during_a_batch_is_not_overwritten_by_it(
     rig: Rig, session: Session, sinks: SinkTable
 ) -> None:

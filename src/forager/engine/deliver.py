@@ -65,6 +65,19 @@ class _Moved(Exception):
     """The sink's lane or cursor is not what we expected: stop here and read its position again."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A batch that is being read from the log: the changes after one number, up to another."""
+
+    after: int
+    until: int
+    batch: asyncio.Future[Sequence[Change]]
+
+    def forget(self) -> None:
+        self.batch.cancel()
+        self.batch.add_done_callback(lambda batch: batch.cancelled() or batch.exception())  # it may have failed
+
+
 class Delivery:
     """Delivers one sink while this process holds its lane. `run` it as a task; `stop` lets the current batch finish."""
 
@@ -93,6 +106,9 @@ class Delivery:
         """The sink's position, and the position that is stored. They differ by changes that did not concern the
         sink."""
         self._not_kept_since: float | None = None
+        self._most = self._pace.batch or self._batching.most
+        self._ahead: _Reading | None = None
+        """The next batch, which is read while the sink takes the one before."""
         self._failures = 0
         self._retry_at = -math.inf
         self._refused_in_a_row = 0
@@ -128,6 +144,10 @@ class Delivery:
             except Exception as error:  # noqa: BLE001 - an error of one sink must not affect the others
                 await self._note_failure(error)
                 return False
+            finally:
+                if self._ahead is not None:
+                    self._ahead.forget()
+                    self._ahead = None
             return done
 
     async def _catch_up(self) -> bool:
@@ -148,14 +168,29 @@ class Delivery:
         return False
 
     async def _next_batch(self, last: int) -> None:
-        most = self._pace.batch or self._batching.most
-        batch = await self._ledger.changes(self._cursor, most, kinds=self.sink.kinds, until=last)
-        upto = batch[-1].id if len(batch) == most else last
+        reading = self._take_ahead() or self._read_on(self._cursor, last)
+        batch, last = await reading.batch, reading.until
+        full = len(batch) == self._most
+        upto = batch[-1].id if full else last
+        if full and upto < last:
+            self._ahead = self._read_on(upto, last)
         if batch:
             self._had_news = True
             await self._hand_over(batch, upto)
         else:
             await self._passed(upto)
+
+    def _read_on(self, after: int, until: int) -> _Reading:
+        changes = self._ledger.changes(after, self._most, kinds=self.sink.kinds, until=until)
+        return _Reading(after, until, asyncio.ensure_future(changes))
+
+    def _take_ahead(self) -> _Reading | None:
+        """Return the batch that was read ahead, if it begins at the sink's position; otherwise forget it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.after != self._cursor:
+            ahead.forget()
+            return None
+        return ahead
 
     # ── whose sink it is ──
 

@@ -57,3 +57,18 @@ async def test_google_never_sees_more_than_the_bucket_allows__RV_5(tmp_path: Pat
             allowed = CAPACITY + RATE * (at[last] - at[first] + LATE)
             assert last - first + 1 <= allowed, f"{last - first + 1} requests in {at[last] - at[first]:.3f} s"
     assert at[-1] - at[0] >= (40 - CAPACITY) / RATE - LATE
+
+
+async def test_a_job_waits_for_one_page_of_each_stage_and_no_more__RV_12(tmp_path: Path) -> None:
+    """The latency of a job is its critical path: all pages of a stage are under way together. `bench reviews` has the
+    figures."""
+    tenant = Tenant(accounts=1, empty_accounts=0, locations=20, shared_every=0, reviews=(Band(1.0, 1, 5),))
+    async with open_reviews(tmp_path, default=tenant, latency_ms=400.0, latency_sigma=0.0) as service:
+        await service.fetch()
+        await service.work()
+        stages = [service.google.log.calls(f"{stage}.list") for stage in ("accounts", "locations", "reviews")]
+    assert [len(calls) for calls in stages] == [1, 1, 20]
+    for calls in stages:
+        ends = [call.done for call in calls if call.done is not None]
+        assert len(ends) == len(calls)
+        assert max(call.at for call in calls) < min(ends), "a page waited for another of its stage"
