@@ -18,6 +18,14 @@ class Database(Protocol):
         """Read rows, without blocking the writer."""
         ...
 
+    async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
+        """Read rows by lists of texts: `column IN :name` in the statement stands for the list `name`.
+
+        The plan walks indexes whatever the statistics are, so a table that has grown since they were collected is read
+        no slower. The length of a list does not change the statement. Without an index this reads the whole table.
+        """
+        ...
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read a few rows by key that were written a moment ago and are still in memory."""
         ...

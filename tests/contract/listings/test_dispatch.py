@@ -51,6 +51,30 @@ async def test_scrapes_of_one_dispatch_start_within_a_minute_at_different_moment
     assert max(begun) - min(begun) <= 61
 
 
+async def test_a_market_with_an_invalid_row_holds_up_no_other__LI_1(simulated: OpenRentals) -> None:
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("nyc")
+    sql = "INSERT INTO market_configs (id, display_name, city, state, tier) VALUES (:id, 'x', 'x', :state, :tier)"
+    for market, state, tier in (("warm", "MA", "warm"), ("long", "Massachusetts", "hot")):
+        await rentals.app.database.write(sql, {"id": market, "state": state, "tier": tier})
+    with capture_logs() as logged:
+        for action in ("dispatch_scrapes", "decay_and_verify", "cleanup_maintenance"):
+            await rentals.app.submit("listings", {"action": action})
+        await rentals.pass_time(seconds=300)
+    assert rentals.started() == ["New York, NY"]
+    assert {
+        (line["market"], line["problem"].partition(":")[0]) for line in logged if line["event"] == "market.invalid"
+    } == {
+        ("warm", "tier"),
+        ("long", "state"),
+    }
+    assert [each["id"] for each in await rentals.get("/admin/markets")] == ["nyc"]
+    refused = await rentals.client.get("/api/v1/admin/markets/warm")
+    assert (refused.status_code, "Correct it by SQL" in refused.text) == (409, True)
+    assert await rentals.rows("SELECT error FROM tasks WHERE state = 5") == []
+    assert (await rentals.client.delete("/api/v1/admin/markets/warm")).status_code == 200
+
+
 async def test_two_dispatchers_at_once_create_one_scrape_of_a_market__LI_5(simulated: OpenRentals) -> None:
     rentals = await simulated(**SMALL, memory_limit_mb=65_536)
     markets = await read_rows(rentals.app.database, MarketConfig)

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from forager.kit.queries import loads
 from forager.sandbox.site import Outage
 from forager.sandbox.trouble import When
 from tests.contract.listings.conftest import OpenRentals
@@ -122,6 +123,30 @@ async def test_a_new_tier_moves_the_crossing_moments_of_its_listings__LI_3(simul
     rows = await rentals.rows("SELECT verify_at - confidence_updated_at AS after, decay_rate FROM listings")
     assert {(row["after"], row["decay_rate"]) for row in rows} == {(timedelta(hours=60) / timedelta(milliseconds=1), 1)}
     assert rentals.pages() == 0
+
+
+async def test_a_tier_that_is_changed_by_sql_holds_for_stored_listings_from_the_next_hour_on__LI_3(
+    simulated: OpenRentals,
+) -> None:
+    rentals = await scraped(simulated, schedules=True)
+    await rentals.pass_time(hours=2)
+    rates = "SELECT DISTINCT decay_rate, verify_at - confidence_updated_at AS after FROM listings"
+    assert [row["decay_rate"] for row in await rentals.rows(rates)] == [3]
+    await rentals.app.database.write("UPDATE market_configs SET tier = 'cool'")
+    await rentals.pass_time(hours=1.1)
+    assert await rentals.rows(rates) == [{"decay_rate": 1, "after": timedelta(hours=60) / timedelta(milliseconds=1)}]
+    aged = "SELECT facts FROM tasks WHERE kind = 'listings.retier' ORDER BY id"
+    assert [loads(row["facts"]) for row in await rentals.rows(aged)] == [{"listings": 0}, {"listings": 6}]
+
+
+async def test_what_a_scrape_of_the_old_tier_stores_gets_the_new_tier_too__LI_3(simulated: OpenRentals) -> None:
+    rentals = await simulated(**STAYING, schedules=True)
+    await rentals.keep_only("nyc")
+    await rentals.client.post("/api/admin/markets/nyc/scrape")
+    await rentals.client.put("/api/admin/markets/nyc", json={"tier": "cool"})
+    await rentals.pass_time(hours=1.1)
+    rows = await rentals.rows("SELECT decay_rate, times_seen FROM listings")
+    assert [(row["decay_rate"], row["times_seen"]) for row in rows] == [(1, 1)] * 6
 
 
 async def test_two_misses_in_complete_scrapes_bring_verification_forward__LI_12(simulated: OpenRentals) -> None:

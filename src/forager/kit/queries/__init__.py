@@ -12,6 +12,7 @@ from forager.kit.queries.page import MOST, Page, Walk, walk
 from forager.kit.queries.tables import (
     RowWrite,
     change_row,
+    decoded,
     folded,
     insert_row,
     one_row,
@@ -36,6 +37,7 @@ __all__ = [
     "bare_type",
     "change_row",
     "columns_of",
+    "decoded",
     "folded",
     "insert_row",
     "job_number",

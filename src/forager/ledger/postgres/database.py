@@ -1,7 +1,9 @@
 """`Database` on PostgreSQL, for everything that is not a hot path: on connections without the hot path's planner
 settings."""
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from forager.core.database import Dialect, Row
@@ -20,6 +22,13 @@ class PostgresDatabase:
         async with translated_errors(), self._connections.reports.acquire() as db:
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
+    async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
+        """Read on a connection of the hot path, whose planner settings allow nothing but index scans and nested loops:
+        a list of 100 keys makes the planner prefer a scan of a table of some 10,000 rows, which takes longer."""
+        text, ordered = numbered(_with_arrays(sql), keys)
+        async with translated_errors(), self._connections.hot.acquire() as db:
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self.fetch(sql, values)
 
@@ -27,3 +36,8 @@ class PostgresDatabase:
         text, ordered = numbered(sql, values)
         rows = await self._connections.run(lambda db: db.fetch(text, *ordered))
         return [dict(row) for row in rows]
+
+
+@lru_cache(maxsize=256)
+def _with_arrays(sql: str) -> str:
+    return re.sub(r"\bIN (:[A-Za-z_]\w*)", r"= ANY(\1::text[])", sql)

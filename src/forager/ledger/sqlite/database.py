@@ -5,12 +5,16 @@ The event loop itself reads only what was just written, because anything else ma
 """
 
 import asyncio
+import re
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from forager.core.database import Dialect, Row
 from forager.ledger.sqlite.writer import Writer, connect, translated
@@ -39,6 +43,10 @@ class SqliteDatabase:
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
+
+    async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
+        lists = {name: orjson.dumps(list(values)).decode() for name, values in keys.items()}
+        return await self.fetch(_with_lists(sql), lists)
 
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read on the event loop: the rows are in the cache, and a thread would take longer."""
@@ -72,3 +80,8 @@ class SqliteDatabase:
 def _rows(cursor: sqlite3.Cursor) -> list[Row]:
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@lru_cache(maxsize=256)
+def _with_lists(sql: str) -> str:
+    return re.sub(r"\bIN (:[A-Za-z_]\w*)", r"IN (SELECT value FROM json_each(\1))", sql)

@@ -25,6 +25,7 @@ from forager.pipelines.listings.reports_markets import (
     MarketReport,
     list_markets,
     market_detail,
+    no_market,
     one_market,
 )
 from forager.pipelines.listings.settings import ListingsSettings
@@ -117,8 +118,8 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
     @router.delete(f"{prefix}/{{market_id}}", summary="Remove a market", include_in_schema=shown, **_REMOVED)
     async def remove_market(request: Request, market_id: MarketId) -> Response:
         """It is scraped no more. Its listings stay; they are verified as they age, until they are gone."""
-        await one_market(service.database, market_id)
-        await remove_row(service.database, MarketConfig, id=market_id)
+        if not await remove_row(service.database, MarketConfig, id=market_id):
+            raise no_market(market_id)
         return answer(request, {"removed": market_id})
 
     @router.post(
@@ -160,7 +161,7 @@ _MARKETS: dict[str, Any] = {
 }
 _MARKET: dict[str, Any] = {
     "response_model": Envelope[MarketDetail],
-    "responses": {200: example(MARKET_DETAIL), **failures(404, body=True)},
+    "responses": {200: example(MARKET_DETAIL), **failures(404, 409, body=True)},
 }
 _CREATED: dict[str, Any] = {
     "response_model": Envelope[MarketDetail],

@@ -94,7 +94,13 @@ class ScrapeDuties:
             "new": new,
             "updated": max(0, normalised - new - merged),
         }
-        market = {"last_scrape_at": now, "last_scrape_status": judged["status"], "consecutive_failures": 0}
+        market: dict[str, Any] = {
+            "last_scrape_at": now,
+            "last_scrape_status": judged["status"],
+            "consecutive_failures": 0,
+        }
+        if await self._tier_changed(scrape):  # since it was dispatched: what it has stored ages by the old one
+            market["listings_rate"] = None
         return Done(
             updates=await self._missed(scrape, now) if complete else (),
             cost=units(run.cost_usd),
@@ -155,6 +161,10 @@ class ScrapeDuties:
         values = {"market": scrape.market_id, "since": round(scrape.since.timestamp() * 1000)}
         (seen,) = await self.database.fetch(_SEEN, values)
         return int(seen["new"] or 0)
+
+    async def _tier_changed(self, scrape: Scrape) -> bool:
+        rows = await self.database.fetch("SELECT tier FROM market_configs WHERE id = :id", {"id": scrape.market_id})
+        return bool(rows) and rows[0]["tier"] != scrape.tier
 
     async def _missed(self, scrape: Scrape, now: datetime) -> list[Listing]:
         """Listings that neither this complete scrape nor the one before has shown: they are verified now."""

@@ -4,7 +4,7 @@ Each run is a job whose task has, in its facts, what was done. No schedule names
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -15,11 +15,12 @@ from forager.core.outcome import Done, Drop, Gone, Outcome
 from forager.core.record import CLEAR
 from forager.core.table import Effect
 from forager.core.task import Plan
-from forager.kit.queries import at, read_rows
+from forager.kit.queries import at, one_row, read_rows
 from forager.kit.service import Service
 from forager.pipelines.listings.dispatch import dispatch_due, open_scrapes
 from forager.pipelines.listings.pipeline import NO_TOKEN
 from forager.pipelines.listings.records import Listing, ListingSource
+from forager.pipelines.listings.reports_markets import valid_markets
 from forager.pipelines.listings.settings import ListingsSettings
 from forager.pipelines.listings.tables import OPEN_CIRCUIT, ListingSplit, MarketConfig, MarketScrape
 from forager.pipelines.listings.tasks import CancelScrapes, Retier, SplitListing, Upkeep
@@ -38,7 +39,9 @@ SELECT listing_key, market_id, zero_at FROM listings WHERE gone_at IS NULL AND z
 ORDER BY zero_at LIMIT :most
 """
 _DOUBTFUL = "SELECT count(*) AS n FROM (SELECT 1 AS one FROM listings WHERE verify_at <= :now LIMIT 10000) d"
-_OF_MARKET = "SELECT id, listing_key FROM listings WHERE market_id = :market AND id > :after ORDER BY id LIMIT :most"
+_OF_MARKET = """
+SELECT id, listing_key, decay_rate FROM listings WHERE market_id = :market AND id > :after ORDER BY id LIMIT :most
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +53,29 @@ class UpkeepDuties:
         if task.action == "dispatch_scrapes":
             return await self._dispatch(now)
         if task.action == "decay_and_verify":
-            return await self._deactivate(task, now)
+            return await self._age(task, now)
         return await self._clean_up(task, now)
 
     async def retier(self, task: Retier, _: Fetch) -> Outcome:
-        """Give a page of a market's listings its new rate; the ledger derives their crossing moments from it."""
+        """Give a page of a market's listings its new rate; the ledger derives their crossing moments from it.
+
+        Stops if the market's tier has changed again: another task applies that one.
+        """
+        market = await one_row(self.service.database, MarketConfig, id=task.market_id)
+        if market is None or market.decay_rate != task.rate:
+            return Done(cost=0, facts={"superseded": 1})
         values = {"market": task.market_id, "after": task.after, "most": PAGE}
         rows = await self.service.database.fetch(_OF_MARKET, values)
         updates = [
-            Listing(listing_key=row["listing_key"], market_id=task.market_id, decay_rate=task.rate) for row in rows
+            Listing(listing_key=row["listing_key"], market_id=task.market_id, decay_rate=task.rate)
+            for row in rows
+            if row["decay_rate"] != task.rate
         ]
-        following = [Plan(task.model_copy(update={"after": rows[-1]["id"]}))] if len(rows) == PAGE else []
-        return Done(updates=updates, tasks=following, cost=0, facts={"listings": len(rows)})
+        if len(rows) == PAGE:
+            following = Plan(task.model_copy(update={"after": rows[-1]["id"]}))
+            return Done(updates=updates, tasks=[following], cost=0, facts={"listings": len(updates)})
+        applied = Effect(MarketConfig, {"id": task.market_id}, set={"listings_rate": task.rate})
+        return Done(updates=updates, effects=[applied], cost=0, facts={"listings": len(updates)})
 
     async def split(self, task: SplitListing, _: Fetch) -> Outcome:
         """Take a source out of a home. It is a home of its own with its next sighting, and never merged here again."""
@@ -81,11 +95,21 @@ class UpkeepDuties:
     async def _dispatch(self, now: datetime) -> Outcome:
         if self.service.settings.of(ListingsSettings).apify_token is None:
             return Drop(NO_TOKEN, "Nothing is scraped without a token of Apify: set FORAGER_APIFY_TOKEN.")
-        markets = await read_rows(self.service.database, MarketConfig)
+        markets = await valid_markets(self.service.database)
         created = await dispatch_due(self.service, markets, now)
         enabled = sum(market.is_enabled for market in markets)
         log.info(f"Dispatched {created} scrapes for {enabled} markets")
         return Done(cost=0, facts={"dispatched": created, "markets": enabled})
+
+    async def _age(self, task: Upkeep, now: datetime) -> Done:
+        """Deactivate what reached 0, and give the listings of markets whose tier was changed by SQL the new rate."""
+        done = await self._deactivate(task, now)
+        if task.part > 1:
+            return done
+        markets = await valid_markets(self.service.database)
+        changed = [each for each in markets if each.listings_rate != each.decay_rate]
+        retiers = [Plan(Retier(market_id=each.id, rate=each.decay_rate)) for each in changed]
+        return replace(done, tasks=[*done.tasks, *retiers], facts={**done.facts, "new_tiers": len(retiers)})
 
     async def _deactivate(self, task: Upkeep, now: datetime) -> Done:
         """Make inactive what reached 0 without a verification. What crossed 40 is queued by its watch meanwhile."""
@@ -111,8 +135,8 @@ class UpkeepDuties:
         stale = await self._stale(now)
         jobs = await open_scrapes(self.service.database)
         cancelled = tuple(jobs[row.market_id] for row in stale if row.market_id in jobs)
-        markets = await read_rows(self.service.database, MarketConfig, "consecutive_failures >= 3")
-        rearmed = [Effect(MarketConfig, {"id": each.id}, set={"consecutive_failures": REARMED}) for each in markets]
+        broken = [each for each in await valid_markets(self.service.database) if each.circuit_open]
+        rearmed = [Effect(MarketConfig, {"id": each.id}, set={"consecutive_failures": REARMED}) for each in broken]
         await self.service.database.write("ANALYZE")
         facts = {**deactivated.facts, "stale": len(stale), "circuits_rearmed": len(rearmed)}
         return Done(

@@ -5,19 +5,24 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from pydantic import Field
+import structlog
+from pydantic import Field, ValidationError
 
 from forager.core.database import Database
-from forager.core.errors import NotFound
-from forager.kit.queries import at, one_row, read_rows
+from forager.core.errors import Conflict, NotFound
+from forager.core.invalid import field_errors
+from forager.kit.queries import at, decoded, one_row, read_rows
 from forager.kit.reports import Report
 from forager.pipelines.listings.dispatch import open_scrapes
 from forager.pipelines.listings.markets import TIERS
 from forager.pipelines.listings.tables import MarketConfig, MarketScrape
 
+log = structlog.get_logger("forager.listings")
+
 MOST_SCRAPES = 10
 MONEY = 10_000
 
+_MARKETS = "SELECT * FROM market_configs ORDER BY id"
 _COUNTS = """
 SELECT market_id, count(*) AS stored, sum(CASE WHEN gone_at IS NULL THEN 1 ELSE 0 END) AS active
 FROM listings WHERE market_id = :market GROUP BY market_id
@@ -87,18 +92,37 @@ class MarketDetail(MarketReport):
     scrapes: list[ScrapeReport] = Field(description="The last ten, newest first.")
 
 
+async def valid_markets(db: Database) -> list[MarketConfig]:
+    """All markets, by id. A row that was written by SQL with an invalid value is logged and left out, so that it does
+    not hold up the others."""
+    markets: list[MarketConfig] = []
+    for row in await db.fetch(_MARKETS):
+        try:
+            markets.append(decoded(MarketConfig, row))
+        except ValidationError as error:
+            log.error("market.invalid", market=row["id"], problem=_problem(error))
+    return markets
+
+
 async def list_markets(db: Database) -> list[MarketReport]:
-    """All markets, by id."""
+    """The reports of all valid markets, by id."""
     jobs = await open_scrapes(db)
-    return [market_report(market, jobs) for market in await read_rows(db, MarketConfig)]
+    return [market_report(market, jobs) for market in await valid_markets(db)]
 
 
 async def one_market(db: Database, market_id: str) -> MarketConfig:
-    """Raises `NotFound` if there is none with this id."""
-    market = await one_row(db, MarketConfig, id=market_id)
+    """Return the market with this id. Raises `NotFound` if there is none, `Conflict` if its row is invalid."""
+    try:
+        market = await one_row(db, MarketConfig, id=market_id)
+    except ValidationError as error:
+        raise Conflict(f"The row of market {market_id!r} is invalid: {_problem(error)}. Correct it by SQL.") from error
     if market is None:
-        raise NotFound(f"There is no market {market_id!r}. `forager markets list` shows those there are.")
+        raise no_market(market_id)
     return market
+
+
+def no_market(market_id: str) -> NotFound:
+    return NotFound(f"There is no market {market_id!r}. `forager markets list` shows those there are.")
 
 
 async def market_detail(db: Database, market_id: str, now: datetime) -> MarketDetail:
@@ -127,7 +151,7 @@ async def market_detail(db: Database, market_id: str, now: datetime) -> MarketDe
 
 
 def market_report(market: MarketConfig, jobs: Mapping[str, UUID]) -> MarketReport:
-    named = market.model_dump(exclude={"scrape_frequency_hours"})
+    named = market.model_dump(exclude={"scrape_frequency_hours", "listings_rate"})
     due = market.due_at or market.created_at
     return MarketReport(
         **named,
@@ -143,6 +167,10 @@ def _scrape_report(row: MarketScrape) -> ScrapeReport:
     cancelled = row.status == "running" and row.ended_at is not None
     values = row.model_dump(exclude={"run_id", "run_started_at"})
     return ScrapeReport(**{**values, "status": "cancelled" if cancelled else row.status})
+
+
+def _problem(error: ValidationError) -> str:
+    return "; ".join(f"{each.field}: {each.message}" for each in field_errors(error))
 
 
 def _ms(moment: datetime) -> int:

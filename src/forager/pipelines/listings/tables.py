@@ -2,7 +2,9 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from forager.core.record import Index
 from forager.core.table import TableRow
@@ -23,19 +25,26 @@ class MarketConfig(TableRow):
     key: ClassVar[tuple[str, ...]] = ("id",)
     stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
 
-    id: str
+    id: Annotated[str, Field(min_length=1, max_length=64)]
     display_name: str
-    city: str
-    state: str
+    city: Annotated[str, Field(min_length=1, max_length=100)]
+    state: Annotated[str, Field(min_length=2, max_length=2)]
     tier: TierName = "standard"
     is_enabled: bool = True
-    max_listings_per_scrape: int = MAX_LISTINGS
-    scrape_frequency_hours: int | None = None
+    max_listings_per_scrape: Annotated[int, Field(ge=1, le=10_000)] = MAX_LISTINGS
+    scrape_frequency_hours: Annotated[int | None, Field(ge=1)] = None
     """NULL: as the tier has it."""
     last_scrape_at: datetime | None = None
     last_scrape_status: Literal["completed", "failed", "partial"] | None = None
     consecutive_failures: int = 0
     created_at: datetime | None = None
+    listings_rate: int | None = None
+    """Points of confidence that its stored listings lose per hour. Where this is not the tier's rate (a tier that was
+    changed by SQL; NULL), the next `decay_and_verify` gives the listings the tier's."""
+
+    @property
+    def decay_rate(self) -> int:
+        return TIERS[self.tier].decay_rate
 
     @property
     def frequency_hours(self) -> int:
