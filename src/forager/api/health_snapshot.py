@@ -4,6 +4,7 @@ are called: they are open without a key, so they must stay cheap."""
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from forager.app import App
 from forager.core.errors import StoreError, StoreFull
@@ -29,6 +30,8 @@ class Vital:
     watches: Sequence[WatchStatus] = ()
     features: Sequence[Figure] = ()
     """What pipelines count themselves."""
+    time: datetime | None = None
+    """The moment of these figures, by the store's clock."""
 
 
 class VitalSigns:
@@ -51,11 +54,12 @@ class VitalSigns:
             async with asyncio.timeout(PATIENCE):
                 app = self._app
                 figures = await app.reports.health()
-                now = round((await app.ledger.now()).timestamp() * 1000)
+                time = await app.ledger.now()
+                now = round(time.timestamp() * 1000)
                 sinks = await app.sinks.statuses(list(app.deliveries))
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
-                return Vital("ok", figures, circuits, proxies, sinks, watches, await _figures(app))
+                return Vital("ok", figures, circuits, proxies, sinks, watches, await _figures(app), time)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

@@ -1,7 +1,8 @@
 """Counters of one worker since its start. For health and metrics only; no decision depends on them."""
 
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from forager.core.ledger import Settlement
@@ -14,6 +15,8 @@ _OWN = frozenset(Reason)
 MOST_LANES = 100
 """Lanes that are counted by name. A crawler meets any number of sites, and a monitor must not: the rest is `other`."""
 OTHER = "other"
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper bounds in seconds of the classes in which durations are counted."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,26 @@ class LaneTally:
         return self.by_name.setdefault(name, LaneCounts())
 
 
+class Durations:
+    """A histogram of durations in seconds."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._counts = [0] * (len(BOUNDS) + 1)
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.total += seconds
+        self._counts[bisect_left(BOUNDS, seconds)] += 1
+
+    def cumulative(self) -> Iterator[tuple[str, int]]:
+        """Yield each upper bound, the last one being `+Inf`, with the number of durations that do not exceed it."""
+        so_far = 0
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), self._counts, strict=True):
+            so_far += count
+            yield bound, so_far
+
+
 @dataclass(slots=True)
 class WorkStats:
     """Counters of this process, for health and metrics."""
@@ -47,11 +70,17 @@ class WorkStats:
     """Attempts that ended, by the kind of their task and its state after."""
     spent: Counter[str] = field(default_factory=Counter)
     """What they cost, by kind."""
+    retried: Counter[str] = field(default_factory=Counter)
+    """Failed attempts whose task is retried later, by kind."""
     lanes: LaneTally = field(default_factory=LaneTally)
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Failed attempts by reason and error type, including those that are retried."""
     fenced: int = 0
+    lost: int = 0
+    """Sessions that expired before their heartbeat arrived."""
     transactions: int = 0
+    settling: Durations = field(default_factory=Durations)
+    """Durations of these transactions, as the worker sees them."""
     took: deque[float] = field(default_factory=lambda: deque(maxlen=100))
     """Durations of the last attempts, in seconds."""
     trouble: str | None = None
@@ -63,6 +92,8 @@ class WorkStats:
         for settlement in settlements:
             if settlement.cost:
                 self.spent[settlement.lease.kind] += settlement.cost
+            if settlement.state is TaskState.WAITING and settlement.burned:
+                self.retried[settlement.lease.kind] += 1
         self.failures.update([(self._label(s.reason), s.error_type) for s in settlements if s.error_type is not None])
 
     @property

@@ -140,6 +140,10 @@ class Worker:
         """The pipeline that has a step for tasks of this kind."""
         return self._steps.pipeline_of(kind)
 
+    @property
+    def lanes_owned(self) -> int:
+        return sum(1 for _ in self._lanes)
+
     def breakers(self) -> Mapping[str, str]:
         """The lanes of this process whose breaker is not closed, with its state."""
         now = self._clock.monotonic()
@@ -194,7 +198,9 @@ class Worker:
         wants = [] if self._stopping or suspects else await self._wants()
         finished, news = self._flight.take_finished(), self._lanes.news
         if finished or wants:
+            began = self._clock.monotonic()
             batch = await self._settle_and_lease(session, finished, wants)
+            self.stats.settling.add(self._clock.monotonic() - began)
             self._note(finished, wants, batch)
             self._start(batch.leases)
             self._lanes.heard(news, more=batch.lanes_to_take)
@@ -338,6 +344,7 @@ class Worker:
         if await self._heart.beat(session, self._lanes.states(), wants):
             return session
         log.warning("the session was lost; what it held is not ours any more", session=session.id)
+        self.stats.lost += 1
         await self._abandon()
         return await self._heart.begin()
 

@@ -98,11 +98,7 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
     spent = (await front.data(f"/api/v1/jobs/{job}"))["spent"]
     await front.client.request("BREW", "/nowhere")
     text = (await front.client.get("/metrics")).text
-    found = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    found = await _metrics(front)
     assert found["forager_tasks_ended_total", "completed"] == 1
     assert found["forager_tasks_ended_total", "failed"] == 1
     assert sum(value for name, value in found.items() if name[0] == "forager_failures_total") == 1
@@ -112,6 +108,9 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
     assert found["forager_lane_requests_total", "serper"] == len(front.sandbox.log)
     assert found["forager_lane_rate_limited_total", "serper"] == 0
     assert found["forager_tasks_in_flight",] == 0
+    assert found["forager_settle_seconds_count",] == found["forager_transactions_total",] > 0
+    assert found["forager_settle_seconds_bucket", "+Inf"] == found["forager_settle_seconds_count",]
+    assert found["forager_browsers", "in_use"] == found["forager_browser_crashed_total",] == 0
     assert found["forager_dead_letters",] == 1
     assert found["forager_http_requests_total", "POST", "/api/v1/places/jobs", "202"] == 1
     assert found["forager_http_requests_total", "GET", "/api/v1/jobs/{job_id}", "200"] == 1
@@ -119,6 +118,35 @@ async def test_metrics_count_tasks_and_requests_by_route_and_name_no_job(front: 
     assert found["forager_http_request_seconds_count", "/api/v1/jobs/{job_id}"] == 1
     for secret in (job, KEY, front.sandbox.config.key):
         assert secret not in text
+
+
+async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_jobs_begin(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    paused = await front.create(keyword="bars", zips=["85001"], pages=1)
+    await front.client.post(f"/api/v1/jobs/{paused}/pause")
+    shown = await _metrics(front)
+    assert shown["forager_pipeline_queued", "places"] == 1
+    assert shown["forager_pipeline_waiting_seconds", "places"] == 0, "a paused job waits for a person, not for a worker"
+
+    await front.create(keyword="bars", zips=["85001", "85003"], pages=1)
+    await asyncio.sleep(0.01)
+    shown = await _metrics(front)
+    assert shown["forager_pipeline_queued", "places"] == 3
+    assert 0 < shown["forager_pipeline_waiting_seconds", "places"] < PATIENCE
+    assert shown["forager_sessions",] == 0
+
+    await front.work()
+    shown = await _metrics(front)
+    assert shown["forager_pipeline_queued", "places"] == 1
+    assert shown["forager_pipeline_waiting_seconds", "places"] == 0
+
+
+async def _metrics(front: Front) -> dict[tuple[str, ...], float]:
+    text = (await front.client.get("/metrics")).text
+    families = text_string_to_metric_families(text)
+    return {(sample.name, *sample.labels.values()): sample.value for each in families for sample in each.samples}
 
 
 async def test_the_document_describes_every_operation_with_an_example(client: httpx.AsyncClient) -> None:

@@ -1,17 +1,25 @@
 """Lanes, sessions, and how the ledger stands as a whole."""
 
+from collections import Counter
 from datetime import date, datetime
 
 from forager.core.errors import NotFound
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
-from forager.ledger.reports.models import Health, LaneReport, SessionReport, Spending
+from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
 
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
 
 _BROKEN = "CAST(state AS TEXT) LIKE '%open_for%'"
+# A paused job and one whose tasks are still being written wait for something else than a worker.
+_OPEN = """
+SELECT pipeline, state, drain, count(*) AS jobs, sum(queued) AS queued, sum(running) AS running,
+       min(CASE WHEN state = 'queued' AND drain IS NULL AND queued > 0 THEN created_at END) AS waiting_since
+FROM jobs WHERE finished_at IS NULL GROUP BY pipeline, state, drain
+"""
+_IDLE = PipelineLoad(queued=0, running=0, waiting_since=None)
 _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
 
 
@@ -52,27 +60,28 @@ async def list_sessions(db: Database) -> list[SessionReport]:
 
 
 async def health(db: Database) -> Health:
-    open_jobs: dict[str, int] = {}
-    queued = running = 0
-    for row in await db.fetch(
-        "SELECT state, drain, count(*) AS jobs, sum(queued) AS queued, sum(running) AS running FROM jobs"
-        " WHERE finished_at IS NULL GROUP BY state, drain"
-    ):
-        state = public_job_state(row["state"], row["drain"])
-        open_jobs[state] = open_jobs.get(state, 0) + row["jobs"]
-        queued += int(row["queued"])
-        running += int(row["running"])
+    open_jobs: Counter[str] = Counter()
+    pipelines: dict[str, PipelineLoad] = {}
+    for row in await db.fetch(_OPEN):
+        open_jobs[public_job_state(row["state"], row["drain"])] += row["jobs"]
+        before = pipelines.get(row["pipeline"], _IDLE)
+        pipelines[row["pipeline"]] = PipelineLoad(
+            queued=before.queued + int(row["queued"]),
+            running=before.running + int(row["running"]),
+            waiting_since=at(row["waiting_since"]) or before.waiting_since,  # only one of its rows has it
+        )
     dead = await db.fetch(
         f"SELECT count(*) AS n FROM (SELECT 1 AS one FROM dead_letters WHERE NOT hidden LIMIT {COUNTED_TO}) w"
     )
     sessions = await db.fetch("SELECT count(*) AS n FROM sessions")
     return Health(
         open_jobs=open_jobs,
-        queued=queued,
-        running=running,
+        queued=sum(load.queued for load in pipelines.values()),
+        running=sum(load.running for load in pipelines.values()),
         dead_letters=dead[0]["n"],
         sessions=sessions[0]["n"],
         last_change=await last_change(db),
+        pipelines=pipelines,
     )
 
 

@@ -79,6 +79,14 @@ class SessionReport(Report):
     lease_until: datetime
 
 
+class PipelineLoad(Report):
+    """The open work of one pipeline."""
+
+    queued: int = Field(description="Tasks of open jobs that wait.")
+    running: int = Field(description="Tasks of open jobs in flight.")
+    waiting_since: datetime | None = Field(description="When the oldest job that waits for its first attempt was made.")
+
+
 class Health(Report):
     """The state of the ledger, in figures that are cheap to read."""
 
@@ -88,3 +96,4 @@ class Health(Report):
     dead_letters: int = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
     sessions: int
     last_change: int = Field(description="Number of the newest change.")
+    pipelines: dict[str, PipelineLoad] = Field(description="Open work by pipeline; those without any are left out.")

@@ -1,0 +1,93 @@
+"""Metrics of the whole installation, as the ledger has them: every process reports the same values, so take their
+maximum instead of adding them up."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from forager.api.health_snapshot import Vital
+from forager.api.worker_metrics import gauge
+from forager.core.sink import SinkStatus
+from forager.core.watch import WatchStatus
+from forager.ledger.reports import PipelineLoad
+
+
+def ledger_metrics(vital: Vital) -> Iterable[Metric]:
+    """Yield the metrics of the ledger; only `forager_store_up` while it does not answer."""
+    yield gauge("forager_store_up", "1 while the store answers reads.", vital.store == "ok")
+    figures = vital.figures
+    if figures is None:
+        return
+    jobs = GaugeMetricFamily("forager_jobs_open", "Jobs that have not ended, by state.", labels=["state"])
+    for state, count in sorted(figures.open_jobs.items()):
+        jobs.add_metric([state], count)
+    yield jobs
+    yield gauge("forager_tasks_queued", "Queued tasks of open jobs.", figures.queued)
+    yield gauge("forager_dead_letters", "Failed tasks, counted to 1,000.", figures.dead_letters)
+    yield gauge("forager_last_change", "Number of the newest change.", figures.last_change)
+    yield gauge("forager_sessions", "Worker processes whose session has not ended.", figures.sessions)
+    yield from _pipeline_metrics(figures.pipelines, vital.time)
+    yield from _sink_metrics(vital.sinks)
+    yield from _watch_metrics(vital.watches)
+    yield from (gauge(each.name, each.about, each.value) for each in vital.features)
+
+
+def _pipeline_metrics(pipelines: Mapping[str, PipelineLoad], now: datetime | None) -> Iterable[Metric]:
+    queued = GaugeMetricFamily("forager_pipeline_queued", "Queued tasks of open jobs.", labels=["pipeline"])
+    running = GaugeMetricFamily("forager_pipeline_running", "Tasks in flight in all processes.", labels=["pipeline"])
+    waiting = GaugeMetricFamily(
+        "forager_pipeline_waiting_seconds",
+        "Age of the oldest job that waits for its first attempt; 0 if none waits.",
+        labels=["pipeline"],
+    )
+    for pipeline, load in sorted(pipelines.items()):
+        queued.add_metric([pipeline], load.queued)
+        running.add_metric([pipeline], load.running)
+        since = load.waiting_since
+        age = 0.0 if since is None or now is None else (now - since).total_seconds()
+        waiting.add_metric([pipeline], max(0.0, age))
+    yield from (queued, running, waiting)
+
+
+def _sink_metrics(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
+    """Sink metrics as the ledger has them, so that every process reports the same values, whichever one delivers."""
+    for name, about, value in _SINK_GAUGES:
+        gauge = GaugeMetricFamily(f"forager_sink_{name}", about, labels=["sink"])
+        for sink in sinks:
+            gauge.add_metric([sink.name], value(sink))
+        yield gauge
+    delivered = CounterMetricFamily("forager_sink_delivered", "Changes that a sink has taken.", labels=["sink"])
+    for sink in sinks:
+        delivered.add_metric([sink.name], sink.delivered)
+    yield delivered
+
+
+_SINK_GAUGES: tuple[tuple[str, str, Callable[[SinkStatus], float]], ...] = (
+    ("behind", "Changes that a sink has not passed.", lambda sink: sink.behind),
+    ("lag_seconds", "Age of the oldest change that a sink has not passed.", lambda sink: sink.lag),
+    ("rate", "Changes per second that a sink took, over about a minute.", lambda sink: sink.rate),
+    ("failing", "1 while a sink cannot be reached.", lambda sink: float(sink.failures > 0)),
+    ("paused", "1 while a sink is paused.", lambda sink: float(sink.paused)),
+    ("set_aside", "Changes that a sink refused and that wait for a decision.", lambda sink: sink.set_aside),
+)
+
+
+def _watch_metrics(watches: Sequence[WatchStatus]) -> Iterable[Metric]:
+    for name, about, value in _WATCH_GAUGES:
+        gauge = GaugeMetricFamily(f"forager_watch_{name}", about, labels=["watch"])
+        for watch in watches:
+            gauge.add_metric([watch.name], value(watch))
+        yield gauge
+    dispatched = CounterMetricFamily("forager_watch_dispatched", "Records turned into tasks.", labels=["watch"])
+    for watch in watches:
+        dispatched.add_metric([watch.name], watch.dispatched)
+    yield dispatched
+
+
+_WATCH_GAUGES: tuple[tuple[str, str, Callable[[WatchStatus], float]], ...] = (
+    ("due", "Records whose time has come, counted to 10,000.", lambda watch: watch.due),
+    ("late_seconds", "Seconds since the oldest of them came due.", lambda watch: watch.late),
+    ("paused", "1 while a watch is paused.", lambda watch: float(watch.paused)),
+    ("failing", "1 while the rule of a watch fails for some records.", lambda watch: float(watch.error is not None)),
+)
