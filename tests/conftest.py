@@ -9,6 +9,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.chromium import require_chromium
+from tests.support.memory_folder import use_memory
 from tests.support.postgres import (
     OWN_SERVER,
     Postgres,
@@ -22,6 +23,8 @@ from tests.support.postgres import (
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=2000, stateful_step_count=100)
 settings.load_profile("default")
+
+use_memory()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

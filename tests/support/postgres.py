@@ -220,7 +220,14 @@ def find_programs() -> Path:
     )
 
 
-_FAST = {"fsync": "off", "full_page_writes": "off"}
+_FAST = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "256MB",  # it may lie in memory
+    "autovacuum": "off",  # databases that live for a second; a worker in one of them would delay its removal
+}
 
 
 def _account() -> pwd.struct_passwd | None:
