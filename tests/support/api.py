@@ -16,6 +16,7 @@ from forager.api import create_api
 from forager.app import App, open_app
 from forager.config import new_settings
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
+from tests.support.schema_templates import prepare_store
 
 KEY = "q7Zr2-Wm9xL4vTn8KcB5hYs3DgJ6fPa1"
 PATIENCE = 30.0
@@ -72,6 +73,7 @@ async def open_front(
             domain_policies_path=policies,
             max_retries_per_query=0,
         )
+        prepare_store(settings)
         async with open_app(settings) as app:
             api = create_api(app, key=KEY)
             async with client_of(api) as client:

@@ -7,12 +7,14 @@ import asyncio
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
+import orjson
 
 from forager.core.record import Record
 
@@ -28,7 +30,7 @@ class Tables(Protocol):
 
     def read(self, sql: str) -> list[Row]: ...
     def snapshot(self) -> AbstractContextManager[None]:
-        """What is read inside is of one moment, whoever commits meanwhile."""
+        """What is read inside is of one moment, whoever commits meanwhile. One inside another is the same one."""
         ...
 
     def close(self) -> None: ...
@@ -46,6 +48,9 @@ class SqliteTables:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
+        if self._db.in_transaction:
+            yield
+            return
         self._db.execute("BEGIN")
         try:
             yield
@@ -71,16 +76,44 @@ class PostgresTables:
         self._thread.start()
         self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url))
 
+        self._asked: Counter[str] = Counter()
+        self._inside = False
+        self._ahead: dict[str, list[Row]] = {}
+
     def read(self, sql: str) -> list[Row]:
-        return [dict(row) for row in self._wait(self._db.fetch(sql))]
+        if not self._inside:
+            return self._fetch(sql)
+        self._asked[sql] += 1
+        return self._ahead[sql] if sql in self._ahead else self._fetch(sql)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
+        """A check asks the same two dozen questions after every step of a test. Those that were asked twice are then
+        read together at the beginning: one round trip instead of two dozen."""
+        if self._inside:
+            yield
+            return
         self._wait(self._db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+        self._inside = True
         try:
+            self._ahead = self._read_together([sql for sql, times in self._asked.items() if times > 1])
             yield
         finally:
+            self._inside = False
             self._wait(self._db.execute("COMMIT"))
+
+    def _fetch(self, sql: str) -> list[Row]:
+        return [dict(row) for row in self._wait(self._db.fetch(sql))]
+
+    def _read_together(self, questions: Sequence[str]) -> dict[str, list[Row]]:
+        if not questions:
+            return {}
+        parts = [f"SELECT {number} AS n, to_json(q) AS row FROM ({sql}) q" for number, sql in enumerate(questions)]
+        rows = self._wait(self._db.fetch(" UNION ALL ".join(parts)))
+        answers: dict[str, list[Row]] = {sql: [] for sql in questions}
+        for row in rows:
+            answers[questions[row["n"]]].append(orjson.loads(row["row"]))
+        return answers
 
     def close(self) -> None:
         self._wait(self._db.close())

@@ -21,7 +21,6 @@ from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.work import Worker
 from forager.fetch import EgressGuard, HttpFetcher
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_sqlite
 from forager.ledger.side_tables.schedules import ScheduleTable
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
@@ -31,7 +30,7 @@ from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import shipped_zips
 from forager.sandbox import SerperSandbox
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
-from tests.support.schema_templates import create_schema
+from tests.support.schema_templates import create_schema, create_store_file
 
 QUICK = Retry(3, first=0.05)
 PATIENCE = 30.0
@@ -155,7 +154,7 @@ async def open_sqlite(
 ) -> EngineRig:
     catalog, path, clock = Catalog(pipelines), folder / "ledger.db", clock or SystemClock()
     if not path.exists():
-        create_sqlite(path, catalog)
+        create_store_file(path, catalog)
     ledger = await SqliteLedger.open(path, catalog, clock=clock, lease_seconds=lease, **more)
     return EngineRig(ledger, SqliteTables(path), pipelines, clock, lease)
 

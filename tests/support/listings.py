@@ -22,6 +22,7 @@ from forager.engine.watch import Watcher
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from forager.sandbox.jumping_clock import StandingStill
 from tests.support.api import KEY, client_of
+from tests.support.schema_templates import prepare_store
 from tests.support.shop import no_pauses
 from tests.support.simulation import SimulatedClock
 
@@ -114,6 +115,7 @@ async def open_rentals(
     async with ApifySandbox(ApifyConfig(**{**quick, "rate_per_second": None, **config}), **_time(clock)) as apify:
         simulated: dict[str, Any] = {"clock": clock, "around": StandingStill(clock.wait_for)} if clock else {}
         made = new_settings(**{**settings_for(home, database_url, apify, clock), **(settings or {})})
+        prepare_store(made)
         async with (
             open_app(made, **simulated) as app,
             client_of(create_api(app, key=KEY)) as client,

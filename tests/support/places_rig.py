@@ -21,13 +21,12 @@ from forager.core.outcome import Done
 from forager.core.states import TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
-from forager.ledger.schema.migrate import create_sqlite
 from forager.ledger.sqlite import SqliteLedger
 from forager.pipelines.places.job import PlacesJob
 from forager.pipelines.places.pipeline import places, plan
 from forager.pipelines.places.steps import Serper
 from forager.pipelines.places.zips import shipped_zips
-from tests.support.schema_templates import create_schema
+from tests.support.schema_templates import create_schema, create_store_file
 
 Places = Sequence[Mapping[str, Any]]
 
@@ -132,7 +131,7 @@ class PlacesRig:
 
 async def sqlite_places(folder: Path, clock: Clock | None = None) -> PlacesRig:
     catalog = Catalog([places])
-    create_sqlite(folder / "ledger.db", catalog)
+    create_store_file(folder / "ledger.db", catalog)
     ledger = await SqliteLedger.open(folder / "ledger.db", catalog, clock=clock or SystemClock())
     return PlacesRig(ledger, catalog, await ledger.begin("by hand"))
 

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -46,13 +46,14 @@ class Postgres:
 
     def __init__(self, admin_url: str) -> None:
         self._admin_url = admin_url
+        self._admin = _Admin()
 
     def url(self, database: str) -> str:
         return urlunsplit(urlsplit(self._admin_url)._replace(path=f"/{database}"))
 
-    def create_database(self, template: str = "template0") -> str:
+    def create_database(self, template: str = "template0", *, name: str | None = None) -> str:
         """Make a database, empty or as a copy of `template` (to which nobody may be connected); return its URL."""
-        name = f"forager_test_{os.getpid()}_{next(_numbers)}"
+        name = name or f"forager_test_{os.getpid()}_{next(_numbers)}"
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self.url(name)
 
@@ -62,7 +63,10 @@ class Postgres:
 
     def execute(self, sql: str, url: str | None = None) -> None:
         """Run one statement; from anywhere, since it has a thread and an event loop of its own."""
-        _in_own_loop(_execute(url or self._admin_url, sql))
+        if url is None:
+            self._admin.execute(self._admin_url, sql)
+        else:
+            _in_own_loop(_execute(url, sql))
 
 
 class PostgresServer(Postgres):
@@ -279,6 +283,25 @@ def _free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+class _Admin:
+    """A connection for making and dropping databases: kept, because connecting takes longer than most statements."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: asyncpg.Connection[Any] | None = None
+
+    def execute(self, url: str, sql: str) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._execute(url, sql), self._loop).result()
+
+    async def _execute(self, url: str, sql: str) -> None:
+        if self._connection is None or self._connection.is_closed():  # the server may have been restarted
+            self._connection = await asyncpg.connect(url, timeout=START_LIMIT)
+        await self._connection.execute(sql)
 
 
 async def _execute(url: str, sql: str) -> None:

@@ -16,6 +16,7 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.sandbox import GoogleConfig, GoogleSandbox, Tenant
 from tests.support.api import KEY, client_of
+from tests.support.schema_templates import prepare_store
 
 API = "/api/v1/review-fetch"
 TOKEN = "sandbox-acme"
@@ -79,6 +80,7 @@ async def open_reviews(
             egress_allow=(*(urlsplit(url).netloc for url in hosts.values()), *allow),
             **chosen,
         )
+        prepare_store(settings)
         async with open_app(settings) as app:
             api = create_api(app, key=KEY)
             async with client_of(api) as client:

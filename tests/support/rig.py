@@ -35,6 +35,7 @@ from forager.ledger.side_tables.watches import WatchTable
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 from tests.support.clock import FakeClock
+from tests.support.schema_templates import create_schema, create_store_file
 
 LEASE = 30.0
 
@@ -362,9 +363,10 @@ class Rig:
         if not self.audited:
             return
         now = None if self.clock is None else round(self.clock.now().timestamp() * 1000)
-        broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind], pruned=self.pruned)
-        if not self.pruned:
-            broken += self._tallies()
+        with self.tables.snapshot():
+            broken = audit(self.tables, RECORDS, now, sole=[SoleCall.kind], pruned=self.pruned)
+            if not self.pruned:
+                broken += self._tallies()
         assert not broken, broken
 
     def _tallies(self) -> Iterator[str]:
@@ -424,9 +426,7 @@ class Rig:
 
 
 def create_store(path: Path) -> None:
-    from forager.ledger.schema.migrate import create_sqlite
-
-    create_sqlite(path, catalog())
+    create_store_file(path, catalog())
 
 
 async def open_sqlite(path: Path, clock: Clock, faults: Faults | None = None, lease: float = LEASE) -> SqliteLedger:
@@ -456,7 +456,6 @@ def _write_sqlite(path: Path, sql: str) -> None:
 
 async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
     from forager.ledger.postgres import PostgresLedger
-    from tests.support.schema_templates import create_schema
 
     if create:
         create_schema(url, catalog())

@@ -1,18 +1,25 @@
-"""Schemas made once per test process: a fresh database is then a copy, which takes a tenth of the time.
+"""Schemas made once per test process: a fresh store is then a copy, which takes a tenth of the time.
 
 The first test that needs a schema creates it and leaves a template behind; every later one copies the template. A
-template belongs to one server and one set of tables.
+template on PostgreSQL belongs to one server and one set of tables.
 """
 
 import hashlib
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from forager.features import all_features
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_postgres
+from forager.ledger.schema.migrate import create_postgres, create_sqlite
+from forager.settings import Settings
+from forager.wiring import build_pipelines
 from tests.support.postgres import Postgres
 
 _templates: dict[tuple[str, str], str] = {}
 """By server and set of tables: the name of the database to copy."""
+_servers: dict[str, Postgres] = {}
+_files: dict[str, bytes] = {}
+"""By set of tables: the embedded store to copy."""
 
 
 def create_schema(url: str, catalog: Catalog) -> None:
@@ -26,17 +33,38 @@ def create_schema(url: str, catalog: Catalog) -> None:
         server.execute(f'CREATE DATABASE "{template}" TEMPLATE "{name}"')
         _templates[key] = template
         return
-    server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    server.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    server.drop_database(url)
+    server.create_database(template, name=name)
+
+
+def create_store_file(path: Path, catalog: Catalog) -> None:
+    """Make an embedded store with the schema of these pipelines, as `create_sqlite` does."""
+    key = _tables(catalog)
+    if key in _files:
+        path.write_bytes(_files[key])
+    else:
+        create_sqlite(path, catalog)
+        _files[key] = path.read_bytes()
+
+
+def prepare_store(settings: Settings) -> None:
+    """Make the store that an application with these settings would make when it opens, unless there is one."""
+    path = settings.home / "ledger.db"
+    if settings.database_url is None and not path.exists():
+        create_store_file(path, Catalog(build_pipelines(settings, all_features())))
 
 
 def _server(url: str) -> Postgres:
-    return Postgres(urlunsplit(urlsplit(url)._replace(path="/postgres")))
+    netloc = urlsplit(url).netloc
+    if netloc not in _servers:
+        _servers[netloc] = Postgres(urlunsplit(urlsplit(url)._replace(path="/postgres")))
+    return _servers[netloc]
 
 
 def _tables(catalog: Catalog) -> str:
-    """What distinguishes one schema from another: the pipelines (for their views and migrations) and their records."""
+    """What distinguishes one schema from another: the pipelines (for their views and migrations) and their tables."""
     records = [(table.name, table.fields, [str(kind) for kind in table.types]) for table in catalog.records.values()]
     indexes = [(table.name, table.record.indexes) for table in catalog.records.values()]
-    said = repr((sorted(catalog.pipelines), sorted(records), sorted(indexes, key=lambda each: each[0])))
-    return hashlib.sha256(said.encode()).hexdigest()
+    plain = sorted((table.table, repr(table.model_fields), repr(table.indexes)) for table in catalog.tables)
+    parts = (sorted(catalog.pipelines), sorted(records), sorted(indexes, key=lambda each: each[0]), plain)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

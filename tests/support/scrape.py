@@ -15,6 +15,7 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.sandbox.site import SandboxSite
 from tests.support.api import KEY, client_of
+from tests.support.schema_templates import prepare_store
 
 PATIENCE = 60.0
 QUICK = """
@@ -93,6 +94,7 @@ async def open_service(
                 **settings,
             }
         )
+        prepare_store(chosen)
         async with open_app(chosen) as app:
             api = create_api(app, key=KEY)
             async with client_of(api) as client:

@@ -14,6 +14,7 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 from tests.support.api import KEY, client_of
+from tests.support.schema_templates import prepare_store
 
 PATIENCE = 60.0
 JOBS = "/api/v1/admin/crawl-jobs"
@@ -103,5 +104,6 @@ async def open_shop(
                 **(settings or {}),
             }
         )
+        prepare_store(chosen)
         async with open_app(chosen) as app, client_of(create_api(app, key=KEY)) as client:
             yield Shop(app, client, site)

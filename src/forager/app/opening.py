@@ -31,6 +31,9 @@ from forager.settings import Settings
 from forager.sinks.webhook import signing
 from forager.wiring import build_pipelines, logins, open_browsers, open_ledger, open_proxies, open_rules, secrets
 
+THRESHOLDS = (20_000, 20, 20)
+"""Allocations until the garbage collector looks at new objects; then how often at older ones."""
+
 
 @asynccontextmanager
 async def open_app(
@@ -129,8 +132,8 @@ async def open_app(
 def _spare_the_collector() -> None:
     """Exclude everything that exists now (classes, pipelines) from garbage collection. It stays alive anyway, and
     scanning it repeatedly would cost a tenth of the time of every task. Objects that a task creates are freed by
-    reference counting. Once in a process: an application that is opened later must not keep the garbage of earlier
-    ones."""
-    if gc.get_freeze_count() == 0:
+    reference counting. Once in a process, which its thresholds then show: an application that is opened later must not
+    keep the garbage of earlier ones."""
+    if gc.get_threshold() != THRESHOLDS:
+        gc.set_threshold(*THRESHOLDS)
         gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
