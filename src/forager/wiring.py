@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -38,6 +39,11 @@ from forager.settings import Settings
 def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
     """Build the pipeline of every feature from its settings."""
     return tuple(each.build.load()(settings) for each in (all_features() if features is None else features))
+
+
+def blob_folder(settings: Settings) -> Path:
+    """Return the folder in which pages are stored."""
+    return settings.home / "blobs"
 
 
 def keep_of(settings: Settings) -> Keep:

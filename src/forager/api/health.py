@@ -41,7 +41,9 @@ class ProxyFigures(BaseModel):
 class HealthReport(BaseModel):
     status: Literal["ok", "red"]
     store: str = Field(description="ok, full or unavailable")
-    worker: Literal["alive", "stopped"]
+    worker: Literal["alive", "stopped", "elsewhere"] = Field(
+        description="elsewhere: this process serves the API only (`forager up --api-only`)."
+    )
     trouble: str | None = Field(description="Why no work is leased; in full for callers with the key.")
     queue_depth: int | None = Field(description="Tasks of open jobs that wait.")
     active: int = Field(description="Tasks in flight in this process.")
@@ -83,15 +85,17 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         responses={200: example(HEALTH), **red},
     )
     async def show_health(request: Request) -> Response:
-        """Returns 503 if the store does not answer or accepts no work, or if no worker runs in this process."""
+        """Returns 503 if the store does not answer or accepts no work, or if no worker runs in a process that should
+        have one."""
         signs = await vital.take()
         trouble = app.worker.stats.trouble
         figures = signs.figures
-        ok = signs.store == "ok" and trouble is None and app.worker.alive
+        worker = "alive" if app.worker.alive else "elsewhere" if app.is_api_only else "stopped"
+        ok = signs.store == "ok" and trouble is None and worker != "stopped"
         report = {
             "status": "ok" if ok else "red",
             "store": signs.store,
-            "worker": "alive" if app.worker.alive else "stopped",
+            "worker": worker,
             "trouble": trouble if trouble is None or key.accepts(request.scope) else TROUBLE,
             "queue_depth": figures.queued if figures else None,
             "active": app.worker.in_flight,
@@ -113,7 +117,8 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         reason = "shutting down" if feeds.closing.is_set() or app.is_stopping else None
         reason = reason or (None if signs.store == "ok" else f"the store is {signs.store}")
         pool = app.browsers.stats() if app.browsers.is_installed else None
-        reason = reason or nothing_to_fetch_with(pool, proxies=len(app.proxies), usable=app.proxies.usable)
+        if not app.is_api_only:
+            reason = reason or nothing_to_fetch_with(pool, proxies=len(app.proxies), usable=app.proxies.usable)
         report = {"ready": reason is None, "reason": reason}
         return answer(request, report) if reason is None else _red(request, report, f"Not ready: {reason}.")
 

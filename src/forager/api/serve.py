@@ -13,8 +13,14 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from forager.api.create import create_api
+from forager.api.health_snapshot import VitalSigns
+from forager.api.metrics import CONTENT_TYPE, Metrics
 from forager.app import App
 from forager.core.errors import Rejected
 from forager.secrets.service_key import check_bind
@@ -42,23 +48,49 @@ async def serve(app: App, *, host: str, port: int, key: str) -> AsyncIterator[st
 @asynccontextmanager
 async def running(api: FastAPI, *, host: str, port: int) -> AsyncIterator[str]:
     """Serve an application made by `create_api`. At the end, its streams are closed and its requests finished."""
-    with contextlib.closing(_bound(host, port)) as listening:
-        server = _Server(api)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+    async with listening(api, host=host, port=port) as url:
         try:
-            await server.until_started(serving)
-            yield _url(host, listening.getsockname()[1])
+            yield url
         finally:
             api.state.feeds.closing.set()
+
+
+@asynccontextmanager
+async def serve_metrics(app: App, *, host: str, port: int) -> AsyncIterator[str]:
+    """Serve `/metrics` alone, for a worker without an API, while the block runs. Yields its URL. Port 0 takes any free
+    port. The figures are those of the API's `/metrics`, and need no key either."""
+    metrics = Metrics(app, VitalSigns(app))
+
+    async def show(_: Request) -> Response:
+        return Response(await metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    site = Starlette(routes=[Route("/metrics", show)])
+    async with listening(site, host=host, port=port, options="--metrics-host and --metrics-port") as url:
+        yield f"{url}/metrics"
+
+
+@asynccontextmanager
+async def listening(
+    site: Starlette, *, host: str, port: int, options: str = "--host and --port (FORAGER_HOST, FORAGER_PORT)"
+) -> AsyncIterator[str]:
+    """Serve an ASGI application while the block runs. Yields its URL. `options` are named in the error if the address
+    cannot be bound."""
+    with contextlib.closing(_bound(host, port, options)) as bound:
+        server = _Server(site)
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        try:
+            await server.until_started(serving)
+            yield _url(host, bound.getsockname()[1])
+        finally:
             server.should_exit = True
             await serving
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, api: FastAPI) -> None:
+    def __init__(self, site: Starlette) -> None:
         super().__init__(
             uvicorn.Config(
-                api,
+                site,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -83,22 +115,22 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, options: str) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
+        bound = socket.socket(family, kind, protocol)
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
         except OSError:
-            listening.close()
+            bound.close()
             raise
     except OSError as error:
         raise Rejected(
-            f"The API cannot listen on {host} port {port}: {error.strerror or error}."
-            " Choose another with --host and --port (FORAGER_HOST, FORAGER_PORT), or stop what uses it."
+            f"Forager cannot listen on {host} port {port}: {error.strerror or error}."
+            f" Choose another with {options}, or stop what uses it."
         ) from error
-    return listening
+    return bound
 
 
 def _url(host: str, port: int) -> str:

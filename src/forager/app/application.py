@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,7 +47,7 @@ from forager.settings import Settings
 from forager.waiting import Waits
 from forager.wiring import build_sinks, keep_of, reference_loaders
 
-SCHEDULES, WATCHES = "schedules", "watches"
+SCHEDULES, WATCHES, RULES = "schedules", "watches", "rules"
 
 
 class App:
@@ -72,6 +72,8 @@ class App:
         stored_pages: StoredPages,
         guard: EgressGuard,
     ) -> None:
+        self.is_api_only = False
+        """Whether this process serves the API only, and other processes work."""
         self.guard = guard
         self.settings = settings
         self.features = {each.name: each for each in features}
@@ -197,6 +199,14 @@ class App:
         in-flight task is lost. Without `schedules`, neither schedules nor watches create work."""
         return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
 
+    @asynccontextmanager
+    async def api_only(self) -> AsyncIterator[None]:
+        """Only follow the rules that operators change while the block runs. Other processes work, deliver and fire
+        schedules; on PostgreSQL these share the ledger."""
+        self.is_api_only = True
+        async with self._runner.beside([RULES]):
+            yield
+
     @property
     def is_stopping(self) -> bool:
         """Whether the engine is draining: in-flight tasks finish and no new ones are leased."""
@@ -268,7 +278,7 @@ class App:
         every = sweep_interval(self.settings.lease_seconds)
         return {
             "sweep": partial(sweep_forever, self.ledger, self.clock, every),
-            "rules": partial(self.rules.follow, self.clock),
+            RULES: partial(self.rules.follow, self.clock),
             "proxies": self.proxies.run,
             "stored pages": self.stored_pages.run,
             **self._loops_of_features(),

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from forager.app.application import App
+from forager.app.fit import check_blob_folder, check_keys
 from forager.core.clock import Clock, SystemClock
 from forager.core.http import Fetch
 from forager.engine.stored_pages import StoredPages
@@ -29,7 +30,16 @@ from forager.offload.pool import ProcessPool
 from forager.secrets.sealing import rotate_keys, sealer_for
 from forager.settings import Settings
 from forager.sinks.webhook import signing
-from forager.wiring import build_pipelines, logins, open_browsers, open_ledger, open_proxies, open_rules, secrets
+from forager.wiring import (
+    blob_folder,
+    build_pipelines,
+    logins,
+    open_browsers,
+    open_ledger,
+    open_proxies,
+    open_rules,
+    secrets,
+)
 
 THRESHOLDS = (20_000, 20, 20)
 """Allocations until the garbage collector looks at new objects; then how often at older ones."""
@@ -41,12 +51,14 @@ async def open_app(
     *,
     clock: Clock | None = None,
     may_create: bool = True,
+    must_fit: bool = False,
     around: Callable[[Fetch], Fetch] = lambda fetch: fetch,
 ) -> AsyncIterator[App]:
     """Build an `App` from these settings, and close everything at the end of the block.
 
-    `may_create`: whether an empty PostgreSQL database gets the tables. `around` wraps what sends the requests of steps:
-    simulated time must stand still while one is under way.
+    `may_create`: whether an empty PostgreSQL database gets the tables. `must_fit`: raise `StoreError` unless this
+    process has the keys and the folder of pages that the ledger needs; set by processes that work. `around` wraps
+    what sends the requests of steps: simulated time must stand still while one is under way.
     """
     clock = clock or SystemClock()
     features = all_features()
@@ -59,6 +71,9 @@ async def open_app(
         sealer = sealer_for(settings.home, settings.secret_key)
         table = ProxyTable(ledger.database, ledger.now_ms, sealer)
         job_secrets = JobSecretTable(ledger.database, sealer)
+        if must_fit:
+            await check_keys(sealer, [table, job_secrets])
+            await check_blob_folder(ledger.database, blob_folder(settings))
         # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
         fetcher: HttpFetcher
         proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))
@@ -75,7 +90,7 @@ async def open_app(
         stack.push_async_callback(fetcher.close)
         browsers = await open_browsers(settings, guard, clock, proxies)
         stack.push_async_callback(browsers.close)
-        blobs = LocalBlobs(settings.home / "blobs", clock, grace=settings.blob_grace_hours, days=settings.blob_days)
+        blobs = LocalBlobs(blob_folder(settings), clock, grace=settings.blob_grace_hours, days=settings.blob_days)
         stack.push_async_callback(blobs.close)
         offload = ProcessPool(settings.parse_processes, clock)
         stack.push_async_callback(offload.close)

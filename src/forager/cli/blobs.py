@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from forager.kit.cli.invocation import Json
+from forager.kit.cli.invocation import Json, invocation
 from forager.kit.cli.running import with_api
 
 app = typer.Typer(help="Stored pages: show how many there are, remove unused ones.", no_args_is_help=True)
@@ -45,6 +45,37 @@ def gc(
     kept = f"{render.count(done['kept'])} kept"
     message = f"{render.some(done['pages'], 'page')} {word}, {kept}; {_megabytes(done['freed'])} returned to the disk."
     render.out().print(message, markup=False, soft_wrap=True)
+
+
+@app.command()
+def adopt(context: typer.Context, as_json: Json = False) -> None:
+    """Make this data folder the one in which the ledger's pages are stored.
+
+    For PostgreSQL, if the folder that was used before is lost: its pages are fetched again when a task needs them.
+    """
+    from forager.app import open_app
+    from forager.app.fit import adopt_blob_folder
+    from forager.cli.host import quiet_log
+    from forager.core.errors import Rejected
+    from forager.kit.cli import render
+    from forager.kit.cli.running import run_loop
+    from forager.wiring import blob_folder
+
+    settings = invocation(context).settings()
+    quiet_log(debug=invocation(context).debug)
+    folder = blob_folder(settings)
+    if settings.database_url is None:
+        raise Rejected("The embedded store always uses the pages beside it; there is nothing to adopt.")
+
+    async def adopted() -> str:
+        async with open_app(settings, may_create=False) as opened:
+            return await adopt_blob_folder(opened.database, folder)
+
+    made = run_loop(adopted())
+    if as_json:
+        render.show_json({"folder": str(folder), "id": made})
+    else:
+        render.out().print(f"The ledger's pages are now stored in {folder}.", markup=False, soft_wrap=True)
 
 
 def _megabytes(size: int) -> str:

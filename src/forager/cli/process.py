@@ -60,8 +60,8 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
     return ExitCode.OK
 
 
-async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) -> None:
-    """Run API, engine and schedules in this process."""
+async def up(settings: "Settings", key: str, show_url: Callable[[str], None], *, api_only: bool = False) -> None:
+    """Run API, engine and schedules in this process; with `api_only`, the API alone."""
     from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
@@ -69,19 +69,41 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None]) ->
             show_url(url)
             log.info("up", url=url, pid=os.getpid())
             warming = asyncio.create_task(app.warm_up())
-            await work_until(app, stop)
+            await (serve_until(app, stop) if api_only else work_until(app, stop))
             warming.cancel()
         log.info("stopped")
 
 
-async def worker(settings: "Settings", *, until_idle: bool, show_left: Callable[["Sequence[JobReport]"], None]) -> None:
-    """Run the engine alone. With `until_idle`, end when nothing can run, and show the jobs that are left."""
-    async with _running(settings) as (app, stop):
+async def worker(
+    settings: "Settings",
+    *,
+    until_idle: bool,
+    show_left: Callable[["Sequence[JobReport]"], None],
+    metrics: tuple[str, int] | None = None,
+) -> None:
+    """Run the engine alone. With `until_idle`, end when nothing can run, and show the jobs that are left. `metrics`:
+    the address at which the process shows its figures."""
+    async with _running(settings) as (app, stop), AsyncExitStack() as stack:
+        if metrics is not None:
+            from forager.api.serve import serve_metrics
+
+            host, port = metrics
+            log.info("metrics", url=await stack.enter_async_context(serve_metrics(app, host=host, port=port)))
         log.info("working", pid=os.getpid())
         left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
     if until_idle:
         show_left(left)
+
+
+async def serve_until(app: "App", stop: StopRequest) -> None:
+    """Serve the API, without an engine, until a stop is requested."""
+    beating = asyncio.create_task(beat_to_supervisor())
+    try:
+        async with app.api_only():
+            await stop.wait()
+    finally:
+        beating.cancel()
 
 
 async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> "Sequence[JobReport]":
@@ -139,7 +161,7 @@ async def _opened(settings: "Settings", stack: AsyncExitStack) -> "App":
     give_up = time.monotonic() + WAIT_FOR_STORE
     while True:
         try:
-            return await stack.enter_async_context(open_app(settings))
+            return await stack.enter_async_context(open_app(settings, must_fit=True))
         except StoreLocked:
             owner = read_owner(settings.home / "lock")
             if (owner is not None and owner.url is not None) or time.monotonic() > give_up:

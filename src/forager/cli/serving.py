@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
     from forager.ledger.reports import JobReport
+
+API_ALONE = (
+    "--api-only needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no worker"
+    " could run beside it. Run `forager up` without this option."
+)
 
 
 def up(
@@ -18,6 +24,9 @@ def up(
         str | None, typer.Option(help="Address to listen on; any but loopback needs a strong service key.")
     ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API (0 = any free port).")] = None,
+    api_only: Annotated[
+        bool, typer.Option("--api-only", help="Serve the API without an engine; workers do the work (PostgreSQL).")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Run Forager: API, engine and schedules in one process, restarted if it dies.
@@ -30,10 +39,12 @@ def up(
     from forager.secrets.service_key import check_bind, service_key
 
     settings = invocation(context).settings({"host": host, "port": port})
+    if api_only and settings.database_url is None:
+        raise Rejected(API_ALONE, fields=[FieldError("--api-only", "needs FORAGER_DATABASE_URL")])
     key, is_new = service_key(settings.home, settings.service_key)
     check_bind(settings.host, key)
     if is_supervised():
-        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json))
+        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json), api_only=api_only)
         return process.run_process(settings, up_, key=key)
     with looking_after(settings.home) if settings.database_url is None else nullcontext():
         if is_new:
@@ -49,6 +60,12 @@ def worker(
             "--until-idle", help="Exit when no task can run within a minute; list the jobs left. No schedules."
         ),
     ] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port (0 = any free port).")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Address of that port; other machines reach any but loopback, without a key.")
+    ] = "127.0.0.1",
     as_json: Json = False,
 ) -> int:
     """Run the engine without the API, restarted if it dies.
@@ -64,7 +81,9 @@ def worker(
     if not is_supervised():
         return process.supervise(invocation(context).arguments, settings)
     left: list[JobReport] = []
-    code = process.run_process(settings, process.worker(settings, until_idle=until_idle, show_left=left.extend))
+    metrics = None if metrics_port is None else (metrics_host, metrics_port)
+    work = process.worker(settings, until_idle=until_idle, show_left=left.extend, metrics=metrics)
+    code = process.run_process(settings, work)
     if as_json:
         render.show_json({"stopped": True, "left": [_plain(job) for job in left]})
     elif left:

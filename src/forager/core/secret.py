@@ -1,5 +1,6 @@
 """Secret texts, and the port that encrypts them at rest. Nothing here does I/O."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -49,6 +50,16 @@ class JobSecrets(Protocol):
         ...
 
 
+HEAD = 11
+"""Characters of a sealed text that name its version and its key: `s1.`, and eight for the key."""
+
+
+def key_id_of(sealed: str) -> str:
+    """Return the id of the key that a text was sealed with: the second of its three parts. An incomplete text is
+    enough, as long as it has the first two."""
+    return sealed.split(".")[1]
+
+
 class Seal(Protocol):
     """Encrypts texts at rest. The key is never in the database."""
 
@@ -60,6 +71,10 @@ class Seal(Protocol):
 
     def is_current(self, sealed: str) -> bool:
         """Return whether this was sealed with the newest key."""
+        ...
+
+    def missing(self, key_ids: Collection[str]) -> set[str]:
+        """Return those of these keys that are not available here."""
         ...
 
     def fingerprints(self, text: str) -> tuple[str, ...]:
@@ -77,4 +92,12 @@ class SealedTable(Protocol):
 
     async def reseal(self) -> int:
         """Seal every stale row with the newest key, each in its own transaction. Returns how many."""
+        ...
+
+
+class KeyUser(Protocol):
+    """A table with sealed columns, for the check that all of its keys are available."""
+
+    async def key_ids(self) -> frozenset[str]:
+        """Return the ids of the keys that its rows are sealed with."""
         ...

@@ -69,6 +69,17 @@ class EmbeddedRunner:
             finally:
                 self.is_stopping = False
 
+    @asynccontextmanager
+    async def beside(self, names: Collection[str]) -> AsyncIterator[None]:
+        """Run only these loops while the block runs: neither the worker nor any delivery."""
+        tasks = [asyncio.create_task(self._keep_up(name, self._loops[name])) for name in names]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _end_deliveries(self, delivering: Sequence[asyncio.Task[None]]) -> None:
         """Stop the deliveries. This must happen before the worker ends its session, because the lanes of the sinks end
         with it and no cursor could move."""

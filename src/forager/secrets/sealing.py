@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +69,9 @@ class Sealer:
 
     def is_current(self, sealed: str) -> bool:
         return sealed.split(".")[1:2] == [self._newest().id]
+
+    def missing(self, key_ids: Collection[str]) -> set[str]:
+        return {each for each in key_ids if self._find(each) is None}
 
     def fingerprints(self, text: str) -> tuple[str, ...]:
         self._newest()

@@ -308,6 +308,14 @@ tail = Table(
     Column("last_task", BigInteger, nullable=False, server_default="0"),
 )
 
+# The folder in which the ledger's pages are stored: one row, as soon as a process has worked on the ledger.
+blob_folder = Table(
+    "blob_folder",
+    metadata,
+    Column("one", SmallInteger, primary_key=True, autoincrement=False),
+    Column("folder", Text, nullable=False, comment="its id, which is also in its file folder.id"),
+)
+
 cursors = Table(
     "cursors",
     metadata,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from forager.core.database import Database, Row
-from forager.core.secret import About, Seal, Secret, about_job
+from forager.core.secret import HEAD, About, Seal, Secret, about_job, key_id_of
 
 _ALL = "SELECT s.job_id, s.name, s.sealed, j.public_id FROM job_secrets s JOIN jobs j ON j.id = s.job_id"
 
@@ -43,6 +43,10 @@ class JobSecretTable:
 
     async def stale(self) -> int:
         return sum(not self._seal.is_current(row["sealed"]) for row in await self._database.fetch(_ALL))
+
+    async def key_ids(self) -> frozenset[str]:
+        rows = await self._database.fetch(f"SELECT DISTINCT substr(sealed, 1, {HEAD}) AS head FROM job_secrets")
+        return frozenset(key_id_of(row["head"]) for row in rows)
 
     async def reseal(self) -> int:
         return await self._reseal(await self._database.fetch(_ALL))

@@ -12,7 +12,7 @@ import orjson
 from forager.core.database import Database, Row
 from forager.core.errors import Conflict, NotFound, SealBroken, StoreError
 from forager.core.proxies import MOST_FAILURES, Proxy, ProxyEndpoint, ProxySource, ProxyUse
-from forager.core.secret import About, Seal, Secret
+from forager.core.secret import HEAD, About, Seal, Secret, key_id_of
 
 T = TypeVar("T")
 
@@ -118,6 +118,11 @@ class ProxyTable:
 
     async def stale(self) -> int:
         return len([row for row in await self._all() if self._is_stale(row)])
+
+    async def key_ids(self) -> frozenset[str]:
+        heads = [f"SELECT substr({column}, 1, {HEAD}) AS head FROM proxies" for column in SEALED]
+        rows = await self._database.fetch(" UNION ".join(heads))
+        return frozenset(key_id_of(row["head"]) for row in rows if row["head"] is not None)
 
     async def reseal(self) -> int:
         stale = [row for row in await self._all() if self._is_stale(row)]

@@ -1,0 +1,54 @@
+"""Checks, before a process works, that its key and its folder of stored pages are the ledger's.
+
+A process that does not fit would fail later, task by task: it could not open proxies and tokens that another machine
+has sealed, nor read pages that another machine has stored.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from forager.core.database import Database
+from forager.core.errors import SealBroken, StoreError
+from forager.core.secret import KeyUser, Seal
+from forager.fetch.blobs.identity import make_folder_id, read_folder_id
+from forager.ledger.side_tables.blob_folder import BlobFolderTable
+
+
+async def check_keys(seal: Seal, tables: Sequence[KeyUser]) -> None:
+    """Raise `SealBroken`, with the remedy, if something in the ledger is sealed with a key that is not available
+    here. What is not sealed at all needs no key."""
+    used = frozenset[str]().union(*[await table.key_ids() for table in tables])
+    if missing := sorted(seal.missing(used)):
+        some = f"the key {missing[0]}" if len(missing) == 1 else f"the keys {', '.join(missing)}"
+        raise SealBroken(
+            f"Secrets in the ledger are sealed with {some}, which this process does not have. Set FORAGER_SECRET_KEY"
+            " to the same keys on every machine, or copy secret.key from the data folder of the machine that sealed"
+            " them. If a key is lost, remove what it sealed: `forager proxies remove`, `forager jobs cancel`."
+        )
+
+
+async def check_blob_folder(database: Database, folder: Path) -> None:
+    """Raise `StoreError`, with the remedy, if the ledger's stored pages are in another folder than this one. The first
+    folder becomes the ledger's. The embedded store lies beside its pages and needs no check."""
+    if database.dialect == "sqlite":
+        return
+    table = BlobFolderTable(database)
+    own, wanted = await asyncio.to_thread(read_folder_id, folder), await table.get()
+    if wanted is None:
+        own = await asyncio.to_thread(make_folder_id, folder)
+        wanted = await table.claim(own)
+    if own != wanted:
+        raise StoreError(
+            f"The pages of this ledger are stored in another folder than {folder}. All processes of a ledger need the"
+            " same one: mount it on this machine and set FORAGER_HOME to it. If the other folder is lost,"
+            " `forager blobs adopt` makes this one the ledger's."
+        )
+
+
+async def adopt_blob_folder(database: Database, folder: Path) -> str:
+    """Make this folder the one in which the ledger's pages are stored, and return its id. Processes with another
+    folder are refused at their next start; pages stored there are fetched again when a task needs them."""
+    made = await asyncio.to_thread(make_folder_id, folder)
+    await BlobFolderTable(database).replace(made)
+    return made
