@@ -146,12 +146,7 @@ def secrets(settings: Settings, features: Iterable[Feature]) -> Callable[[str], 
     for each in features:
         if each.secrets is not None:
             known.update(each.secrets.load()(settings))
-
-    def reveal(name: str) -> str | None:
-        secret = known.get(name)
-        return secret.get_secret_value() if secret else None
-
-    return reveal
+    return {name: secret.get_secret_value() for name, secret in known.items() if secret}.get
 
 
 def reference_loaders(settings: Settings, features: Iterable[Feature]) -> dict[str, Callable[[], Any]]:

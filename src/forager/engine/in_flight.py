@@ -51,14 +51,15 @@ class InFlight:
         shared: set[int] = set()
         for lease in leases:
             lane = self._lanes[lease.lane]
-            if self._lanes.use(lane, self._steps.pipeline_of(lease.kind)):
+            pipeline = self._steps.pipeline_of(lease.kind)
+            if self._lanes.use(lane, pipeline):
                 shared.add(lane.id)
             if lane.id in shared and lane.in_flight >= lane.policy.concurrency:  # less than when it was leased
                 self.finished.append(given_up(lease, why="The lane has as many tasks in flight as it may."))
             elif not lane.affords(lease.price):
                 self.finished.append(capped(lease, self._steps.get(lease.kind), lane))
             else:
-                self._begin(lease, lane)
+                self._begin(lease, lane, pipeline)
 
     def give_back(self, leases: Sequence[Lease], why: str) -> None:
         """Return these leases to the queue without starting them."""
@@ -87,10 +88,10 @@ class InFlight:
             await asyncio.wait(running)
         self.finished.clear()
 
-    def _begin(self, lease: Lease, lane: LaneRun) -> None:
+    def _begin(self, lease: Lease, lane: LaneRun, pipeline: str) -> None:
         start_at = lane.start(lease.price)
         self._stats.started += 1
-        task = asyncio.create_task(self._attempt(lease, lane, start_at))
+        task = asyncio.create_task(self._attempt(lease, lane, pipeline, start_at))
         self.running[task] = lease
         task.add_done_callback(self._never_began)
 
@@ -102,7 +103,7 @@ class InFlight:
             self.finished.append(given_up(lease))
             self._around.wake()
 
-    async def _attempt(self, lease: Lease, lane: LaneRun, start_at: float) -> None:
+    async def _attempt(self, lease: Lease, lane: LaneRun, pipeline: str, start_at: float) -> None:
         began = self._clock.monotonic()
         step = self._steps.get(lease.kind)
         fetch = LaneFetch(
@@ -112,7 +113,7 @@ class InFlight:
             when_open=step.when_open if step else "snooze",
             progress=self._memo.take(lease.task_id),
             job=lease.job_id,
-            pipeline=self._steps.pipeline_of(lease.kind),
+            pipeline=pipeline,
         )
         try:
             settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
