@@ -21,7 +21,6 @@ from tests.support.shop import JOBS, no_pauses
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
-PAGES = int(os.environ.get("FORAGER_TEST_CRAWL_PAGES", "2000"))
 IN_FLIGHT = 32
 PATIENCE = 300.0
 
@@ -31,8 +30,11 @@ def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine
     return Machine(tmp_path, tmp_path_factory.getbasetemp() / "bytecode")
 
 
-async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_twice__PR_2(machine: Machine) -> None:
-    async with ShopSandbox(ShopConfig(pages=PAGES, categories=4, latency_ms=20)) as site:
+@pytest.mark.parametrize("pages", [2_000, pytest.param(5_000, marks=pytest.mark.chaos)])
+async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_twice__PR_2(
+    machine: Machine, pages: int
+) -> None:
+    async with ShopSandbox(ShopConfig(pages=pages, categories=4, latency_ms=20)) as site:
         address = f"127.0.0.1:{site.port}"
         rules = machine.folder / "policies.yaml"
         rules.write_text(no_pauses(address))
@@ -46,7 +48,7 @@ async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_
             job = await _submit(machine, {"sitemap": site.url("/"), "recrawl": False})
             killed = 0
             for share in (0.25, 0.6):
-                await _fetched(site, int(PAGES * share))
+                await _fetched(site, int(pages * share))
                 await _kill(machine)
                 killed += 1
             ended = await _ended(machine, job)
@@ -54,14 +56,14 @@ async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_
         assert killed == 2
         assert (ended["state"], ended["failed"], ended["completed"]) == ("completed", 0, ended["total"])
         fetched = Counter(call.subject for call in site.log.since(0) if call.operation == "product")
-        assert sorted(map(int, fetched)) == list(range(1, PAGES + 1))
+        assert sorted(map(int, fetched)) == list(range(1, pages + 1))
         again = fetched.total() - len(fetched)
         assert again <= killed * IN_FLIGHT, "more was fetched again than can have been in flight"
     with sqlite3.connect(machine.home / "ledger.db") as store:
         ((items, names),) = store.execute("SELECT count(*), count(DISTINCT sku) FROM items").fetchall()
         ((new,),) = store.execute("SELECT count(*) FROM changes WHERE kind = 'product' AND op = 'new'").fetchall()
         ((versions,),) = store.execute("SELECT max(version) FROM items").fetchall()
-    assert (items, names, new, versions) == (PAGES, PAGES, PAGES, 1)
+    assert (items, names, new, versions) == (pages, pages, pages, 1)
 
 
 async def _submit(machine: Machine, job: dict[str, Any]) -> str:
