@@ -8,7 +8,8 @@ against that of the list without a filter. `search_ratio`: the p95 of searches o
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import uvloop
@@ -80,9 +81,7 @@ async def measure(store: Store, products: int, rounds: int) -> dict[str, Any]:
         rebuild = time.perf_counter() - began
         await vacuum(store)
         print(f"  {store.kind}: indexed in {rebuild:.0f} s", flush=True)
-        p95 = {
-            name: await slow(ledger, products, rounds, call) for name, call in calls(ledger, index, products).items()
-        }
+        p95 = await slow(calls(ledger, index, products), rounds)
         changes = await seen_again(ledger)
     filtered = max(ms for name, ms in p95.items() if name.startswith("list by"))
     return {
@@ -120,17 +119,21 @@ def calls(ledger: Any, index: Any, products: int) -> dict[str, Callable[[random.
     }
 
 
-async def slow(ledger: Any, products: int, rounds: int, call: Callable[[random.Random], Awaitable[Any]]) -> float:
-    """The p95 of a call in milliseconds; the median of the rounds."""
-    figures = []
+async def slow(kinds: Mapping[str, Callable[[random.Random], Awaitable[Any]]], rounds: int) -> dict[str, float]:
+    """The p95 of each kind of call in milliseconds; the median of the rounds. The kinds take turns call by call, so
+    that all of them meet the same machine."""
+    figures: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds):
-        draw, spent = random.Random(number), []
+        draws = {name: random.Random(number) for name in kinds}
+        spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(CALLS):
-            began = time.perf_counter()
-            await call(draw)
-            spent.append((time.perf_counter() - began) * 1_000)
-        figures.append(sorted(spent)[round(CALLS * 0.95) - 1])
-    return round(statistics.median(figures), 2)
+            for name, call in kinds.items():
+                began = time.perf_counter()
+                await call(draws[name])
+                spent[name].append((time.perf_counter() - began) * 1_000)
+        for name, each in spent.items():
+            figures[name].append(sorted(each)[round(CALLS * 0.95) - 1])
+    return {name: round(statistics.median(each), 2) for name, each in figures.items()}
 
 
 async def seen_again(ledger: Any) -> int:
