@@ -1,6 +1,7 @@
 """An HTML page, decoded, bounded and parsed once, and the ways in which it is read. Pure."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ _INLINE = frozenset(
     "strike strong sub sup time tt u var wbr".split()
 )
 _AREAS = frozenset("header footer nav aside main form".split())
+_BASE = re.compile(r"<base\b", re.IGNORECASE)
 _NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
@@ -48,7 +50,7 @@ class Link:
 def decoded(body: bytes, content_type: str | None = None) -> str:
     """Text of a page. Bytes that are valid UTF-8 are UTF-8, whatever is said of them: a wrong label is more common."""
     try:
-        return body.decode("utf-8-sig")
+        return body.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError:
         pass
     try:
@@ -67,7 +69,7 @@ class Document:
 
     @cached_property
     def base(self) -> str:
-        element = self.tree.css_first("base[href]")
+        element = self.tree.css_first("base[href]") if _BASE.search(self.source) else None
         return self.absolute_to(self.url, element.attributes.get("href") or "") or self.url if element else self.url
 
     def absolute(self, href: str) -> str | None:
@@ -125,9 +127,13 @@ class Document:
     def first_text(self, *selectors: str) -> tuple[str, str] | None:
         """Text and selector of the first of these that finds some."""
         for selector in selectors:
-            for node in self.tree.css(selector):
-                words = one_line(node.text(separator=" ", strip=False))
-                if words:
+            first = self.tree.css_first(selector)  # stops there, and mostly that one shows some text
+            if first is None:
+                continue
+            if words := _words_of(first):
+                return words, selector
+            for node in self.tree.css(selector)[1:]:
+                if words := _words_of(node):
                     return words, selector
         return None
 
@@ -147,6 +153,10 @@ class Document:
         if len(self.lines) <= MOST_SHOWN:
             return self.lines
         return self.lines[: MOST_SHOWN * 3 // 4] + self.lines[-MOST_SHOWN // 4 :]
+
+
+def _words_of(node: LexborNode) -> str:
+    return one_line(node.text(separator=" ", strip=False))
 
 
 class _Reader:

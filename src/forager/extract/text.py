@@ -33,6 +33,8 @@ def paragraphs(value: str) -> str:
 
 
 def _without_tags(value: str, gap: str) -> str:
+    if "<" not in value and "&" not in value:
+        return value if value.isprintable() else _INVISIBLE.sub("", value)  # no invisible character is printable
     for _ in range(_ROUNDS):
         if "<" not in value and "&" not in value:
             break

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from forager.core.http import Looks
 
-WINDOWS = (8 * 1024, 32 * 1024, 96 * 1024)
+WINDOWS = (4 * 1024, 8 * 1024, 32 * 1024, 96 * 1024)
 """How much of a page is examined; more only if there was little text so far."""
 LONGEST_HEAD = 512 * 1024
 """How far its body may begin from the start."""

@@ -8,7 +8,7 @@ from forager.core.hosts import host_of
 from forager.core.http import Response
 from forager.core.outcome import Gone, Reject
 from forager.core.record import CLEAR
-from forager.extract.canonical import canonical_url, url_hash
+from forager.extract.canonical import url_hash
 from forager.extract.document import Document
 from forager.extract.products.findings import Findings
 from forager.extract.products.missing import says_missing
@@ -35,9 +35,9 @@ class Seen:
     links: tuple[FoundLink, ...] = ()
 
 
-def read(response: Response, parser: Parser, *, links: bool = False) -> Seen:
-    """Read a page with its parser. Links are read only if they are wanted, and not from the page of a product."""
-    url = canonical_url(response.url)
+def read(response: Response, url: str, parser: Parser, *, links: bool = False) -> Seen:
+    """Read a page with this canonical URL by its parser. Links are read only if they are wanted, and not from the page
+    of a product."""
     document = Document(response.body, url)
     missing = says_missing(document)
     if missing is not None:

@@ -140,8 +140,8 @@ def _short(value: Any) -> str:
 async def _parsed(service: Service, parsers: Parsers, row: Row) -> Seen | None:
     try:
         response = await service.read_page(row["html"])
-        parser = parsers.for_url(canonical_url(response.url))
-        return await asyncio.to_thread(read, response, parser)
+        url = canonical_url(response.url)
+        return await asyncio.to_thread(read, response, url, parsers.for_url(url))
     except BlobMissing:
         return None
     except Exception:  # noqa: BLE001 - a parser is a plug-in; the report counts what it cannot read

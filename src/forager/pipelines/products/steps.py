@@ -59,20 +59,23 @@ class Crawler:
             gone = gone_of(task, NOT_FOUND, status=response.status)
             return Done(records=(page,), gone=(gone,), cost=1, facts=facts_of(response))
         refuse_unless_page(response)
+        url = _address(task, response)
+        parser = self.parsers.for_url(url)
         try:
-            seen = await self._read(response, links=task.depth is not None)
+            seen = await _read(response, url, parser, links=task.depth is not None)
         except Exception:  # noqa: BLE001 - a parser is a plug-in: whatever it raises, the page is safe
-            return _parse_later(task, response, self.parsers.for_url(canonical_url(response.url)))
+            return _parse_later(task, response, parser)
         return _outcome(task, response, seen)
 
     async def parse(self, task: Parse, fetch: Fetch) -> Outcome:
         """Parse a stored page. One that was lost is fetched again."""
         response = await read_or_fetch(fetch, task.html, self._request(Crawl(url=task.url)))
         refuse_unless_page(response)
+        url = _address(task, response)
+        parser = self.parsers.for_url(url)
         try:
-            seen = await self._read(response)
+            seen = await _read(response, url, parser)
         except Exception as error:
-            parser = self.parsers.for_url(canonical_url(response.url))
             raise Permanent(
                 f"The parser {parser.name} (version {parser.version}) broke on {place_of(response)}: {error!r}",
                 evidence=response.evidence(),
@@ -97,12 +100,6 @@ class Crawler:
             return await discover_sitemaps(task, fetch, timeout=self.timeout)
         return await read_sitemap(task, fetch, timeout=self.timeout)
 
-    async def _read(self, response: Response, *, links: bool = False) -> Seen:
-        parser = self.parsers.for_url(canonical_url(response.url))
-        if len(response.body) <= SHORT_PAGE:
-            return read(response, parser, links=links)
-        return await asyncio.to_thread(read, response, parser, links=links)
-
     def _request(self, task: Crawl) -> Request:
         headers = {}
         if task.etag:
@@ -112,6 +109,17 @@ class Crawler:
         return Request(
             task.url, headers=headers, timeout=self.timeout, max_bytes=MOST_BYTES, render=task.render, keep=True
         )
+
+
+def _address(task: Crawl | Parse, response: Response) -> str:
+    """The canonical URL of the page; mostly it is the one that was asked for, which is canonical already."""
+    return task.url if response.url == task.url else canonical_url(response.url)
+
+
+async def _read(response: Response, url: str, parser: Parser, *, links: bool = False) -> Seen:
+    if len(response.body) <= SHORT_PAGE:
+        return read(response, url, parser, links=links)
+    return await asyncio.to_thread(read, response, url, parser, links=links)
 
 
 def _parse_later(task: Crawl, response: Response, parser: Parser) -> Done:
