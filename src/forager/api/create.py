@@ -4,7 +4,9 @@ The layers from the outside in: request id, service key, limits, routes. Nothing
 key has been checked.
 """
 
-from fastapi import FastAPI
+from collections.abc import Iterable
+
+from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 
 from forager.api.auth import KeyGate, ServiceKey
@@ -58,8 +60,8 @@ def create_api(app: App, *, key: str) -> FastAPI:
     waiter = TaskWaiter(app.ledger, app.worker.when_settled, feeds.closing)
     with_routes = [each for each in app.features.values() if each.routes is not None]
 
-    def add_routes(to: FastAPI) -> None:
-        for router in (
+    def routers() -> Iterable[APIRouter]:
+        return (
             *(each.routes.load()(app, waiter) for each in with_routes if each.routes is not None),
             jobs_router(app),
             events_router(feeds, service_key, app.reports.kinds),
@@ -75,9 +77,9 @@ def create_api(app: App, *, key: str) -> FastAPI:
             health_router(app, vital, feeds, service_key),
             metrics_router(metrics),
             docs_router(),
-        ):
-            to.include_router(router)
+        )
 
-    add_routes(api)
-    describe(api, add_routes, app.pipelines.values(), with_routes)
+    for router in routers():
+        api.router.routes.extend(router.routes)  # `include_router` would analyse every route at once
+    describe(api, routers, app.pipelines.values(), with_routes)
     return api

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
@@ -49,12 +49,12 @@ def operation_id(route: APIRoute) -> str:
 
 def describe(
     api: FastAPI,
-    add_routes: Callable[[FastAPI], None],
+    routers: Callable[[], Iterable[APIRouter]],
     pipelines: Iterable[Pipeline],
     features: Iterable[Feature],
 ) -> None:
     """Install the function that makes the document at its first request. `features` are those with routes; each gets a
-    tag. `add_routes` makes the routes once more, with what only the document needs."""
+    tag. `routers` makes the routes once more, with what only the document needs."""
     jobs = list(pipelines)
     tags = [*({"name": each.name, "description": each.summary} for each in features), *TAGS]
 
@@ -62,7 +62,8 @@ def describe(
         if api.openapi_schema is None:
             with documenting():
                 described = FastAPI(generate_unique_id_function=operation_id)
-                add_routes(described)
+                for router in routers():
+                    described.include_router(router)
                 api.openapi_schema = _document(described, jobs, tags)
         return api.openapi_schema
 
