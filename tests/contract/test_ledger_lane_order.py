@@ -108,7 +108,7 @@ async def test_demand_tells_the_turns_of_ones_own_lanes_and_of_those_that_wait(r
     for name, turn in (("c", 9), ("d", 2), ("e", 4), ("off", 0)):
         await rig.submit(calls(1, where=name), turn=turn)
     await rig.ledger.pause_lane("off", paused=True)
-    demand = await rig.ledger.demand(list(numbers.values()), 2)
+    demand = await rig.ledger.demand(session, list(numbers.values()), 2)
     assert demand.own == {numbers["a"]: 3, numbers["b"]: 7}
     assert list(demand.waiting) == [2, 4]
-    assert list((await rig.ledger.demand([], 0)).waiting) == []
+    assert list((await rig.ledger.demand(session, [], 0)).waiting) == []

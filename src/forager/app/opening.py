@@ -23,6 +23,7 @@ from forager.ledger.reports import Reports
 from forager.ledger.side_tables.blob_references import BlobReferences
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
+from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.side_tables.proxies import ProxyTable
 from forager.ledger.side_tables.robots import LedgerRobots
 from forager.ledger.side_tables.sinks import SinkTable
@@ -74,6 +75,7 @@ async def open_app(
         if must_fit:
             await check_keys(sealer, [table, job_secrets])
             await check_blob_folder(ledger.database, blob_folder(settings))
+            await follow_declared(ledger.database, catalog.queues)
         # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
         fetcher: HttpFetcher
         proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))

@@ -80,16 +80,18 @@ async def worker(
     until_idle: bool,
     show_left: Callable[["Sequence[JobReport]"], None],
     metrics: tuple[str, int] | None = None,
+    queues: Sequence[str] | None = None,
 ) -> None:
     """Run the engine alone. With `until_idle`, end when nothing can run, and show the jobs that are left. `metrics`:
-    the address at which the process shows its figures."""
+    the address at which the process shows its figures. `queues`: take only lanes of these queues."""
     async with _running(settings) as (app, stop), AsyncExitStack() as stack:
         if metrics is not None:
             from forager.api.serve import serve_metrics
 
             host, port = metrics
             log.info("metrics", url=await stack.enter_async_context(serve_metrics(app, host=host, port=port)))
-        log.info("working", pid=os.getpid())
+        app.worker.serve(queues or None)
+        log.info("working", pid=os.getpid(), queues=queues or "all")
         left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
     if until_idle:

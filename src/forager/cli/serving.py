@@ -16,6 +16,9 @@ API_ALONE = (
     "--api-only needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no worker"
     " could run beside it. Run `forager up` without this option."
 )
+ALL_QUEUES = (
+    "--until-idle waits until nothing can run in any queue, which a worker with --queue may not do. Use one of them."
+)
 
 
 def up(
@@ -60,6 +63,9 @@ def worker(
             "--until-idle", help="Exit when no task can run within a minute; list the jobs left. No schedules."
         ),
     ] = False,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", "-q", help="Take only lanes of this queue; may be repeated.")
+    ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port (0 = any free port).")
     ] = None,
@@ -78,11 +84,13 @@ def worker(
     from forager.kit.cli import render
 
     settings = invocation(context).settings()
+    if queue and until_idle:
+        raise Rejected(ALL_QUEUES, fields=[FieldError("--queue", "cannot be combined with --until-idle")])
     if not is_supervised():
         return process.supervise(invocation(context).arguments, settings)
     left: list[JobReport] = []
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    work = process.worker(settings, until_idle=until_idle, show_left=left.extend, metrics=metrics)
+    work = process.worker(settings, until_idle=until_idle, show_left=left.extend, metrics=metrics, queues=queue)
     code = process.run_process(settings, work)
     if as_json:
         render.show_json({"stopped": True, "left": [_plain(job) for job in left]})

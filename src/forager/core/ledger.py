@@ -6,7 +6,6 @@ Every verb is one transaction. Durations are in seconds, points in time in Unix 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -14,6 +13,10 @@ from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
 from forager.core.outcome import Gone, Reject, Skip
+from forager.core.owned_lane import Away as Away  # part of this port
+from forager.core.owned_lane import Demand as Demand
+from forager.core.owned_lane import GivenLane as GivenLane
+from forager.core.owned_lane import OwnedLane as OwnedLane
 from forager.core.pipeline import JobLimits
 from forager.core.record import Record
 from forager.core.retention import Keep, Pruned
@@ -58,45 +61,8 @@ class Session:
     id: int
     name: str
     lease: float
-
-
-@dataclass(frozen=True, slots=True)
-class GivenLane:
-    """A lane that is given back: the state for its next owner, and the earliest time at which it may be taken again."""
-
-    state: Mapping[str, Any] = field(default_factory=dict)
-    not_before: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedLane:
-    """A lane that a session now owns. `state` is what the last owner stored (rates, breaker), opaque to the ledger."""
-
-    id: int
-    name: str
-    state: Mapping[str, Any]
-    epoch: int = 1
-    """How often it was taken: 1 means that it never had an owner before."""
-    spent_hour: int = 0
-    spent_day: int = 0
-    spent_month: int = 0
-
-
-class Away(Enum):
-    """Why a lane cannot be taken."""
-
-    PAUSED = "it is paused"
-    ELSEWHERE = "another worker has it"
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """The turns of lanes, needed when there is not enough room for all."""
-
-    own: Mapping[int, int] = field(default_factory=dict)
-    """The lowest turn of the queued tasks, by lane."""
-    waiting: Sequence[int] = ()
-    """The same for the lanes that have work and no owner, lowest first."""
+    queues: tuple[str, ...] | None = None
+    """The queues whose lanes it takes; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +233,10 @@ class Ledger(Protocol):
         ...
 
     # ── work ──
-    async def begin(self, name: str) -> Session: ...
+    async def begin(self, name: str, queues: Sequence[str] | None = None) -> Session:
+        """Begin a session. With `queues`, it takes only lanes of these queues; with an empty list, none."""
+        ...
+
     async def beat(
         self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
     ) -> datetime | None:
@@ -283,15 +252,20 @@ class Ledger(Protocol):
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
         """Take lanes that have work and no owner. If there are more: the lowest turn first, then those that have waited
-        longest. While other sessions want lanes, a session gets no more than its fair share."""
+        longest. While other sessions want lanes, a session gets no more than its fair share. Only lanes of the
+        session's queues are taken."""
         ...
 
-    async def surplus(self, session: Session) -> int:
-        """Return how many lanes the session has above its fair share: 0 while no other session wants any."""
+    async def surplus(self, session: Session) -> Mapping[str | None, int]:
+        """Return how many lanes the session has above its fair share: nothing while no other session wants any.
+
+        While some session serves some queues only, each queue is shared among the sessions that serve it, and the
+        numbers are by queue. Otherwise all lanes are shared, and the one number has the key None.
+        """
         ...
 
-    async def demand(self, lanes: Sequence[int], most: int) -> Demand:
-        """Return the turns of these lanes, and of up to `most` lanes that could be taken."""
+    async def demand(self, session: Session, lanes: Sequence[int], most: int) -> Demand:
+        """Return the turns of these lanes, and of up to `most` lanes that the session could take."""
         ...
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:

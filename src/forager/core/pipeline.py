@@ -50,6 +50,10 @@ class Breaker:
     cooldown: float = 120.0
 
 
+DEFAULT_QUEUE = "celery"
+"""The queue of lanes that name none: the default queue of Celery, so that a plain Celery worker serves it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """What politeness belongs to: a domain or an upstream API.
@@ -93,6 +97,9 @@ class Lane:
     """… and how long each of them rests between two requests to this lane: the limit per (domain, proxy)."""
     block: frozenset[str] = frozenset()
     """What a browser does not load here: image, font, media, stylesheet."""
+    queue: str = DEFAULT_QUEUE
+    """The queue that the lane belongs to: a worker can serve some queues only. The lane of a site that several
+    pipelines use belongs to the queue of the one that used it first."""
 
 
 def family(name: str) -> str:

@@ -5,7 +5,7 @@ is late therefore stops sending, by its own monotonic clock, before another work
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forager.core.ledger import Ledger, Session
@@ -25,6 +25,8 @@ class Heartbeat:
         self._told_wants, self._told_at = 0, -math.inf
         """The number of lanes wanted, as last reported to the store, and when that last changed between none and
         some."""
+        self.queues: Sequence[str] | None = None
+        """The queues that the next session serves; None: all."""
         self.session: Session | None = None
         self.next_at = 0.0
         """Monotonic time of the next beat."""
@@ -39,7 +41,7 @@ class Heartbeat:
         before = self._clock.monotonic()
         self._clock.follow(await self._ledger.now(), before)
         before = self._clock.monotonic()
-        self.session = await self._ledger.begin(self._name)
+        self.session = await self._ledger.begin(self._name, self.queues)
         self._beaten(self.session, before)
         self._told_wants, self._told_at = 0, -math.inf
         return self.session

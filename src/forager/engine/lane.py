@@ -46,6 +46,7 @@ class LaneRun:
         """`skippers`: pipelines with steps whose tasks are skipped, instead of waiting, when a cap is reached."""
         self.id = owned.id
         self.name = owned.name
+        self.queue = owned.queue
         self.policy = policy
         self.counts = counts or LaneCounts()
         self.ours = True

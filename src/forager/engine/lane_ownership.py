@@ -178,7 +178,7 @@ class OwnedLanes:
                 self._own(owned)
         self._looked_at = news
         if len(self._lanes) >= self._most:
-            await self.ask_turns()
+            await self.ask_turns(session)
         return bool(taken)
 
     async def _make_room(self, session: Session) -> None:
@@ -188,15 +188,16 @@ class OwnedLanes:
         if now - self._share_asked < SHARE_HOLDS and now < self._share_at:
             return
         self._share_asked, self._share_at = now, math.inf
-        above = await self._ledger.surplus(session) if len(self._lanes) > 1 else 0
-        if above:
-            for lane in longest_held(self, above, now - QUANTUM):
+        above = await self._ledger.surplus(session) if len(self._lanes) > 1 else {}
+        for queue, count in above.items():
+            lanes = [lane for lane in self if queue is None or lane.queue == queue]
+            for lane in longest_held(lanes, count, now - QUANTUM):
                 lane.leaving = True
-            staying = [lane.taken_at for lane in self if not lane.leaving]
-            if above > len(self._lanes) - len(staying):
-                self._share_at = max(min(staying) + QUANTUM, now + SHARE_HOLDS)
+            staying = [lane.taken_at for lane in lanes if not lane.leaving]
+            if count > len(lanes) - len(staying):
+                self._share_at = min(self._share_at, max(min(staying) + QUANTUM, now + SHARE_HOLDS))
 
-    async def ask_turns(self) -> None:
+    async def ask_turns(self, session: Session) -> None:
         """Ask the store for the turns of our lanes, and whether other lanes wait for a place. Called when there is not
         enough room for all."""
         now = self._clock.monotonic()
@@ -205,7 +206,7 @@ class OwnedLanes:
         self._turns_asked = now
         crowded = len(self._lanes) >= self._most and now - self._waiting_asked >= QUANTUM * WAITING_HOLDS
         self._waiting_asked = now if crowded else self._waiting_asked
-        demand = await self._ledger.demand(list(self._lanes), self._most if crowded else 0)
+        demand = await self._ledger.demand(session, list(self._lanes), self._most if crowded else 0)
         for number, turn in demand.own.items():
             if number in self._lanes:
                 self._lanes[number].turn = turn

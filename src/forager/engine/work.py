@@ -124,6 +124,11 @@ class Worker:
         self._flight.cancel()
         self._out_of_grace = True
 
+    def serve(self, queues: Sequence[str] | None) -> None:
+        """Take only lanes of these queues, from the next session on; None: of all queues. With an empty list, the
+        session takes no lanes with tasks, but holds those of sinks."""
+        self._heart.queues = queues
+
     def perform(self, duties: Mapping[str, StepFunction]) -> None:
         """Give the steps made with `duty` their functions, by kind of task, before the worker runs."""
         self._steps.perform(duties)
@@ -195,7 +200,7 @@ class Worker:
     async def _settle_and_refill(self, session: Session) -> None:
         """Settle what ended and lease what fits, in one transaction. It never waits for lanes still to be taken."""
         suspects = self._suspects.is_due(self._clock.monotonic())
-        wants = [] if self._stopping or suspects else await self._wants()
+        wants = [] if self._stopping or suspects else await self._wants(session)
         finished, news = self._flight.take_finished(), self._lanes.news
         if finished or wants:
             began = self._clock.monotonic()
@@ -231,7 +236,7 @@ class Worker:
                 self._lanes[want.lane].hungry = True
             raise
 
-    async def _wants(self) -> list[Want]:
+    async def _wants(self, session: Session) -> list[Want]:
         now = self._clock.monotonic()
         for lane in self._lanes:
             if lane.due is not None and lane.due <= now:
@@ -242,7 +247,7 @@ class Worker:
             return []
         wants, short = share_out(hungry, free)
         if short and len(hungry) > 1:  # there is not enough room for all: only now does their order matter
-            await self._lanes.ask_turns()
+            await self._lanes.ask_turns(session)
             wants, _ = share_out(by_turn(hungry), self._capacity - len(self._flight))
         return wants
 
@@ -336,7 +341,8 @@ class Worker:
 
     async def _keep_alive(self, session: Session) -> Session:
         turned = [lane for lane in self._lanes if lane.turned]
-        wants = 0 if self._stopping else self._lanes.could_take(self._capacity - len(self._flight))
+        takes_none = self._stopping or session.queues == ()
+        wants = 0 if takes_none else self._lanes.could_take(self._capacity - len(self._flight))
         if not turned and not self._heart.is_due(wants):
             return session
         for lane in turned:  # written at once, so that the next owner sees the open breaker

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from forager.core.ends import OnEnd
 from forager.core.errors import Undecodable
 from forager.core.ledger import Lease
-from forager.core.pipeline import Pipeline
+from forager.core.pipeline import DEFAULT_QUEUE, Pipeline, family
 from forager.core.states import TaskState
 from forager.core.table import TableRow
 from forager.core.task import Task
@@ -21,6 +21,8 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.evidence import DAY_MS, DAYS
 
 LANES_REMEMBERED = 10_000
+EVERY_SITE = "*"
+"""The name of the lane that a pipeline declares for all of its sites."""
 
 
 class Catalog:
@@ -65,8 +67,23 @@ class Catalog:
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines with an `on_job_end` hook."""
         check_watches(pipelines)
+        self.queues = {lane.name: lane.queue for p in pipelines for lane in p.lanes if lane.name != EVERY_SITE}
+        """Queues by the name of the declared lane or family."""
+        self._site_queues = {
+            step.task.kind: lane.queue
+            for p in pipelines
+            for lane in p.lanes
+            if lane.name == EVERY_SITE
+            for step in p.steps
+        }
         self.lane_of: Callable[[str], str] = str
         """Maps the lane that a task names to the lane that it gets: several hosts can share one domain's lane."""
+
+    def queue_of(self, lane: str, kind: str | None = None) -> str:
+        """Return the queue of a new lane: the one that a pipeline declares for it, or else the one of all sites of the
+        pipeline with this kind of task."""
+        declared = self.queues.get(lane) or self.queues.get(family(lane))
+        return declared or self._site_queues.get(kind or "", DEFAULT_QUEUE)
 
     def name_lanes_by(self, rule: Callable[[str], str]) -> None:
         """Set the function that maps lanes. It is called for every task, so its answers are cached: call this again

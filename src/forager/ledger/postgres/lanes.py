@@ -6,18 +6,20 @@ One that puts a lane to sleep locks the row exclusively, and then searches for w
 everything that was committed while it waited for the lock.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from forager.core.lane_names import IS_WITHOUT_TASKS
-from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
+from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
-from forager.ledger.shared.fair_share import MOST_FREE, Holder, fair_share
+from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
+from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.shared.spending import before_month, day_and_hour
 
 # Not `owner IS NULL`: the planner would walk ix_lanes_wake_at, all sleeping lanes, for each of these.
@@ -41,32 +43,65 @@ coalesce((SELECT f.turn FROM flows f WHERE f.lane_id = {lane} AND NOT f.paused O
 """
 _AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
 _SHARED = f"EXISTS (SELECT 1 FROM sessions o WHERE o.id <> $1 AND o.wants > 0 AND o.lease_until >= {NOW})"
-ALIVE = f"SELECT {NOW} AS now, {_SHARED} AS shared FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s"
-"""Locks a living session's row until the commit, and tells whether other sessions want lanes."""
+_BY_QUEUE = f"EXISTS (SELECT 1 FROM sessions o WHERE o.queues IS NOT NULL AND o.lease_until >= {NOW})"
+ALIVE = f"""
+SELECT {NOW} AS now, {_SHARED} AS shared, {_BY_QUEUE} AS by_queue FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s
+"""
+"""Locks a living session's row until the commit, and tells whether other sessions want lanes, and whether some session
+serves some queues only."""
 # Lanes without tasks, such as those of sinks, are not part of the fair share.
 _HOLDERS = f"""
 SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
 FROM sessions s WHERE s.lease_until >= $1
 """
+_SERVERS = "SELECT id, wants, queues FROM sessions WHERE lease_until >= $1"
+_HELD_BY_QUEUE = f"""
+SELECT owner, queue, count(*) FROM lanes WHERE owner = ANY($1::bigint[]) AND NOT {IS_WITHOUT_TASKS}
+GROUP BY owner, queue
+"""
+_FREE_BY_QUEUE = f"SELECT queue, count(*) FROM lanes WHERE {_AWAKE} GROUP BY queue"
 _FREE = f"SELECT count(*) FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2) a"
 _MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2 + 1) a"
 _TAKE = """
 WITH pick AS MATERIALIZED (SELECT id FROM lanes l WHERE {awake} ORDER BY {order} LIMIT $2 FOR UPDATE SKIP LOCKED),
 chosen AS MATERIALIZED (SELECT id, row_number() OVER () AS place FROM pick),
 taken AS (UPDATE lanes SET owner = $3, epoch = epoch + 1, wake_at = NULL
-  WHERE id = ANY(ARRAY(SELECT id FROM chosen)) AND owner IS NULL RETURNING id, name, state, epoch)
-SELECT t.id, t.name, t.state, t.epoch FROM taken t JOIN chosen c ON c.id = t.id ORDER BY c.place
+  WHERE id = ANY(ARRAY(SELECT id FROM chosen)) AND owner IS NULL RETURNING id, name, state, epoch, queue)
+SELECT t.id, t.name, t.state, t.epoch, t.queue FROM taken t JOIN chosen c ON c.id = t.id ORDER BY c.place
 """
+_BEST = f"{_TURN.format(lane='l.id')}, wake_at"
 _TAKE_ALL = _TAKE.format(awake=_AWAKE, order="wake_at")
-_TAKE_BEST = _TAKE.format(awake=_AWAKE, order=f"{_TURN.format(lane='l.id')}, wake_at")
+_TAKE_BEST = _TAKE.format(awake=_AWAKE, order=_BEST)
+# One walk of ix_lanes_queue_wake_at per queue, each with its own limit ($4 queues, $5 limits).
+_TAKE_FROM = """
+WITH pick AS MATERIALIZED (
+  SELECT f.id, f.turn, f.wake_at FROM unnest($4::text[], $5::bigint[]) AS q(name, room) CROSS JOIN LATERAL (
+    SELECT l.id, {turn} AS turn, l.wake_at FROM lanes l WHERE l.queue = q.name AND {awake}
+    ORDER BY {order} LIMIT least(q.room, $2) FOR UPDATE OF l SKIP LOCKED) f),
+chosen AS MATERIALIZED (
+  SELECT id, row_number() OVER (ORDER BY turn, wake_at) AS place FROM pick ORDER BY turn, wake_at LIMIT $2),
+taken AS (UPDATE lanes SET owner = $3, epoch = epoch + 1, wake_at = NULL
+  WHERE id = ANY(ARRAY(SELECT id FROM chosen)) AND owner IS NULL RETURNING id, name, state, epoch, queue)
+SELECT t.id, t.name, t.state, t.epoch, t.queue FROM taken t JOIN chosen c ON c.id = t.id ORDER BY c.place
+"""
+_TAKE_ALL_FROM = _TAKE_FROM.format(awake=_AWAKE, turn="0", order="l.wake_at")
+_TAKE_BEST_FROM = _TAKE_FROM.format(awake=_AWAKE, turn=_TURN.format(lane="l.id"), order=_BEST)
+_MORE_THAN_FROM = f"""
+SELECT count(*) > $2 FROM unnest($3::text[]) AS q(name) CROSS JOIN LATERAL (
+  SELECT 1 FROM lanes l WHERE l.queue = q.name AND {_AWAKE} LIMIT $2 + 1) a
+"""
 _WAITING = f"SELECT {_TURN.format(lane='l.id')} AS turn FROM lanes l WHERE {_AWAKE} ORDER BY turn LIMIT $2"
+_WAITING_IN = f"""
+SELECT {_TURN.format(lane="l.id")} AS turn FROM lanes l WHERE l.queue = ANY($3::text[]) AND {_AWAKE}
+ORDER BY turn LIMIT $2
+"""
 _OWN = f"SELECT x.id, {_TURN.format(lane='x.id')} FROM unnest($1::bigint[]) AS x(id)"
 _TAKE_ONE = """
 UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NULL
-WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch
+WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch, queue
 """
 _OWNED_BUT_UNKNOWN = f"""
-SELECT id, name, state, epoch FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND NOT {IS_WITHOUT_TASKS}
+SELECT id, name, state, epoch, queue FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND NOT {IS_WITHOUT_TASKS}
 ORDER BY id LIMIT $3
 """
 _SPENT = """
@@ -113,25 +148,42 @@ async def wake(db: Db, lanes: Mapping[int, int]) -> None:
     await tell(db)
 
 
-async def take(db: Db, session: int, now: int, most: int, *, shared: bool) -> list[OwnedLane]:
+async def take(db: Db, session: Session, now: int, most: int, *, shared: bool, by_queue: bool) -> list[OwnedLane]:
     """Take lanes with work. If there are more than can be taken, the lowest turn comes first, then the lane that has
-    waited longest. `shared`: other sessions want lanes, too."""
+    waited longest. `shared`: other sessions want lanes, too. `by_queue`: some session serves some queues only."""
+    if session.queues is not None or (shared and by_queue):
+        return await _take_by_queue(db, session, now, most, shared=shared)
     if shared:
-        share, held = await _share(db, session, now, wants=most)
+        share, held = await _share(db, session.id, now, wants=most)
         most = most if share is None else min(most, share - held)
         if most <= 0:
             return []
     which = _TAKE_BEST if await db.fetchval(_MORE_THAN, now, most) else _TAKE_ALL
-    return await _owned(db, await db.fetch(which, now, most, session), now)
+    return await _owned(db, await db.fetch(which, now, most, session.id), now)
 
 
-async def surplus(db: Db, session: int) -> int:
-    """Return how many lanes the session has above its fair share."""
-    row = await db.fetchrow(f"SELECT {NOW} AS now, {_SHARED} AS shared", session)
+async def _take_by_queue(db: Db, session: Session, now: int, most: int, *, shared: bool) -> list[OwnedLane]:
+    limits = dict.fromkeys(session.queues or (), most)
+    if shared:
+        room = await _room(db, session.id, now, wants=most)
+        limits = {queue: most if more is None else more for queue, more in room.items() if more is None or more > 0}
+    if not limits:
+        return []
+    queues = list(limits)
+    which = _TAKE_BEST_FROM if await db.fetchval(_MORE_THAN_FROM, now, most, queues) else _TAKE_ALL_FROM
+    return await _owned(db, await db.fetch(which, now, most, session.id, queues, list(limits.values())), now)
+
+
+async def surplus(db: Db, session: int) -> dict[str | None, int]:
+    """Return how many lanes the session has above its fair share, by queue if some session serves some queues only."""
+    row = await db.fetchrow(f"SELECT {NOW} AS now, {_SHARED} AS shared, {_BY_QUEUE} AS by_queue", session)
     if row is None or not row["shared"]:
-        return 0
+        return {}
+    if row["by_queue"]:
+        room = await _room(db, session, row["now"])
+        return {queue: -more for queue, more in room.items() if more is not None and more < 0}
     share, held = await _share(db, session, row["now"])
-    return 0 if share is None else max(0, held - share)
+    return {} if share is None or held <= share else {None: held - share}
 
 
 async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
@@ -144,10 +196,27 @@ async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tu
     return fair_share(session, holders.values(), await db.fetchval(_FREE, now, MOST_FREE)), own.held
 
 
-async def demand(db: Db, lanes: Sequence[int], most: int) -> Demand:
+async def _room(db: Db, session: int, now: int, wants: int | None = None) -> dict[str, int | None]:
+    """Return how many more lanes of each queue the session may take (`room_by_queue`)."""
+    rows = await db.fetch(_SERVERS, now)
+    held: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for owner, queue, count in await db.fetch(_HELD_BY_QUEUE, [row[0] for row in rows]):
+        held[owner][queue] = count
+    servers = [
+        Server(number, said if wants is None or number != session else wants, served(queues), held[number])
+        for number, said, queues in rows
+    ]
+    return room_by_queue(session, servers, pairs(await db.fetch(_FREE_BY_QUEUE, now)))
+
+
+async def demand(db: Db, session: Session, lanes: Sequence[int], most: int) -> Demand:
     own = pairs(await db.fetch(_OWN, lanes)) if lanes else {}
+    if not most or session.queues == ():
+        return Demand(own)
     now = await db.fetchval(f"SELECT {NOW}")
-    return Demand(own, [row[0] for row in await db.fetch(_WAITING, now, most)] if most else ())
+    if session.queues is None:
+        return Demand(own, [row[0] for row in await db.fetch(_WAITING, now, most)])
+    return Demand(own, [row[0] for row in await db.fetch(_WAITING_IN, now, most, list(session.queues))])
 
 
 async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:
@@ -198,25 +267,37 @@ async def add_spending(db: Db, spent: Mapping[int, int], now: int) -> None:
 
 class LaneNumbers:
     """The numbers of lanes by name. A lane is created at its first mention, in its own transaction: an unused lane does
-    no harm, and submissions do not wait for each other's lanes."""
+    no harm, and submissions do not wait for each other's lanes. `queue_of(lane, kind)`: the queue of a new lane."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, queue_of: Callable[[str, str | None], str]) -> None:
         self._connections = connections
+        self._queue_of = queue_of
         self.known: dict[str, int] = {}
         """Of those that were asked for."""
 
     async def learn(self, names: Iterable[str]) -> Mapping[str, int]:
-        unknown = sorted({name for name in names if name not in self.known})
+        """Return the numbers of these lanes, among others."""
+        return await self._learn({name: None for name in names if name not in self.known})
+
+    async def learn_for(self, plans: Iterable[Encoded]) -> Mapping[str, int]:
+        """Return the numbers of the lanes of these tasks, among others. A new lane gets the queue that is declared for
+        it or for the first task's pipeline."""
+        return await self._learn({plan.lane: plan.kind for plan in plans if plan.lane not in self.known})
+
+    async def _learn(self, unknown: Mapping[str, str | None]) -> Mapping[str, int]:
         if unknown:
-            self.known.update(await self._connections.run(lambda db: self._make(db, unknown)))
+            names = sorted(unknown)
+            queues = [self._queue_of(name, unknown[name]) for name in names]
+            self.known.update(await self._connections.run(lambda db: self._make(db, names, queues)))
         return self.known
 
     @staticmethod
-    async def _make(db: Db, names: Sequence[str]) -> dict[str, int]:
+    async def _make(db: Db, names: Sequence[str], queues: Sequence[str]) -> dict[str, int]:
         await db.execute(
-            "INSERT INTO lanes (name) SELECT name FROM unnest($1::text[]) AS x(name) ORDER BY name"
-            " ON CONFLICT (name) DO NOTHING",
+            "INSERT INTO lanes (name, queue) SELECT name, queue FROM unnest($1::text[], $2::text[]) AS x(name, queue)"
+            " ORDER BY name ON CONFLICT (name) DO NOTHING",
             names,
+            queues,
         )
         return pairs(await db.fetch("SELECT name, id FROM lanes WHERE name = ANY($1::text[])", names))
 
@@ -228,8 +309,8 @@ async def _owned(db: Db, rows: Sequence[Any], now: int) -> list[OwnedLane]:
     spent = await db.fetch(_SPENT, [row[0] for row in rows], day, hour, before_month(day))
     sums = {lane: (in_hour, in_day, in_month) for lane, in_hour, in_day, in_month in spent}
     return [
-        OwnedLane(number, name, loads(state) or {}, epoch, *sums.get(number, (0, 0, 0)))
-        for number, name, state, epoch in rows
+        OwnedLane(number, name, loads(state) or {}, epoch, *sums.get(number, (0, 0, 0)), queue)
+        for number, name, state, epoch, queue in rows
     ]
 
 

@@ -43,6 +43,7 @@ from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
 from forager.ledger.postgres.watches import dispatch
+from forager.ledger.shared.fair_share import written
 from forager.ledger.shared.plan_encoding import encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
@@ -61,7 +62,7 @@ class PostgresLedger(SharedVerbs):
         self._catalog = catalog
         self._lease_seconds = lease_seconds
         self._faults = faults
-        self._lanes = lanes.LaneNumbers(connections)
+        self._lanes = lanes.LaneNumbers(connections, catalog.queue_of)
         self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
         self._listener = Listener(url)
         self._drain = Drain(connections, catalog)
@@ -89,11 +90,11 @@ class PostgresLedger(SharedVerbs):
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         encoded = await encode_all(plan, self._catalog)
-        numbers = await self._lanes.learn(each.lane for each in encoded)
+        numbers = await self._lanes.learn_for(encoded)
         return await self._connections.run(lambda db: append(db, job, encoded, numbers, self._catalog, again=again))
 
     async def dispatch_page(self, page: WatchPage) -> Taken:
-        numbers, catalog = await self._lanes.learn(plan.lane for plan in page.plans.values()), self._catalog
+        numbers, catalog = await self._lanes.learn_for(page.plans.values()), self._catalog
         contested: set[int] = set()
         return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, catalog, self._faults))
 
@@ -123,15 +124,17 @@ class PostgresLedger(SharedVerbs):
 
     # ── work ──
 
-    async def begin(self, name: str) -> Session:
+    async def begin(self, name: str, queues: Sequence[str] | None = None) -> Session:
         number = await self._connections.run(
             lambda db: db.fetchval(
-                f"INSERT INTO sessions (name, started_at, lease_until) VALUES ($1, {NOW}, {NOW} + $2) RETURNING id",
+                "INSERT INTO sessions (name, started_at, lease_until, queues)"
+                f" VALUES ($1, {NOW}, {NOW} + $2, $3) RETURNING id",
                 name,
                 round(self._lease_seconds * 1000),
+                written(queues),
             )
         )
-        return Session(number, name, self._lease_seconds)
+        return Session(number, name, self._lease_seconds, None if queues is None else tuple(queues))
 
     async def beat(
         self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
@@ -157,6 +160,8 @@ class PostgresLedger(SharedVerbs):
             pass
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
+        if session.queues == ():
+            return []
         worker = self._worker(session)
         taken: list[OwnedLane] = []
         if worker.lost_an_answer:  # the last `take` may have given us lanes in an answer that was lost
@@ -180,11 +185,11 @@ class PostgresLedger(SharedVerbs):
             self._worker(session).lanes.add(owned.id)
         return owned
 
-    async def surplus(self, session: Session) -> int:
+    async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._connections.run(lambda db: lanes.surplus(db, session.id))
 
-    async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
-        return await self._connections.run(lambda db: lanes.demand(db, lanes_, most))
+    async def demand(self, session: Session, lanes_: Sequence[int], most: int) -> Demand:
+        return await self._connections.run(lambda db: lanes.demand(db, session, lanes_, most))
 
     async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         async def command(db: Db) -> None:
@@ -199,7 +204,7 @@ class PostgresLedger(SharedVerbs):
         self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
     ) -> LeaseBatch:
         children = children_of(settlements, self._catalog)
-        names = await self._lanes.learn(plan.lane for plans in children.values() for plan in plans)
+        names = await self._lanes.learn_for(plan for plans in children.values() for plan in plans)
         worker = self._worker(session)
         done, draining = await self._connections.run(
             lambda db: settle_and_lease(db, self._catalog, worker, settlements, children, names, wants, self._faults)
@@ -282,7 +287,10 @@ class PostgresLedger(SharedVerbs):
     async def _take_lanes(db: Db, session: Session, most: int) -> list[OwnedLane]:
         # Locked until the commit, so that the session cannot be ended while it takes lanes.
         alive = await db.fetchrow(lanes.ALIVE, session.id)
-        return [] if alive is None else await lanes.take(db, session.id, alive["now"], most, shared=alive["shared"])
+        if alive is None:
+            return []
+        shared, by_queue = alive["shared"], alive["by_queue"]
+        return await lanes.take(db, session, alive["now"], most, shared=shared, by_queue=by_queue)
 
     @staticmethod
     async def _unknown_lanes(db: Db, session: Session, worker: Worker, most: int) -> list[OwnedLane]:

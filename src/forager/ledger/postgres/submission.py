@@ -75,7 +75,7 @@ class Submissions:
 
     async def _write_whole(self, whole: Whole) -> Submitted:
         job, plans = whole
-        await self._lanes.learn(plan.lane for plan in plans)
+        await self._lanes.learn_for(plans)
         if len(plans) > SHARED:
             async with self._turn_of(job):
                 (submitted,) = await self._connections.run(lambda db: self._create(db, [whole]))
@@ -116,7 +116,7 @@ class Submissions:
         total = 0
         async with contextlib.aclosing(planned.chunks()) as chunks:
             async for chunk in chunks:
-                lanes = await self._lanes.learn(plan.lane for plan in chunk)
+                lanes = await self._lanes.learn_for(chunk)
                 known.clear()  # a predecessor in an earlier chunk is looked up in the table
                 kinds = self._catalog.one_open
                 write = partial(write_chunk, job=row, plans=chunk, lanes=lanes, known=known, one_open=kinds)

@@ -43,6 +43,7 @@ sessions = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("lease_until", BigInteger, nullable=False),
     Column("wants", Integer, nullable=False, server_default="0", comment="how many more lanes it could use"),
+    Column("queues", Text, comment="JSON list of the queues that it serves; NULL: all"),
 )
 
 lanes = Table(
@@ -55,8 +56,17 @@ lanes = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("wake_at", BigInteger),
     Column("state", JSON),
+    Column("queue", Text, nullable=False, server_default="celery"),
     # Lanes that may be taken: awake, not paused, without an owner.
     Index("ix_lanes_wake_at", "wake_at", sqlite_where=text("owner IS NULL"), postgresql_where=text("owner IS NULL")),
+    # The same for sessions that serve some queues only: lanes of other queues, however many, are not read.
+    Index(
+        "ix_lanes_queue_wake_at",
+        "queue",
+        "wake_at",
+        sqlite_where=text("owner IS NULL"),
+        postgresql_where=text("owner IS NULL"),
+    ),
     Index("ix_lanes_owner", "owner"),
 )
 

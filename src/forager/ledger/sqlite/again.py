@@ -37,7 +37,7 @@ def reopen(
     for number, state, place in db.execute(_ENDED, (names, job)).fetchall():
         plan = tasks[number] = plans[place]
         at, due = (int(TaskState.READY), None) if plan.due is None else waiting_until(plan.due, now)
-        lane = memory.lane_id(db, plan.lane)
+        lane = memory.lane_id(db, plan.lane, plan.kind)
         db.execute(_AGAIN, (at, due, lane, plan.rank, plan.price, plan.retries, plan.body, number))
         deltas.add(job, queued=1, **{COUNTER_OF[TaskState(state)]: -1})
         deltas.note_back([number], TaskState(state))

@@ -6,6 +6,7 @@ If more lanes have work than can be taken, the lowest turn comes first, then the
 """
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,21 +14,35 @@ from typing import Any
 import orjson
 
 from forager.core.lane_names import IS_WITHOUT_TASKS
-from forager.core.ledger import Away, Demand, GivenLane, OwnedLane
+from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
 from forager.kit.queries import loads
-from forager.ledger.shared.fair_share import MOST_FREE, Holder, fair_share
+from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
 from forager.ledger.shared.spending import before_month, day_and_hour
 from forager.ledger.sqlite.writer_state import Memory, wake
 
 _AWAKE = "SELECT id FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused ORDER BY wake_at LIMIT ?"
+# One walk of ix_lanes_queue_wake_at per queue; the literals are ours.
+_AWAKE_IN = """
+SELECT id FROM (SELECT l.id, l.wake_at FROM json_each(?1) q CROSS JOIN lanes l
+  ON l.queue = q.value AND l.owner IS NULL AND l.wake_at <= ?2 AND NOT l.paused) ORDER BY wake_at LIMIT ?3
+"""
+_BY_QUEUE = "SELECT 1 FROM sessions WHERE queues IS NOT NULL AND lease_until >= ? LIMIT 1"
+_SERVERS = "SELECT id, wants, queues FROM sessions WHERE lease_until >= ?"
+_HELD_BY_QUEUE = f"""
+SELECT owner, queue, count(*) FROM lanes WHERE owner IN (SELECT id FROM sessions) AND NOT {IS_WITHOUT_TASKS}
+GROUP BY owner, queue
+"""
+_FREE_BY_QUEUE = """
+SELECT queue, count(*) FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused GROUP BY queue
+"""
 _TAKE = """
 UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT value FROM json_each(?2))
-  AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch
+  AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch, queue
 """
 _TAKE_ONE = """
 UPDATE lanes SET epoch = epoch + (owner IS NULL), owner = ?1, wake_at = NULL
 WHERE id = ?2 AND coalesce(owner, ?1) = ?1 AND NOT paused AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
-RETURNING id, name, state, epoch
+RETURNING id, name, state, epoch, queue
 """
 _OTHERS_WANT = "SELECT 1 FROM sessions WHERE id <> ? AND wants > 0 LIMIT 1"
 # Lanes without tasks, such as those of sinks, are not part of the fair share.
@@ -72,34 +87,80 @@ def beat(
     return True
 
 
-def take(db: sqlite3.Connection, memory: Memory, session: int, most: int) -> list[OwnedLane]:
+def take(db: sqlite3.Connection, memory: Memory, session: Session, most: int) -> list[OwnedLane]:
     now = memory.now_ms()
-    if others_want(db, session):
-        share, held = _share(db, session, now, wants=most)
-        most = most if share is None else min(most, share - held)
-        if most <= 0:
-            return []
-    awake = [row[0] for row in db.execute(_AWAKE, (now, most + 1))]
-    if len(awake) > most:
-        awake = [lane for _, lane in _by_turn(db, memory, now)][:most]
-    taken = {row[0]: row for row in db.execute(_TAKE, (session, orjson.dumps(awake).decode())).fetchall()}
-    return [_owned(db, taken[lane], now) for lane in awake if lane in taken]
+    shared = others_want(db, session.id)
+    if session.queues is None and not (shared and _some_serve_few(db, now)):
+        if shared:
+            share, held = _share(db, session.id, now, wants=most)
+            most = most if share is None else min(most, share - held)
+        chosen = _choose(db, memory, now, most, None)
+    else:
+        limits: dict[str, int | None] = dict.fromkeys(session.queues or ())
+        limits = _room(db, session.id, now, wants=most) if shared else limits
+        free = [queue for queue, more in limits.items() if more is None]
+        chosen = [lane for queue in free for lane in _choose(db, memory, now, most, [queue])]
+        for queue, more in limits.items():
+            chosen += _choose(db, memory, now, min(most, more), [queue]) if more is not None else []
+        chosen = _best(db, memory, chosen)[:most] if len(chosen) > most else chosen
+    taken = {row[0]: row for row in db.execute(_TAKE, (session.id, orjson.dumps(chosen).decode())).fetchall()}
+    return [_owned(db, taken[lane], now) for lane in chosen if lane in taken]
 
 
-def some_awake(db: sqlite3.Connection, memory: Memory) -> bool:
-    return db.execute(_AWAKE, (memory.now_ms(), 1)).fetchone() is not None
+def some_awake(db: sqlite3.Connection, memory: Memory, session: Session) -> bool:
+    return bool(_awake(db, memory.now_ms(), 1, session.queues))
 
 
 def others_want(db: sqlite3.Connection, session: int) -> bool:
     return db.execute(_OTHERS_WANT, (session,)).fetchone() is not None
 
 
-def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> int:
-    """Return how many lanes the session has above its fair share."""
+def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> dict[str | None, int]:
+    """Return how many lanes the session has above its fair share, by queue if some session serves some queues only."""
+    now = memory.now_ms()
     if not others_want(db, session):
-        return 0
-    share, held = _share(db, session, memory.now_ms())
-    return 0 if share is None else max(0, held - share)
+        return {}
+    if _some_serve_few(db, now):
+        room = _room(db, session, now)
+        return {queue: -more for queue, more in room.items() if more is not None and more < 0}
+    share, held = _share(db, session, now)
+    return {} if share is None or held <= share else {None: held - share}
+
+
+def _awake(db: sqlite3.Connection, now: int, most: int, queues: Sequence[str] | None) -> list[int]:
+    """Return up to `most` lanes that could be taken, of these queues, longest awake first."""
+    if queues is None:
+        return [row[0] for row in db.execute(_AWAKE, (now, most))]
+    return [row[0] for row in db.execute(_AWAKE_IN, (orjson.dumps(queues).decode(), now, most))]
+
+
+def _choose(db: sqlite3.Connection, memory: Memory, now: int, most: int, queues: Sequence[str] | None) -> list[int]:
+    """Return the lanes to take: the lowest turn first if there are more than `most`."""
+    if most <= 0:
+        return []
+    awake = _awake(db, now, most + 1, queues)
+    return awake if len(awake) <= most else _best(db, memory, _awake(db, now, ALL, queues))[:most]
+
+
+def _best(db: sqlite3.Connection, memory: Memory, lanes: Sequence[int]) -> list[int]:
+    return sorted(lanes, key=lambda lane: _turn(db, memory, lane))
+
+
+def _some_serve_few(db: sqlite3.Connection, now: int) -> bool:
+    """Return whether some living session serves some queues only."""
+    return db.execute(_BY_QUEUE, (now,)).fetchone() is not None
+
+
+def _room(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> dict[str, int | None]:
+    """Return how many more lanes of each queue the session may take (`room_by_queue`)."""
+    held: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for owner, queue, count in db.execute(_HELD_BY_QUEUE):
+        held[owner][queue] = count
+    servers = [
+        Server(number, said if wants is None or number != session else wants, served(queues), held[number])
+        for number, said, queues in db.execute(_SERVERS, (now,))
+    ]
+    return room_by_queue(session, servers, dict(db.execute(_FREE_BY_QUEUE, (now,)).fetchall()))
 
 
 def _share(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
@@ -148,15 +209,10 @@ def wake_sleepers(db: sqlite3.Connection, memory: Memory) -> int:
     return woken
 
 
-def demand(db: sqlite3.Connection, memory: Memory, lanes: Sequence[int], most: int) -> Demand:
-    waiting = [turn for turn, _ in _by_turn(db, memory, memory.now_ms())] if most else []
+def demand(db: sqlite3.Connection, memory: Memory, session: Session, lanes: Sequence[int], most: int) -> Demand:
+    awake = _awake(db, memory.now_ms(), ALL, session.queues) if most else []
+    waiting = sorted(_turn(db, memory, lane) for lane in awake)
     return Demand({lane: _turn(db, memory, lane) for lane in lanes}, waiting[:most])
-
-
-def _by_turn(db: sqlite3.Connection, memory: Memory, now: int) -> list[tuple[int, int]]:
-    """Return (turn, lane) of all lanes that could be taken; lanes of one turn keep the order in which they woke up."""
-    awake = db.execute(_AWAKE, (now, ALL)).fetchall()
-    return sorted(((_turn(db, memory, lane), lane) for (lane,) in awake), key=lambda each: each[0])
 
 
 def _turn(db: sqlite3.Connection, memory: Memory, lane: int) -> int:
@@ -180,8 +236,8 @@ def _suspected(db: sqlite3.Connection) -> set[int]:
 
 
 def _owned(db: sqlite3.Connection, row: tuple[Any, ...], now: int) -> OwnedLane:
-    number, name, state, epoch = row
-    return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now))
+    number, name, state, epoch, queue = row
+    return OwnedLane(number, name, loads(state) or {}, epoch, *_spent(db, number, now), queue)
 
 
 def _spent(db: sqlite3.Connection, lane: int, now: int) -> tuple[int, int, int]:

@@ -32,6 +32,7 @@ from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.counting import Deltas
+from forager.ledger.shared.fair_share import written
 from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
 from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
@@ -160,16 +161,16 @@ class SqliteLedger(SharedVerbs):
 
     # ── work ──
 
-    async def begin(self, name: str) -> Session:
+    async def begin(self, name: str, queues: Sequence[str] | None = None) -> Session:
         def command(db: sqlite3.Connection) -> Session:
             now = self._now_ms()
             # Not a rowid: SQLite reuses the last one after a delete, and a lost session's number must never be reused.
             number = next_number(db, "claim")
             db.execute(
-                "INSERT INTO sessions (id, name, started_at, lease_until) VALUES (?, ?, ?, ?)",
-                (number, name, now, now + round(self._lease_seconds * 1000)),
+                "INSERT INTO sessions (id, name, started_at, lease_until, queues) VALUES (?, ?, ?, ?, ?)",
+                (number, name, now, now + round(self._lease_seconds * 1000), written(queues)),
             )
-            return Session(number, name, self._lease_seconds)
+            return Session(number, name, self._lease_seconds, None if queues is None else tuple(queues))
 
         return await self._run(command)
 
@@ -188,16 +189,16 @@ class SqliteLedger(SharedVerbs):
         await self._run(lambda db: rescue_sessions(db, self._memory, [session.id], crashed=False))
 
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
-        return await self._run(lambda db: lanes.take(db, self._memory, session.id, most))
+        return await self._run(lambda db: lanes.take(db, self._memory, session, most))
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
         return await self._run(lambda db: lanes.take_one(db, self._memory, session.id, name))
 
-    async def surplus(self, session: Session) -> int:
+    async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._run(lambda db: lanes.surplus(db, self._memory, session.id))
 
-    async def demand(self, lanes_: Sequence[int], most: int) -> Demand:
-        return await self._run(lambda db: lanes.demand(db, self._memory, lanes_, most))
+    async def demand(self, session: Session, lanes_: Sequence[int], most: int) -> Demand:
+        return await self._run(lambda db: lanes.demand(db, self._memory, session, lanes_, most))
 
     async def give_lanes(self, session: Session, lanes_: Mapping[int, GivenLane]) -> None:
         await self._run(lambda db: lanes.give(db, self._memory, session.id, lanes_))
@@ -213,7 +214,7 @@ class SqliteLedger(SharedVerbs):
             self._faults.at("leased")
             if memory.flows.draining:
                 control.drain(db, memory, DRAIN_PER_TURN)
-            look = lanes.some_awake(db, memory) or lanes.others_want(db, session.id)
+            look = lanes.some_awake(db, memory, session) or lanes.others_want(db, session.id)
             return replace(batch, fenced=fenced, suspects=has_suspects(db, session), lanes_to_take=look)
 
         return await self._run(command)

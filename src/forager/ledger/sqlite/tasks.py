@@ -76,7 +76,7 @@ def task_rows(db: sqlite3.Connection, memory: Memory, job: int, plans: Sequence[
     first_due: dict[int, int] = {}
     rows = []
     for number, (kind, key, name, rank, _, price, body, due, retries) in enumerate(plans, first):
-        lane = lanes.get(name) or memory.lane_id(db, name)
+        lane = lanes.get(name) or memory.lane_id(db, name, kind)
         after, state = before.get(number, alone) if before else alone
         if due is not None and state == ready:
             state, due = waiting_until(due, now)

@@ -32,12 +32,13 @@ class Memory:
         memory.read_next_wake(db)
         return memory
 
-    def lane_id(self, db: sqlite3.Connection, name: str) -> int:
+    def lane_id(self, db: sqlite3.Connection, name: str, kind: str | None = None) -> int:
         """Return the number of a lane, which is created at its first mention. Checked again after a rollback, which may
-        have removed it."""
+        have removed it. `kind`: of the task that needs it, which may decide on the queue of a new lane."""
         known = self.lanes.get(name)
         if known is None:
-            db.execute("INSERT INTO lanes (name) VALUES (?) ON CONFLICT (name) DO NOTHING", (name,))
+            queue = self.catalog.queue_of(name, kind)
+            db.execute("INSERT INTO lanes (name, queue) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", (name, queue))
             (known,) = db.execute("SELECT id FROM lanes WHERE name = ?", (name,)).fetchone()
             self.lanes[name] = known
         return known

@@ -38,7 +38,9 @@ from forager.pipelines.listings.tasks import (
 
 NAME = "listings"
 NO_TOKEN = "no_token"  # noqa: S105 - a reason, not a token
-EVERY_SITE = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
+SCRAPING, MAINTENANCE = "scraping", "maintenance"
+"""Queues: scrapes in the first; cleanup, verification and decay in the second."""
+EVERY_SITE = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True, queue=MAINTENANCE)
 """A portal without rules of its own: one page a second."""
 
 
@@ -83,10 +85,10 @@ def build(apify: Apify, *, page_timeout: float = 30.0, lane: Lane = EVERY_SITE) 
         ),
         records=(Listing, ListingSource),
         lanes=(
-            Lane(STARTS_LANE, rate=5, concurrency=1, retry=NETWORK),
-            Lane(API_LANE, rate=30, concurrency=100, retry=NETWORK),
-            Lane(ITEMS_LANE, rate=30, concurrency=1, retry=NETWORK),
-            Lane(UPKEEP_LANE, rate=None, concurrency=1),
+            Lane(STARTS_LANE, rate=5, concurrency=1, retry=NETWORK, queue=SCRAPING),
+            Lane(API_LANE, rate=30, concurrency=100, retry=NETWORK, queue=SCRAPING),
+            Lane(ITEMS_LANE, rate=30, concurrency=1, retry=NETWORK, queue=SCRAPING),
+            Lane(UPKEEP_LANE, rate=None, concurrency=1, queue=MAINTENANCE),
             lane,
         ),
         watches=(watch(Listing, due="verify_at", task=verification, params={"action": "verify"}),),

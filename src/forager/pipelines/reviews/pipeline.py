@@ -9,7 +9,7 @@ from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.recorded import RecordedGoogle
 from forager.pipelines.reviews.records import Account, Location, Review
 from forager.pipelines.reviews.steps import REASONS, GoogleBusinessProfile
-from forager.pipelines.reviews.tasks import LANES, AccountsPage, LocationsPage, ReviewsPage
+from forager.pipelines.reviews.tasks import LANES, QUEUES, AccountsPage, LocationsPage, ReviewsPage
 
 NAME = "reviews"
 RETRY = Retry(delays=(0.1, 0.2, 0.4))
@@ -20,7 +20,7 @@ MOST_WAITING_JOBS = 10_000
 
 def google_lane(name: str, *, rate: float = 100, per: float = 10, burst: int = 100) -> Lane:
     """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket."""
-    return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY)
+    return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY, queue=QUEUES[name])
 
 
 def plan(_: ReviewsJob) -> Iterator[Plan]:

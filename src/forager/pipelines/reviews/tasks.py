@@ -11,6 +11,8 @@ from forager.core.task import Task
 ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE = "google:accounts", "google:locations", "google:reviews"
 LANES = (ACCOUNTS_LANE, LOCATIONS_LANE, REVIEWS_LANE)
 """One lane per host: each of Google's three APIs has a quota of its own."""
+QUEUES = dict(zip(LANES, ("account-worker", "location-worker", "review-worker"), strict=True))
+"""One queue per stage, so that each can have workers of its own."""
 
 
 class AccountsPage(Task):
