@@ -132,11 +132,10 @@ async def cross(ledger: Ledger, size: int, page: int) -> None:
 
 
 async def rewritten(store: Store) -> float:
-    """Milliseconds that a rewrite of one column of all listings takes."""
-    async with open_ledger(store, Catalog([PIPELINE])) as ledger:
-        began = time.perf_counter()
-        await ledger.database.write("UPDATE listings SET area_max = area_max + 1")
-        return (time.perf_counter() - began) * 1000
+    """Milliseconds that a rewrite of one column of all listings takes: past the ledger, whose commands end sooner."""
+    began = time.perf_counter()
+    await run_sql(store, lambda _: ["UPDATE listings SET area_max = area_max + 1"])
+    return (time.perf_counter() - began) * 1000
 
 
 if __name__ == "__main__":

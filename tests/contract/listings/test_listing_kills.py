@@ -1,9 +1,7 @@
 """kill -9 during a dispatch, a scrape and a verification: nothing is started, counted or stored twice."""
 
 import asyncio
-import contextlib
-import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from forager.config import new_settings
 from forager.pipelines.listings.dispatch import scrape_now
 from forager.pipelines.listings.reports_markets import one_market
 from forager.sandbox.apify import ApifyConfig, ApifySandbox
+from tests.support.auditor import PostgresTables, SqliteTables, Tables
 from tests.support.listings import settings_for
 from tests.support.listings_process import start
 
@@ -30,19 +29,25 @@ CONFIG = ApifyConfig(
 class Doomed:
     """A store whose workers are killed. It is read from outside, while a worker has it open."""
 
-    def __init__(self, home: Path, apify: ApifySandbox) -> None:
-        self.settings = {**settings_for(home, None, apify, None), "lease_seconds": 1.0}
+    def __init__(self, home: Path, url: str | None, apify: ApifySandbox) -> None:
+        self.settings = {**settings_for(home, url, apify, None), "lease_seconds": 1.0}
         self.apify = apify
-        self._path = home / "ledger.db"
+        self._home, self._url = home, url
+        self._tables: Tables | None = None
 
     async def prepare(self, act: Callable[[App], Awaitable[object]]) -> None:
         async with open_app(new_settings(**self.settings)) as app:
             await app.database.write("DELETE FROM schedules")
             await act(app)
+        self._tables = PostgresTables(self._url) if self._url else SqliteTables(self._home / "ledger.db")
+
+    def close(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as db:
-            return db.execute(sql).fetchall()
+        assert self._tables is not None, "prepare it first"
+        return [tuple(row.values()) for row in self._tables.read(sql)]
 
     def count(self, sql: str) -> int:
         return int(self.rows(sql)[0][0])
@@ -62,9 +67,26 @@ class Doomed:
         return sum(call.operation == operation for call in self.apify.log.since(0))
 
 
-async def test_scrapes_survive_kills_and_no_run_is_started_twice__LI_7__LI_10(tmp_path: Path) -> None:
+NewStore = Callable[[ApifySandbox], Doomed]
+
+
+@pytest.fixture
+def new_store(tmp_path: Path, database_url: str | None) -> Iterator[NewStore]:
+    """`new_store(apify)`: a store of its own, on SQLite and on PostgreSQL."""
+    made: list[Doomed] = []
+
+    def new(apify: ApifySandbox) -> Doomed:
+        made.append(Doomed(tmp_path, database_url, apify))
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.close()
+
+
+async def test_scrapes_survive_kills_and_no_run_is_started_twice__LI_7__LI_10(new_store: NewStore) -> None:
     async with ApifySandbox(CONFIG) as apify:
-        doomed = Doomed(tmp_path, apify)
+        doomed = new_store(apify)
 
         async def begin(app: App) -> None:
             for market in MARKETS:
@@ -86,9 +108,9 @@ async def test_scrapes_survive_kills_and_no_run_is_started_twice__LI_7__LI_10(tm
         assert doomed.rows("SELECT DISTINCT consecutive_failures FROM market_configs") == [(0,)]
 
 
-async def test_a_killed_dispatch_creates_each_scrape_once__LI_5(tmp_path: Path) -> None:
+async def test_a_killed_dispatch_creates_each_scrape_once__LI_5(new_store: NewStore) -> None:
     async with ApifySandbox(CONFIG) as apify:
-        doomed = Doomed(tmp_path, apify)
+        doomed = new_store(apify)
 
         async def begin(app: App) -> None:
             for _ in range(2):
@@ -97,14 +119,16 @@ async def test_a_killed_dispatch_creates_each_scrape_once__LI_5(tmp_path: Path) 
         await doomed.prepare(begin)
         jobs = "SELECT count(*) FROM jobs WHERE pipeline = 'listings'"
         await doomed.work_until(lambda: doomed.count(jobs) >= 2 + 7)
-        dispatched = "SELECT count(*) FROM jobs WHERE params LIKE '%dispatch%' AND finished_at IS NOT NULL"
+        dispatched = (
+            "SELECT count(*) FROM jobs WHERE CAST(params AS text) LIKE '%dispatch%' AND finished_at IS NOT NULL"
+        )
         await doomed.work_until(lambda: doomed.count(dispatched) == 2)
         assert doomed.count(jobs) == 2 + 19
 
 
-async def test_a_killed_verification_is_done_once_more_and_counts_once__LI_12(tmp_path: Path) -> None:
+async def test_a_killed_verification_is_done_once_more_and_counts_once__LI_12(new_store: NewStore) -> None:
     async with ApifySandbox(CONFIG) as apify:
-        doomed = Doomed(tmp_path, apify)
+        doomed = new_store(apify)
 
         async def begin(app: App) -> None:
             await scrape_now(app, await one_market(app.database, "nyc"), await app.ledger.now())
