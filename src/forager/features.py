@@ -1,7 +1,7 @@
 """The features of this installation: our own pipelines and sinks, and those of other packages, by an entry point.
 
-A pipeline of ours is one line in `FEATURES`, a sink one line in `SINKS`. Importing this module loads none of them: a
-feature only names its edges.
+A pipeline of ours is one line in `FEATURES`, a type of sink one line in `SINKS`. Importing this module loads none of
+them: a feature only names its edges.
 """
 
 from collections import Counter
@@ -26,19 +26,25 @@ SINKS: tuple[SinkFeature, ...] = (
     SinkFeature(
         name="jsonl",
         summary="Every change as a line of JSON, in a folder.",
-        build=Ref("forager.sinks.files:build"),
-        settings=Ref("forager.sinks.files:JsonlSettings"),
+        build=Ref("forager.sinks.jsonl:build"),
+        settings=Ref("forager.sinks.jsonl:JsonlSettings"),
+        from_settings=Ref("forager.sinks.jsonl:from_settings"),
+        addable=False,
     ),
     SinkFeature(
         name="kafka",
-        summary="What pipelines publish, in Kafka topics.",
+        summary="Changes in Kafka topics; without a row, what pipelines publish.",
         build=Ref("forager.sinks.kafka.wiring:build"),
+        options=Ref("forager.sinks.kafka.records:TopicOptions"),
         settings=Ref("forager.sinks.kafka.settings:KafkaSettings"),
+        from_settings=Ref("forager.sinks.kafka.wiring:from_settings"),
     ),
     SinkFeature(
         name="search",
         summary="The full-text index of products, in the same store.",
         build=Ref("forager.sinks.search:build"),
+        from_settings=Ref("forager.sinks.search:from_settings"),
+        addable=False,
     ),
 )
 

@@ -12,8 +12,7 @@ from forager.core.http import Fetch
 from forager.core.ledger import Ledger
 from forager.core.pipeline import Breaker, Pipeline
 from forager.core.retention import Keep
-from forager.core.sink import Sink
-from forager.features import all_features, all_sinks
+from forager.features import all_features
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
@@ -60,12 +59,6 @@ def keep_of(settings: Settings) -> Keep:
         changes=seconds(settings.keep_changes_days),
         records=seconds(settings.keep_records_days),
     )
-
-
-def build_sinks(service: Any) -> list[Sink]:
-    """Build the sinks that the settings configure."""
-    built = [each.build.load()(service) for each in all_sinks()]
-    return [sink for sink in built if sink is not None]
 
 
 async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may_create: bool = True) -> Ledger:

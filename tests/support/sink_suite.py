@@ -15,12 +15,12 @@ from uuid import UUID
 from forager.core.change import Change
 from forager.core.faults import Faults
 from forager.core.ledger import NewJob, Settlement, Want
-from forager.core.sink import Sink
+from forager.core.sink import Sink, SinkRow
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
-from forager.sinks.files import JsonlSink, read_lines
+from forager.sinks.jsonl import JsonlSink, read_lines
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
 from forager.sinks.webhook.sink import ended_job
@@ -92,7 +92,9 @@ def _identity(line: dict[str, Any]) -> str:
 
 
 def _open_mirror(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
-    sink: Sink = module_on("extending.md", "class MirrorSink", "mirror_sink").MirrorSink(folder / "mirror.db")
+    sink: Sink = module_on("extending.md", "class MirrorSink", "mirror_sink").MirrorSink(
+        SinkRow("mirror", "mirror"), folder / "mirror.db"
+    )
     return sink
 
 

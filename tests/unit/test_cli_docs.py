@@ -36,7 +36,7 @@ def test_the_issue_s_commands_are_all_there() -> None:
         *(f"schedules {verb}" for verb in ("list", "add", "remove", "pause", "resume", "run")),
         *(f"proxies {verb}" for verb in ("add", "list", "check", "set", "remove")),
         *(f"sinks {verb}" for verb in ("list", "show", "pause", "resume", "replay")),
-        *(f"sinks {verb}" for verb in ("refused", "retry", "discard", "forget")),
+        *(f"sinks {verb}" for verb in ("refused", "retry", "discard", "remove")),
         *(f"lanes {verb}" for verb in ("list", "show", "pause", "resume", "set")),
         *(f"db {verb}" for verb in ("upgrade", "downgrade", "current", "rotate-key", "compact")),
     }

@@ -33,7 +33,16 @@ def test_refused_changes_are_listed_retried_and_discarded_one_or_all(forager: Fo
     assert forager("sinks", "discard", "webhook", "--all").out == "0 changes discarded.\n"
 
 
-def test_only_a_sink_that_is_not_configured_can_be_forgotten(forager: Forager) -> None:
-    assert forager("sinks", "forget", "webhook").code == 5
-    assert forager("sinks", "forget", "nothing").code == 4
+def test_a_sink_is_added_and_removed_but_not_one_of_the_settings(forager: Forager) -> None:
+    assert "kafka" in forager("sinks", "types").out
+    hook = ("--type", "webhook", "-k", "place", "-o", "url=https://receiver.example/a", "--from-now")
+    assert "Added places: 0 changes to pass." in forager("sinks", "add", "places", *hook).out
+    shown = forager("sinks", "show", "places").out
+    assert "url=https://receiver.example/a" in shown
+    assert forager("sinks", "add", "places", *hook).code == 5
+    assert "choose from" in forager("sinks", "add", "pets", "--type", "webhook", "-k", "pets").err
+    assert forager("sinks", "add", "pets", "--type", "webhook", "-o", "url").code == 2
+    assert forager("sinks", "remove", "places").out == "Removed places.\n"
+    assert forager("sinks", "remove", "webhook").code == 5
+    assert forager("sinks", "remove", "nothing").code == 4
     assert forager("sinks", "show", "nothing").code == 4

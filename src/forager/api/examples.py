@@ -1,5 +1,7 @@
 """Example bodies for the OpenAPI document. The figures are consistent with one another: they describe one job."""
 
+from typing import Any
+
 JOB = {
     "id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11",
     "pipeline": "places",
@@ -183,8 +185,14 @@ PROXY = {
 }
 PROXY_CHECK = {"id": 7, "passed": True, "latency_ms": 184, "region": "US", "reason": None}
 SINK = {
-    "name": "webhook",
+    "name": "prices",
+    "type": "webhook",
+    "origin": "row",
+    "kinds": ["product"],
+    "pipelines": None,
+    "options": {"url": "https://receiver.example/prices"},
     "configured": True,
+    "problem": None,
     "state": "delivering",
     "cursor": 10482,
     "behind": 12,
@@ -198,6 +206,20 @@ SINK = {
     "retry_at": None,
     "moved_at": "2026-03-14T12:05:00Z",
     "set_aside": 0,
+    "stalled": False,
+}
+NEW_SINK: dict[str, Any] = {
+    "name": "prices",
+    "type": "webhook",
+    "kinds": ["product"],
+    "options": {"url": "https://receiver.example/prices"},
+    "after": "now",
+}
+SINK_TYPE = {
+    "name": "kafka",
+    "summary": "Changes in Kafka topics; without a row, what pipelines publish.",
+    "addable": True,
+    "options": {"type": "object", "properties": {"topic": {"type": "string"}}},
 }
 WATCH = {
     "name": "product.next_at",
@@ -239,6 +261,8 @@ HEALTH = {
     "proxies": {"1": {"healthy": True, "success_count": 55, "failure_count": 2}},
     "circuits": {"open": 1, "half_open": 0},
     "circuit_domains": {"example.com": "open"},
+    "stalled_sinks": 0,
+    "stalled_sink_errors": {},
     "open_jobs": {"running": 1},
     "dead_letters": 0,
     "version": "0.1.0",

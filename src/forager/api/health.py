@@ -53,6 +53,10 @@ class HealthReport(BaseModel):
     proxies: dict[str, ProxyFigures] = Field(description="Proxies by id; addresses are never shown.")
     circuits: dict[str, int] = Field(description="Lanes whose circuit breaker is open or half_open, by state.")
     circuit_domains: dict[str, str] | None = Field(description="Their names; only for callers with the key.")
+    stalled_sinks: int = Field(description="Sinks that fail and have delivered nothing for 5 minutes.")
+    stalled_sink_errors: dict[str, str] | None = Field(
+        description="Their last errors, by name; only for callers with the key."
+    )
     open_jobs: dict[str, int] | None = Field(description="Jobs that have not ended, by state.")
     dead_letters: int | None = Field(description="Failed tasks that are not discarded, counted up to 1,000.")
     version: str
@@ -85,13 +89,15 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         responses={200: example(HEALTH), **red},
     )
     async def show_health(request: Request) -> Response:
-        """Returns 503 if the store does not answer or accepts no work, or if no worker runs in a process that should
-        have one."""
+        """Returns 503 if the store does not answer or accepts no work, if no worker runs in a process that should have
+        one, or if a sink fails and has delivered nothing for 5 minutes."""
         signs = await vital.take()
         trouble = app.worker.stats.trouble
         figures = signs.figures
         worker = "alive" if app.worker.alive else "elsewhere" if app.is_api_only else "stopped"
-        ok = signs.store == "ok" and trouble is None and worker != "stopped"
+        known = app.roster.names
+        stalled = {sink.name: sink.error or "" for sink in signs.sinks if sink.stalled and sink.name in known}
+        ok = signs.store == "ok" and trouble is None and worker != "stopped" and not stalled
         report = {
             "status": "ok" if ok else "red",
             "store": signs.store,
@@ -100,6 +106,8 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
             "queue_depth": figures.queued if figures else None,
             "active": app.worker.in_flight,
             **_scrape_figures(app, signs, trusted=key.accepts(request.scope)),
+            "stalled_sinks": len(stalled),
+            "stalled_sink_errors": stalled if key.accepts(request.scope) else None,
             "open_jobs": figures.open_jobs if figures else None,
             "dead_letters": figures.dead_letters if figures else None,
             "version": __version__,

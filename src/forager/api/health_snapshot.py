@@ -56,7 +56,7 @@ class VitalSigns:
                 figures = await app.reports.health()
                 time = await app.ledger.now()
                 now = round(time.timestamp() * 1000)
-                sinks = await app.sinks.statuses(list(app.deliveries))
+                sinks = await app.sinks.statuses(app.roster.names)
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
                 return Vital("ok", figures, circuits, proxies, sinks, watches, await _figures(app), time)

@@ -1,4 +1,4 @@
-"""Routes for sinks: list, show, pause, resume, replay, and the changes that a sink refused."""
+"""Routes for sinks: list, show, add, remove, pause, resume, replay, and the changes that a sink refused."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -10,16 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forager.api.examples import REFUSED_CHANGE, SINK
+from forager.api.examples import NEW_SINK, REFUSED_CHANGE, SINK, SINK_TYPE
 from forager.app import App
-from forager.core.errors import Conflict, FieldError, NotFound, Rejected
+from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.lane_names import sink_lane
-from forager.core.sink import SinkStatus
+from forager.core.sink import SinkRow, SinkStatus
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
 from forager.kit.http.routes import Router
+from forager.kit.sink_feature import SinkFeature
 
 MOST_NUMBER = 2**63 - 1
 
@@ -32,7 +33,15 @@ ChangeNumber = Annotated[
 
 class SinkReport(BaseModel):
     name: str
-    configured: bool = Field(description="Whether the settings of this process configure it.")
+    type: str | None = Field(description="Its type; null if it is no longer configured.")
+    origin: Literal["settings", "row"] | None = Field(
+        description="`settings`: the settings ask for it. `row`: it was added. Null if it is no longer configured."
+    )
+    kinds: list[str] | None = Field(description="Kinds of changes that it gets; null means all of its type.")
+    pipelines: list[str] | None = Field(description="Pipelines whose changes it gets; null means all.")
+    options: dict[str, Any]
+    configured: bool = Field(description="Whether this process can deliver it.")
+    problem: str | None = Field(description="Why this process cannot deliver it, although there is a row.")
     state: Literal["delivering", "failing", "paused", "idle"] = Field(
         description="`idle`: no process delivers it now. `failing`: its last try failed, and it is tried again."
     )
@@ -48,6 +57,7 @@ class SinkReport(BaseModel):
     retry_at: datetime | None = Field(description="When the next try is due, while it fails.")
     moved_at: datetime | None
     set_aside: int = Field(description="Refused changes that wait for a decision.")
+    stalled: bool = Field(description="Whether it fails and has delivered nothing for 5 minutes; health is then red.")
 
 
 class RefusedChange(BaseModel):
@@ -64,6 +74,28 @@ class RefusedChange(BaseModel):
     retry: bool = Field(description="Whether it will be delivered again shortly.")
 
 
+class SinkBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [NEW_SINK]})
+
+    name: str = Field(max_length=100, description="Up to 100 letters, digits, `.`, `_` and `-`.")
+    type: str = Field(max_length=100, description="One of the types that `GET /api/v1/sink-types` lists.")
+    kinds: list[str] | None = Field(default=None, min_length=1, description="Kinds of changes (default: all).")
+    pipelines: list[str] | None = Field(
+        default=None, min_length=1, description="Only changes that jobs of these pipelines caused (default: all)."
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="What its type lets one choose.")
+    after: int | Literal["now"] = Field(
+        default=0, description="Begin after this change number (0 = the whole log), or `now` for new changes only."
+    )
+
+
+class SinkType(BaseModel):
+    name: str
+    summary: str
+    addable: bool = Field(description="Whether sinks of this type can be added; otherwise only settings create one.")
+    options: dict[str, Any] | None = Field(description="JSON Schema of its options; null if it has none.")
+
+
 class ReplayBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"after": 0}]})
 
@@ -76,13 +108,14 @@ class Decided(BaseModel):
     changes: int = Field(description="Number of changes affected.")
 
 
-class Forgotten(BaseModel):
-    forgotten: str
+class Removed(BaseModel):
+    removed: str
 
 
 def sinks_router(app: App) -> Router:
-    router = Router(prefix="/api/v1/sinks", tags=["sinks"], route_class=JsonRoute)
+    router = Router(prefix="/api/v1", tags=["sinks"], route_class=JsonRoute)
     _add_looking(router, app)
+    _add_rows(router, app)
     _add_moving(router, app)
     _add_refused(router, app)
     return router
@@ -90,60 +123,85 @@ def sinks_router(app: App) -> Router:
 
 def _add_looking(router: Router, app: App) -> None:
     @router.get(
-        "",
+        "/sinks",
         summary="List sinks",
         response_model=Envelope[list[SinkReport]],
         responses={200: example([SINK]), **failures()},
     )
     async def list_sinks(request: Request) -> Response:
-        """Sinks that are configured, and sinks that the ledger remembers from before."""
-        statuses = await app.sinks.statuses(list(app.deliveries))
+        """Sinks of the settings, sinks that were added, and sinks that the ledger remembers from before."""
+        await app.roster.refresh()
+        statuses = await app.sinks.statuses(app.roster.names)
         return answer(request, [_report(app, status) for status in statuses])
 
-    @router.get("/{sink}", summary="Show a sink", **_ONE)
+    @router.get("/sinks/{sink}", summary="Show a sink", **_ONE)
     async def show_sink(request: Request, sink: SinkName) -> Response:
         return answer(request, _report(app, await _status(app, sink)))
 
-    @router.delete(
-        "/{sink}",
-        summary="Forget a sink",
-        response_model=Envelope[Forgotten],
-        responses={200: example({"forgotten": "files"}), **failures(404, 409)},
+
+def _add_rows(router: Router, app: App) -> None:
+    @router.get(
+        "/sink-types",
+        summary="List types of sinks",
+        response_model=Envelope[list[SinkType]],
+        responses={200: example([SINK_TYPE]), **failures()},
     )
-    async def forget_sink(request: Request, sink: SinkName) -> Response:
-        """Removes the position and the refused changes of a sink that is no longer configured. Until then, its position
-        keeps changes from being pruned."""
+    async def list_sink_types(request: Request) -> Response:
+        return answer(request, [_type(each) for each in app.roster.types.values()])
+
+    @router.post(
+        "/sinks",
+        status_code=201,
+        summary="Add a sink",
+        response_model=Envelope[SinkReport],
+        responses={201: example(SINK), **failures(409, body=True)},
+    )
+    async def add_sink(request: Request, body: SinkBody) -> Response:
+        """Starts a delivery of its own, in every process within a few seconds. Addresses and credentials are settings:
+        only a webhook takes a URL, and the egress guard checks it."""
+        newest = (await app.sinks.position(body.name)).last
+        after = newest if body.after == "now" else body.after
+        _check_number(after, newest)
+        row = SinkRow(body.name, body.type, _set(body.kinds), _set(body.pipelines), body.options)
+        await app.roster.add(row, after=after)
+        return answer(request, _report(app, await _status(app, body.name)), status=201)
+
+    @router.delete(
+        "/sinks/{sink}",
+        summary="Remove a sink",
+        response_model=Envelope[Removed],
+        responses={200: example({"removed": "exports"}), **failures(404, 409)},
+    )
+    async def remove_sink(request: Request, sink: SinkName) -> Response:
+        """Removes a sink that was added, or what is kept about one that the settings no longer ask for: its position
+        and its refused changes. What it has delivered stays where it is."""
+        await app.roster.refresh()
         await _status(app, sink)
-        if sink in app.deliveries:
-            raise Conflict(f"The sink {sink!r} is configured. Take it out of the settings first, or pause it.")
-        await app.sinks.forget(sink)
-        return answer(request, {"forgotten": sink})
+        await app.roster.remove(sink)
+        return answer(request, {"removed": sink})
 
 
 def _add_moving(router: Router, app: App) -> None:
-    @router.post("/{sink}/pause", summary="Pause a sink", **_ONE)
+    @router.post("/sinks/{sink}/pause", summary="Pause a sink", **_ONE)
     async def pause_sink(request: Request, sink: SinkName) -> Response:
         """Delivers nothing after the current batch until the sink is resumed. Its position in the log is kept."""
         await _status(app, sink)
         await app.ledger.pause_lane(sink_lane(sink), paused=True)
         return answer(request, _report(app, await _status(app, sink)))
 
-    @router.post("/{sink}/resume", summary="Resume a sink", **_ONE)
+    @router.post("/sinks/{sink}/resume", summary="Resume a sink", **_ONE)
     async def resume_sink(request: Request, sink: SinkName) -> Response:
         """Continues from its position in the log."""
         await _status(app, sink)
         await app.ledger.pause_lane(sink_lane(sink), paused=False)
         return answer(request, _report(app, await _status(app, sink)))
 
-    @router.post("/{sink}/replay", summary="Deliver changes to a sink again", **_ONE)
+    @router.post("/sinks/{sink}/replay", summary="Deliver changes to a sink again", **_ONE)
     async def replay_sink(request: Request, sink: SinkName, body: ReplayBody) -> Response:
         """Moves the sink's position in the log: back to deliver changes again, or forward to leave some out. Changes
         that the sink already has are not duplicated, because each takes effect once."""
         status = await _status(app, sink)
-        last = status.cursor + status.behind
-        if body.after > last:
-            problem = FieldError("after", f"the newest change is {last}; give a number up to that")
-            raise Rejected(f"after: {problem.message}.", fields=[problem])
+        _check_number(body.after, status.cursor + status.behind)
         await app.sinks.replay(sink, body.after)
         return answer(request, _report(app, await _status(app, sink)))
 
@@ -155,7 +213,7 @@ def _add_refused(router: Router, app: App) -> None:
     }
 
     @router.get(
-        "/{sink}/refused",
+        "/sinks/{sink}/refused",
         summary="List what a sink has refused",
         response_model=Page[RefusedChange],
         responses={200: example([REFUSED_CHANGE], next_cursor=None), **failures(404)},
@@ -167,13 +225,13 @@ def _add_refused(router: Router, app: App) -> None:
         shown = [RefusedChange.model_validate(asdict(each)) for each in changes.items]
         return page(request, shown, changes.next_cursor)
 
-    @router.post("/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
+    @router.post("/sinks/{sink}/refused/retry", summary="Deliver refused changes again", **decided)
     async def retry_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
         """Each is tried once more. A change that is refused again stays in the list."""
         await _status(app, sink)
         return answer(request, {"changes": await app.sinks.retry(sink, change)})
 
-    @router.post("/{sink}/refused/discard", summary="Discard refused changes", **decided)
+    @router.post("/sinks/{sink}/refused/discard", summary="Discard refused changes", **decided)
     async def discard_refused(request: Request, sink: SinkName, change: ChangeNumber = None) -> Response:
         """They are removed from the list and not delivered to this sink. The log keeps them."""
         await _status(app, sink)
@@ -181,10 +239,29 @@ def _add_refused(router: Router, app: App) -> None:
 
 
 async def _status(app: App, name: str) -> SinkStatus:
-    for status in await app.sinks.statuses(list(app.deliveries)):
+    for status in await app.sinks.statuses(app.roster.names):
         if status.name == name:
             return status
     raise NotFound(f"There is no sink {name!r}. `forager sinks list` shows those there are.")
+
+
+def _check_number(after: int, last: int) -> None:
+    if not 0 <= after <= last:
+        problem = FieldError("after", f"the newest change is {last}; give a number up to that")
+        raise Rejected(f"after: {problem.message}.", fields=[problem])
+
+
+def _set(names: list[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
+
+
+def _sorted(names: frozenset[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)
+
+
+def _type(feature: SinkFeature) -> SinkType:
+    schema = None if feature.options is None else feature.options.load().model_json_schema()
+    return SinkType(name=feature.name, summary=feature.summary, addable=feature.addable, options=schema)
 
 
 def _report(app: App, status: SinkStatus) -> SinkReport:
@@ -198,7 +275,19 @@ def _report(app: App, status: SinkStatus) -> SinkReport:
     known = asdict(status)
     lag = known.pop("lag")
     known.pop("paused")
-    return SinkReport(**known, lag_seconds=lag, state=state, configured=status.name in app.deliveries)
+    row = app.roster.row(status.name)
+    return SinkReport(
+        **known,
+        lag_seconds=lag,
+        state=state,
+        type=row and row.type,
+        origin=None if row is None else "settings" if row.created_at is None else "row",
+        kinds=row and _sorted(row.kinds),
+        pipelines=row and _sorted(row.pipelines),
+        options=dict(row.options) if row else {},
+        configured=status.name in app.deliveries,
+        problem=app.roster.problems.get(status.name),
+    )
 
 
 _ONE: dict[str, Any] = {

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from forager.app.intake import Intake
 from forager.app.references import References
+from forager.app.sink_roster import SinkRoster
 from forager.core.clock import Clock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
@@ -29,6 +30,7 @@ from forager.engine.stored_pages import StoredPages
 from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.engine.watch import Watcher
 from forager.engine.work import Worker
+from forager.features import all_sinks
 from forager.fetch import EgressGuard
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.proxies import ProxyPool
@@ -38,6 +40,7 @@ from forager.ledger.reports import JobReport, Reports
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.ledger.side_tables.schedules import ScheduleTable
+from forager.ledger.side_tables.sink_rows import SinkRows
 from forager.ledger.side_tables.sinks import SinkTable
 from forager.ledger.side_tables.watches import WatchTable
 from forager.politeness.rulebook import Rulebook
@@ -45,7 +48,7 @@ from forager.runners.embedded import EmbeddedRunner, Loop
 from forager.secrets.sealing import Rotated
 from forager.settings import Settings
 from forager.waiting import Waits
-from forager.wiring import build_sinks, keep_of, reference_loaders
+from forager.wiring import keep_of, reference_loaders
 
 SCHEDULES, WATCHES, RULES = "schedules", "watches", "rules"
 
@@ -107,11 +110,16 @@ class App:
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
         self.sinks = sinks
-        self.deliveries = {
-            sink.name: Delivery(ledger, sinks, sink, clock, lambda: worker.session) for sink in build_sinks(self)
-        }
+        self.roster = SinkRoster(
+            self,
+            all_sinks(),
+            SinkRows(ledger.database, sinks, ledger.now_ms),
+            lambda sink: Delivery(ledger, sinks, sink, clock, lambda: worker.session),
+            clock,
+        )
+        self.deliveries = self.roster.deliveries
         self._runner = EmbeddedRunner(
-            worker, list(self.deliveries.values()), self._loops(), clock=clock, grace=settings.shutdown_seconds
+            worker, self.deliveries, self._loops(), clock=clock, grace=settings.shutdown_seconds
         )
         self._references = References(reference_loaders(settings, features))
         self._intake = Intake(
@@ -256,6 +264,10 @@ class App:
         """Return the lane that a host or API belongs to, with the rules in force."""
         return self.rules.lane_for(self.rules.politeness.lane_name(name))
 
+    def check_url(self, url: str) -> None:
+        """Raise `Refused` if the egress guard allows no request to this URL."""
+        self.guard.check_url(url)
+
     async def read_page(self, blob: str) -> Response:
         """Return a stored page. Raises `BlobMissing` if it was removed."""
         return await self.stored_pages.blobs.read(blob)
@@ -277,6 +289,7 @@ class App:
         """The background loops beside work and deliveries."""
         every = sweep_interval(self.settings.lease_seconds)
         return {
+            "sinks": self.roster.run,
             "sweep": partial(sweep_forever, self.ledger, self.clock, every),
             RULES: partial(self.rules.follow, self.clock),
             "proxies": self.proxies.run,

@@ -140,6 +140,7 @@ async def open_app(
             StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
             guard,
         )
+        await app.roster.refresh()
         for feature in features:
             if feature.prepare is not None:
                 await feature.prepare.load()(app)

@@ -1,4 +1,4 @@
-"""`forager sinks …`: list, show, pause, resume and replay sinks, and decide about refused changes."""
+"""`forager sinks …`: add, show, pause, replay and remove sinks, and decide about refused changes."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ import typer
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import NO_WORKER, post, with_api
 
-app = typer.Typer(help="Where changes are delivered: show, pause, replay, and refused changes.", no_args_is_help=True)
+app = typer.Typer(help="Where changes are delivered: add, show, pause, replay, remove.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name, such as webhook.")]
 MaybeChange = Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Only this change (default: all).")]
@@ -23,18 +23,73 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
         render.show_json(sinks)
         return
     figures = ("behind", "lag", "per second", "refused")
-    rows = render.table("sink", "state", *figures, "last error", right=figures, fold=("last error",))
+    rows = render.table("sink", "type", "state", *figures, "last error", right=figures, fold=("last error",))
     for each in sinks:
         rows.add_row(
             render.plain(each["name"]),
+            render.plain(each["type"] or "–"),
             state_of(each),
             render.count(each["behind"]),
             render.duration(each["lag_seconds"]),
             f"{each['rate']:,.1f}",
             render.count(each["set_aside"]),
-            render.plain(each["error"]),
+            render.plain(each["problem"] or each["error"]),
         )
     render.out().print(rows)
+
+
+@app.command()
+def types(context: typer.Context, as_json: Json = False) -> None:
+    """List the types of sinks, and the options of each."""
+    from forager.kit.cli import render
+
+    found = with_api(context, lambda at: at.api.get("/sink-types"))
+    if as_json:
+        render.show_json(found)
+        return
+    rows = render.table("type", "delivers", "options", fold=("delivers", "options"))
+    for each in found:
+        options = ", ".join((each["options"] or {}).get("properties", {}))
+        rows.add_row(render.plain(each["name"]), render.plain(each["summary"]), render.plain(options or "–"))
+    render.out().print(rows)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    sink: Annotated[str, typer.Argument(metavar="NAME", help="A name for the sink.")],
+    type_: Annotated[str, typer.Option("--type", "-t", help="Its type; `forager sinks types` lists them.")],
+    kinds: Annotated[list[str] | None, typer.Option("--kind", "-k", help="Kind of changes (default: all).")] = None,
+    pipelines: Annotated[
+        list[str] | None, typer.Option("--pipeline", help="Only changes of this pipeline's jobs (default: all).")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of its type.")
+    ] = None,
+    from_now: Annotated[bool, typer.Option("--from-now", help="Deliver new changes only (default: all).")] = False,
+    as_json: Json = False,
+) -> None:
+    """Add a sink. Addresses and credentials are settings; see docs/sinks.md."""
+    from forager.kit.cli import render
+
+    body = {
+        "name": sink,
+        "type": type_,
+        "kinds": kinds or None,
+        "pipelines": pipelines or None,
+        "options": dict(_option(text) for text in options or ()),
+        "after": "now" if from_now else 0,
+    }
+
+    async def work(at: Any) -> tuple[Any, str]:
+        return await at.api.post("/sinks", body), f" {NO_WORKER}" if at.is_alone else ""
+
+    status, but = with_api(context, work)
+    if as_json:
+        render.show_json(status)
+    else:
+        waiting = render.some(status["behind"], "change")
+        render.out().print(f"Added {sink}: {waiting} to pass.{but}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -51,7 +106,12 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
         render.facts(
             [
                 ("sink", render.plain(status["name"])),
+                ("type", render.plain(status["type"]) if status["type"] else None),
+                ("kinds", render.plain(", ".join(status["kinds"])) if status["kinds"] else None),
+                ("pipelines", render.plain(", ".join(status["pipelines"])) if status["pipelines"] else None),
+                ("options", render.plain(_options(status["options"])) if status["options"] else None),
                 ("state", state_of(status)),
+                ("problem", render.plain(status["problem"]) if status["problem"] else None),
                 ("delivered by", render.plain(status["owner"]) if status["owner"] else None),
                 ("position in the log", f"change {render.count(status['cursor'])}"),
                 ("behind", f"{render.some(status['behind'], 'change')}, {render.duration(status['lag_seconds'])}"),
@@ -147,12 +207,12 @@ def discard(
 
 
 @app.command()
-def forget(context: typer.Context, sink: Name, as_json: Json = False) -> None:
-    """Forget a sink that is no longer configured: its position and its refused changes."""
+def remove(context: typer.Context, sink: Name, as_json: Json = False) -> None:
+    """Remove a sink: its row, its position and its refused changes."""
     from forager.kit.cli import render
 
-    forgotten = with_api(context, lambda at: at.api.delete(_path(sink)))
-    render.show_json(forgotten) if as_json else render.out().print(f"Forgot {sink}.", markup=False)
+    removed = with_api(context, lambda at: at.api.delete(_path(sink)))
+    render.show_json(removed) if as_json else render.out().print(f"Removed {sink}.", markup=False)
 
 
 def state_of(sink: dict[str, Any]) -> Any:
@@ -163,6 +223,17 @@ def state_of(sink: dict[str, Any]) -> Any:
         return Text("not configured", style="dim")
     styles = {"delivering": "green", "failing": "red", "paused": "yellow", "idle": "dim"}
     return Text(sink["state"], style=styles[sink["state"]])
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise typer.BadParameter(f"{text!r} should be NAME=VALUE.", param_hint="--option")
+    return name, value
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
 
 
 def _path(sink: str) -> str:

@@ -5,13 +5,16 @@ same batch over again. A sink that is reachable and refuses what it was given ra
 `TypeError`, a `LookupError`): the engine finds the change that is refused, sets it aside, and goes on with the rest.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from forager.core.change import Change
+
+STALLED_AFTER = 300.0
+"""Health is red when a sink fails and has not moved for so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,30 @@ class Batching:
     """Seconds for which new changes may wait for one another while the log moves: fewer, larger batches."""
 
 
+@dataclass(frozen=True, slots=True)
+class SinkRow:
+    """What goes where: one sink, its type, and what it is given.
+
+    It holds no address and no credentials. These are settings, so that a caller of the API can send data to no host
+    that the operator has not set up; only the type `webhook` takes a URL, which the egress guard checks.
+    """
+
+    name: str
+    type: str
+    """The name of a `SinkFeature`."""
+    kinds: frozenset[str] | None = None
+    """The kinds of changes that it gets; None means all."""
+    pipelines: frozenset[str] | None = None
+    """It gets only changes that jobs of these pipelines caused; None means all changes."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What its type lets one choose, as JSON values."""
+    created_at: datetime | None = None
+    """None if it is in no row: the settings ask for it."""
+
+
 class Sink(Protocol):
+    """A sink may also declare `batching: Batching`, and `pipelines: frozenset[str] | None` as in `SinkRow`."""
+
     @property
     def name(self) -> str:
         """The sink's position is stored under this name: a sink with a new name starts from the first change."""
@@ -89,6 +115,8 @@ class SinkStatus:
     moved_at: datetime | None
     set_aside: int
     """Changes that it refused and that wait for an operator's decision."""
+    stalled: bool = False
+    """Whether it fails and has delivered nothing for `STALLED_AFTER` seconds, although changes wait for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ class Delivery:
         """The sink's position, and the position that is stored. They differ by changes that did not concern the
         sink."""
         self._not_kept_since: float | None = None
+        self._pipelines: frozenset[str] | None = getattr(sink, "pipelines", None)
         self._most = self._pace.batch or self._batching.most
         self._ahead: _Reading | None = None
         """The next batch, which is read while the sink takes the one before."""
@@ -174,9 +175,10 @@ class Delivery:
         upto = batch[-1].id if full else last
         if full and upto < last:
             self._ahead = self._read_on(upto, last)
-        if batch:
+        wanted = batch if self._pipelines is None else [each for each in batch if each.pipeline in self._pipelines]
+        if wanted:
             self._had_news = True
-            await self._hand_over(batch, upto)
+            await self._hand_over(wanted, upto)
         else:
             await self._passed(upto)
 

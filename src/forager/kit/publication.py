@@ -4,7 +4,7 @@ Pure: a publication knows no broker. A sink for a broker asks for the message of
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from forager.core.change import Change
@@ -17,6 +17,8 @@ class Message:
     """Messages with the same key keep their order."""
     value: Mapping[str, Any]
     """As JSON."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Beside those that every message has: the number of its change, and its source."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,10 @@ class SinkService(Service, Protocol):
         """Webhook results by pipeline, for pipelines that define their own."""
         ...
 
+    def check_url(self, url: str) -> None:
+        """Raise `Refused` if the egress guard allows no request to this URL."""
+        ...
+
     @property
     def publications(self) -> Mapping[str, Publication]:
         """By pipeline: what is published to a message broker, for pipelines that publish something."""

@@ -1,8 +1,8 @@
-"""A sink with its edges: how it is built from settings, and which settings it has.
+"""A type of sink with its edges: how a sink of this type is built from its row and the settings.
 
 The composition root holds one tuple of these values; another package offers its own by an entry point. Like a
-pipeline's `Feature`, it only names its parts, which are imported when needed: the driver of a sink that is not
-configured is never loaded.
+pipeline's `Feature`, it only names its parts, which are imported when needed: the driver of a sink that does not exist
+is never loaded.
 """
 
 from dataclasses import dataclass
@@ -10,18 +10,27 @@ from dataclasses import dataclass
 from forager.kit.feature import Ref
 
 ENTRY_POINTS = "forager.sinks"
-"""Entry point group under which another package offers its own sink."""
+"""Entry point group under which another package offers its own type of sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkFeature:
-    """One sink and its edges."""
+    """One type of sink and its edges."""
 
     name: str
-    """The sink's name: in the ledger, in URLs and on the command line."""
+    """The type's name: in the ledger, in the API and on the command line."""
     summary: str
-    """One sentence: where it delivers to."""
+    """One sentence: where a sink of this type delivers to."""
     build: Ref
-    """`build(service) -> Sink | None`: builds the sink from its settings; None if it is not configured."""
+    """`build(service, row) -> Sink`: builds the sink of a row. Raises `Rejected` if a setting is missing or an option
+    is not possible."""
+    options: Ref | None = None
+    """The class (pydantic) of what a row may choose beyond kinds and pipelines; None: nothing. `build` gets a row whose
+    options have been validated by it."""
     settings: Ref | None = None
     """Its own settings: a class whose fields are declared with `setting(...)`; merged into the one tree."""
+    from_settings: Ref | None = None
+    """`from_settings(service) -> SinkRow | None`: the sink that the settings alone ask for, without a row in the
+    ledger. It cannot be removed while they do."""
+    addable: bool = True
+    """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

@@ -5,13 +5,13 @@ fails is logged and restarted, so that a defect in one never stops the others.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 import structlog
 
 from forager.core.clock import Clock
-from forager.engine.deliver import Delivery
+from forager.engine.deliveries import Deliveries
 from forager.engine.work import Worker
 
 log = structlog.get_logger("forager.runners")
@@ -30,7 +30,7 @@ class EmbeddedRunner:
     def __init__(
         self,
         worker: Worker,
-        deliveries: Sequence[Delivery],
+        deliveries: Deliveries,
         loops: Mapping[str, Loop],
         *,
         clock: Clock,
@@ -53,7 +53,7 @@ class EmbeddedRunner:
         burning an attempt.
         """
         beside = [asyncio.create_task(self._keep_up(n, loop)) for n, loop in self._loops.items() if n not in without]
-        delivering = [asyncio.create_task(delivery.run()) for delivery in self._deliveries]
+        self._deliveries.start()
         working = asyncio.create_task(self._worker.run())
         try:
             yield working
@@ -62,7 +62,8 @@ class EmbeddedRunner:
             for task in beside:
                 task.cancel()
             try:
-                await self._end_deliveries(delivering)
+                # Before the worker ends its session: the lanes of the sinks end with it, and no cursor could move.
+                await self._deliveries.stop(min(DELIVERY_GRACE, self._grace))
                 await self._worker.drain(self._grace)
                 await working
                 await asyncio.gather(*beside, return_exceptions=True)
@@ -79,17 +80,6 @@ class EmbeddedRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _end_deliveries(self, delivering: Sequence[asyncio.Task[None]]) -> None:
-        """Stop the deliveries. This must happen before the worker ends its session, because the lanes of the sinks end
-        with it and no cursor could move."""
-        for delivery in self._deliveries:
-            delivery.stop()
-        if delivering:
-            _, late = await asyncio.wait(delivering, timeout=min(DELIVERY_GRACE, self._grace))
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*delivering, return_exceptions=True)
 
     async def _keep_up(self, name: str, loop: Loop) -> None:
         while True:

@@ -7,14 +7,23 @@ it is created anew and filled from the records themselves, which `forager produc
 from collections.abc import Sequence
 
 from forager.core.change import Change
+from forager.core.record import Record
+from forager.core.sink import SinkRow
 from forager.kit.search import SearchIndex, index_of
 from forager.kit.service import SinkService
 
 
-def build(service: SinkService) -> "SearchSink | None":
-    """The sink, or None if no pipeline has a record class that declares `search`."""
-    records = [record for pipeline in service.pipelines.values() for record in pipeline.records if record.search]
-    return SearchSink([index_of(record, service.database) for record in records]) if records else None
+def from_settings(service: SinkService) -> SinkRow | None:
+    """Return the sink `search` if a pipeline has a record class that declares `search`."""
+    return SinkRow(SearchSink.name, "search") if _searched(service) else None
+
+
+def build(service: SinkService, row: SinkRow) -> "SearchSink":
+    return SearchSink([index_of(record, service.database) for record in _searched(service)])
+
+
+def _searched(service: SinkService) -> list[type[Record]]:
+    return [record for pipeline in service.pipelines.values() for record in pipeline.records if record.search]
 
 
 class SearchSink:

@@ -70,12 +70,12 @@ async def test_what_a_sink_refused_is_listed_retried_and_discarded(simple: Front
     assert await simple.data(f"{PATH}/webhook/refused") == []
 
 
-async def test_a_sink_that_is_no_longer_configured_can_be_forgotten(simple: Front) -> None:
+async def test_a_sink_that_is_no_longer_configured_can_be_removed(simple: Front) -> None:
     await simple.app.sinks.advance("old", 0)
     configured = {s["name"]: s["configured"] for s in await simple.data(PATH)}
     assert configured == {"old": False, "search": True, "webhook": True}
     assert (await simple.client.delete(f"{PATH}/webhook")).status_code == 409
-    assert (await simple.client.delete(f"{PATH}/old")).json()["data"] == {"forgotten": "old"}
+    assert (await simple.client.delete(f"{PATH}/old")).json()["data"] == {"removed": "old"}
     assert [s["name"] for s in await simple.data(PATH)] == ["search", "webhook"]
 
 
@@ -105,3 +105,70 @@ async def test_metrics_tell_lag_and_rate_of_each_sink(simple: Front) -> None:
     assert float(lines['forager_sink_lag_seconds{sink="webhook"}']) >= 0
     assert lines['forager_sink_failing{sink="webhook"}'] == lines['forager_sink_paused{sink="webhook"}'] == "0.0"
     assert lines['forager_sink_set_aside{sink="webhook"}'] == "0.0"
+
+
+HOOK = {"name": "places", "type": "webhook", "kinds": ["place"], "options": {"url": "https://receiver.example/a?t=1"}}
+
+
+async def test_a_sink_is_added_shown_and_removed(simple: Front) -> None:
+    made = await simple.client.post(PATH, json={**HOOK, "pipelines": ["places"]})
+    assert made.status_code == 201, made.text
+    shown = made.json()["data"]
+    assert shown == await simple.data(f"{PATH}/places")
+    assert (shown["type"], shown["origin"], shown["configured"]) == ("webhook", "row", True)
+    assert (shown["kinds"], shown["pipelines"], shown["options"]) == (["place"], ["places"], HOOK["options"])
+    assert (await simple.client.post(PATH, json=HOOK)).status_code == 409
+    assert (await simple.client.delete(f"{PATH}/places")).json()["data"] == {"removed": "places"}
+    assert (await simple.client.get(f"{PATH}/places")).status_code == 404
+
+
+async def test_a_row_that_cannot_be_is_refused_with_its_field__S2(simple: Front) -> None:
+    def hook(url: str) -> dict[str, Any]:
+        return {**HOOK, "options": {"url": url}}
+
+    for wrong, field in (
+        ({**HOOK, "name": "../etc"}, "name"),
+        ({**HOOK, "name": "x" * 101}, "name"),
+        ({**HOOK, "type": "fax"}, "type"),
+        ({**HOOK, "type": "search"}, "type"),
+        ({**HOOK, "kinds": ["pets"]}, "kinds"),
+        ({**HOOK, "kinds": []}, "kinds"),
+        ({**HOOK, "pipelines": ["pets"]}, "pipelines"),
+        ({**HOOK, "options": {}}, "options.url"),
+        ({**HOOK, "options": {"url": "https://a.example", "token": "x"}}, "options.token"),
+        ({**HOOK, "after": 1_000_000}, "after"),
+        (hook("http://127.0.0.1/a"), "options.url"),
+        (hook("file:///etc/passwd"), "options.url"),
+        (hook("https://me:secret@a.example/"), "options.url"),
+    ):
+        answered = await simple.client.post(PATH, json=wrong)
+        assert answered.status_code == 422, (wrong, answered.text)
+        assert field in answered.text, (wrong, answered.text)
+    kafka = await simple.client.post(PATH, json={"name": "k", "type": "kafka"})
+    assert kafka.status_code == 422
+    assert "FORAGER_KAFKA_BROKERS" in kafka.text
+    assert [each["name"] for each in await simple.data(PATH)] == ["search", "webhook"]
+
+
+async def test_the_types_of_sinks_and_their_options_are_listed(simple: Front) -> None:
+    types = {each["name"]: each for each in await simple.data("/api/v1/sink-types")}
+    assert {"webhook", "kafka", "jsonl", "search"} <= set(types)
+    assert list(types["webhook"]["options"]["properties"]) == ["url"]
+    assert not types["search"]["addable"]
+
+
+async def test_a_sink_that_fails_for_five_minutes_makes_health_red(simple: Front) -> None:
+    await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
+    await simple.app.sinks.advance("webhook", 0)
+    await simple.app.sinks.failed("webhook", "It does not answer.", failures=9, retry_in=4.0)
+    assert not (await simple.data(f"{PATH}/webhook"))["stalled"]
+    long_ago = "UPDATE {} SET {} = {} - 400000"
+    await simple.app.database.write(long_ago.format("changes", "at", "at"))
+    assert not (await simple.data(f"{PATH}/webhook"))["stalled"], "it has moved a moment ago"
+    await simple.app.database.write(long_ago.format("cursors", "moved_at", "moved_at"))
+    assert (await simple.data(f"{PATH}/webhook"))["stalled"]
+    red = await simple.client.get("/health")
+    assert red.status_code == 503
+    assert red.json()["data"]["stalled_sinks"] == 1
+    await post(simple, "webhook/pause")
+    assert not (await simple.data(f"{PATH}/webhook"))["stalled"], "an operator has paused it"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from forager.engine.deliver import Delivery
+from forager.engine.deliveries import Deliveries
 from forager.runners import embedded
 from forager.runners.embedded import EmbeddedRunner
 from tests.support.acts import acts, many
@@ -30,7 +31,7 @@ async def test_a_loop_that_breaks_is_started_again(engine: EngineRig, monkeypatc
         lives.append("left out")
 
     loops = {"fragile": fragile, "left out": left_out}
-    runner = EmbeddedRunner(engine.worker(), [], loops, clock=engine.clock, grace=1.0)
+    runner = EmbeddedRunner(engine.worker(), Deliveries(), loops, clock=engine.clock, grace=1.0)
     job = await engine.submit(many(3))
     async with runner.running(without=("left out",)):
         await until(lambda: len(lives) >= 3)
@@ -42,7 +43,7 @@ async def test_a_loop_that_breaks_is_started_again(engine: EngineRig, monkeypatc
 async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: EngineRig) -> None:
     worker, sink = engine.worker(), Faulty(Kept(), slow=0.3)
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
-    runner = EmbeddedRunner(worker, [delivery], {}, clock=engine.clock, grace=5.0)
+    runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=5.0)
     await engine.submit(many(3))
     async with asyncio.timeout(30), runner.running():
         await until(lambda: sink.batches)
@@ -54,7 +55,7 @@ async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: Engine
 async def test_a_stop_does_not_wait_for_a_sink_that_hangs(engine: EngineRig) -> None:
     worker, sink = engine.worker(), Faulty(Kept(), slow=60.0)
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
-    runner = EmbeddedRunner(worker, [delivery], {}, clock=engine.clock, grace=0.2)
+    runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=0.2)
     await engine.submit(many(1))
     async with asyncio.timeout(30):
         async with runner.running():

@@ -14,7 +14,7 @@ from forager.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
 from forager.sinks import files
-from forager.sinks.files import JsonlSink, read_lines, read_manifest
+from forager.sinks.jsonl import JsonlSink, read_lines, read_manifest
 from tests.support.chaos import gone
 from tests.support.sink_process import Options, start
 from tests.support.sink_suite import log_of, make_changes, open_store

@@ -15,13 +15,14 @@ import pytest
 from forager.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
+from forager.core.sink import SinkRow
 from forager.kit.publication import Message, Publication
 from forager.kit.service import SinkService
 from forager.sinks.kafka.cluster import Cluster
 from forager.sinks.kafka.cursor import TOPIC, read_cursor
 from forager.sinks.kafka.published import Published
 from forager.sinks.kafka.sink import KafkaSink
-from forager.sinks.kafka.wiring import build
+from forager.sinks.kafka.wiring import build, from_settings
 from tests.support import kafka
 from tests.support.engine import EngineRig
 from tests.support.sink_suite import log_of, make_changes, open_store
@@ -158,25 +159,30 @@ def test_a_bitmap_knows_what_was_added_and_nothing_else() -> None:
 # ── settings ──
 
 
+OWN = SinkRow("kafka", "kafka")
+
+
 def service_with(tmp_path: Path, **given: Any) -> SinkService:
     settings = new_settings(home=tmp_path, **given)
     return cast("SinkService", SimpleNamespace(settings=settings, publications={}, ledger=None))
 
 
 def test_without_brokers_there_is_no_sink(tmp_path: Path) -> None:
-    assert build(service_with(tmp_path)) is None
-    assert build(service_with(tmp_path, kafka_brokers="one:9092,two:9092")) is not None
+    assert from_settings(service_with(tmp_path)) is None
+    assert from_settings(service_with(tmp_path, kafka_brokers="one:9092,two:9092")) == OWN
+    with pytest.raises(Rejected, match="FORAGER_KAFKA_BROKERS"):
+        build(service_with(tmp_path), OWN)
 
 
 def test_without_the_client_library_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "forager.sinks.kafka.cluster", None)
     with pytest.raises(Rejected, match=r"forager-data\[kafka\]"):
-        build(service_with(tmp_path, kafka_brokers="one:9092"))
+        build(service_with(tmp_path, kafka_brokers="one:9092"), OWN)
 
 
 def test_signing_in_needs_a_user_and_a_password_which_is_never_shown(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="FORAGER_KAFKA_PASSWORD"):
-        build(service_with(tmp_path, kafka_brokers="one:9092", kafka_security="sasl_ssl", kafka_username="me"))
+        build(service_with(tmp_path, kafka_brokers="one:9092", kafka_security="sasl_ssl", kafka_username="me"), OWN)
     sink = build(
         service_with(
             tmp_path,
@@ -184,7 +190,8 @@ def test_signing_in_needs_a_user_and_a_password_which_is_never_shown(tmp_path: P
             kafka_security="sasl_ssl",
             kafka_username="me",
             kafka_password="canary-7431",
-        )
+        ),
+        OWN,
     )
     assert isinstance(sink, KafkaSink)
     assert "canary-7431" not in repr(vars(sink))

@@ -21,30 +21,28 @@ def install(folder: Path) -> None:
     (about / "entry_points.txt").write_text(ENTRY_POINT)
 
 
-def sinks(folder: Path, **env: str) -> list[dict[str, Any]]:
+def run(folder: Path, *words: str, **env: str) -> Any:
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     ran = subprocess.run(
-        [sys.executable, "-m", "forager", "sinks", "list", "--json"],
+        [sys.executable, "-m", "forager", "sinks", *words, "--json"],
         env={**os.environ, "PYTHONPATH": path, "FORAGER_HOME": str(folder / "home"), **env},
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    listed: list[dict[str, Any]] = json.loads(ran.stdout)
-    return listed
+    return json.loads(ran.stdout) if ran.returncode == 0 else ran.stderr
 
 
-def test_the_sink_on_the_page_is_discovered_by_its_entry_point_and_turned_on_by_its_setting(tmp_path: Path) -> None:
+def test_the_sink_on_the_page_is_discovered_by_its_entry_point_and_a_row_makes_one(tmp_path: Path) -> None:
     install(tmp_path)
-    assert [each["name"] for each in sinks(tmp_path)] == ["search", "webhook"]
-    listed = sinks(tmp_path, FORAGER_MIRROR_FILE=str(tmp_path / "mirror.db"))
-    assert [(each["name"], each["configured"]) for each in listed] == [
-        ("mirror", True),
-        ("search", True),
-        ("webhook", True),
-    ]
+    add = ("add", "things", "--type", "mirror", "--kind", "product")
+    assert "FORAGER_MIRROR_FOLDER" in run(tmp_path, *add)
+    added = run(tmp_path, *add, FORAGER_MIRROR_FOLDER=str(tmp_path))
+    assert (added["type"], added["kinds"], added["origin"], added["configured"]) == ("mirror", ["product"], "row", True)
+    listed = {each["name"]: each for each in run(tmp_path, "list")}
+    assert set(listed) == {"things", "search", "webhook"}
+    assert "FORAGER_MIRROR_FOLDER" in listed["things"]["problem"], "the setting is gone, the row is not"
 
 
 def test_the_page_keeps_its_promise_of_few_lines() -> None:

@@ -340,6 +340,18 @@ cursors = Table(
     Column("retry_at", BigInteger, comment="NULL: it does not fail"),
 )
 
+# Which sinks there are, beside those that the settings ask for. No addresses and no credentials: these are settings.
+sinks = Table(
+    "sinks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("kinds", JSON, comment="NULL: all"),
+    Column("pipelines", JSON, comment="NULL: all"),
+    Column("options", JSON, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
 # Changes that a sink refused. The cursor has passed them; the log keeps them until an operator has decided.
 set_aside = Table(
     "set_aside",

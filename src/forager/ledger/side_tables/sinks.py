@@ -12,7 +12,7 @@ from uuid import UUID
 from forager.core.database import Database, Row
 from forager.core.errors import NotFound
 from forager.core.lane_names import SINK_LANES, sink_lane
-from forager.core.sink import SetAside, SinkPosition, SinkStatus
+from forager.core.sink import STALLED_AFTER, SetAside, SinkPosition, SinkStatus
 from forager.kit.queries import Page, Walk, at, walk
 
 RATE_OVER = 60.0
@@ -24,14 +24,16 @@ SELECT t.change AS last, c.position, l.id AS lane, l.owner, l.paused,
   EXISTS (SELECT 1 FROM set_aside a WHERE a.sink = :sink AND a.retry) AS retries
 FROM tail t LEFT JOIN cursors c ON c.sink = :sink LEFT JOIN lanes l ON l.name = :lane
 """
-# The fence: a session that has lost the sink's lane can no longer move it. A WHERE must stand before ON CONFLICT, or
-# SQLite takes the latter for a join.
+# The fence: a session that has lost the sink's lane can no longer move it. A position that was removed with its sink is
+# not stored again by a delivery that is still under way: it would keep changes from being pruned. A WHERE must stand
+# before ON CONFLICT, or SQLite takes the latter for a join.
 _ADVANCE = """
 INSERT INTO cursors (sink, position, moved_at, delivered, rate)
 SELECT CAST(:sink AS TEXT), CAST(:position AS BIGINT), CAST(:now AS BIGINT), CAST(:delivered AS BIGINT),
   CAST(:rate AS DOUBLE PRECISION)
-WHERE CAST(:session AS BIGINT) IS NULL
-  OR EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND owner = CAST(:session AS BIGINT))
+WHERE (CAST(:session AS BIGINT) IS NULL
+  OR EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND owner = CAST(:session AS BIGINT)))
+  AND (coalesce(CAST(:expected AS BIGINT), 0) = 0 OR EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink))
 ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at,
   delivered = cursors.delivered + excluded.delivered, rate = excluded.rate, failures = 0, retry_at = NULL
 WHERE cursors.position = coalesce(CAST(:expected AS BIGINT), cursors.position)
@@ -180,22 +182,26 @@ class SinkTable:
 def _status(row: Row, now: int) -> SinkStatus:
     cursor, moved = row["position"] or 0, row["moved_at"]
     behind = max(0, row["last"] - cursor)
+    lag = max(0, now - row["oldest"]) / 1000 if behind and row["oldest"] is not None else 0.0
+    failures, paused = row["failures"] or 0, bool(row["paused"])
     quiet = 0.0 if moved is None else max(0, now - moved) / 1000
     return SinkStatus(
         name=row["name"],
         cursor=cursor,
         behind=behind,
-        lag=max(0, now - row["oldest"]) / 1000 if behind and row["oldest"] is not None else 0.0,
+        lag=lag,
         delivered=row["delivered"] or 0,
         rate=round((row["rate"] or 0.0) * math.exp(-quiet / RATE_OVER), 3),
         owner=row["owner"],
-        paused=bool(row["paused"]),
-        failures=row["failures"] or 0,
+        paused=paused,
+        failures=failures,
         error=row["error"],
         error_at=at(row["error_at"]),
         retry_at=at(row["retry_at"]),
         moved_at=at(moved),
         set_aside=row["set_aside"],
+        # A sink that is new has a long log before it: it has stalled only if it has not moved for as long.
+        stalled=failures > 0 and not paused and min(lag, quiet) > STALLED_AFTER,
     )
 
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException
 
 from forager.core.errors import Permanent, Transient
 from forager.core.faults import Faults
+from forager.kit.change_json import encoded
 from forager.kit.publication import Message
 from forager.sinks.kafka.cluster import Cluster, code_of, reason_of
 from forager.sinks.kafka.cursor import Cursor, read_cursor
@@ -96,7 +96,8 @@ class Publisher:
         at("kafka-begun")
         for change, message in messages:
             headers: list[Any] = [(CHANGE, str(change).encode()), (SOURCE, self._name.encode())]
-            value = orjson.dumps(message.value)
+            headers += [(name, value.encode()) for name, value in message.headers.items()]
+            value = encoded(message.value)
             producer.produce(message.topic, value, message.key, headers=headers, on_delivery=self._delivered)
         at("kafka-produced")
         producer.produce(self._cursors, cursor.encoded(), self._name, on_delivery=self._delivered)

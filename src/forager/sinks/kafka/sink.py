@@ -26,7 +26,6 @@ log = structlog.get_logger("forager.sinks")
 class KafkaSink:
     """Publishes what the pipelines' publications make of their changes."""
 
-    name = "kafka"
     batching = Batching(most=1_000, age=0.05)  # a transaction costs the broker about as much as a hundred messages
 
     def __init__(
@@ -35,13 +34,23 @@ class KafkaSink:
         publications: Mapping[str, Publication],
         ledger: Ledger,
         *,
+        sink: str = "kafka",
         name: str = "forager",
+        pipelines: frozenset[str] | None = None,
+        again: bool = False,
         prefix: str = "",
         partitions: int = 6,
         faults: Faults | None = None,
         together: bool = True,
     ) -> None:
-        """`publications` by pipeline. `together`: see `Publisher`."""
+        """`publications` by pipeline; `name`: under which it publishes. `together`: see `Publisher`.
+
+        `again`: a replay writes old changes again, with the same numbers; without it, a replay writes only those that
+        the topics no longer contain.
+        """
+        self.name = sink
+        self.pipelines = pipelines
+        self._again = again
         self.kinds: frozenset[str] | None = frozenset(kind for each in publications.values() for kind in each.kinds)
         self._cluster = cluster
         self._publications = publications
@@ -51,7 +60,7 @@ class KafkaSink:
         self._partitions = partitions
         self._faults = faults or NoFaults()
         self._together = together
-        self._topics = [prefix + topic for each in publications.values() for topic in each.topics]
+        self._topics = sorted({prefix + topic for each in publications.values() for topic in each.topics})
         self._publisher: Publisher | None = None
 
     async def write(self, batch: Sequence[Change]) -> bool:
@@ -66,7 +75,8 @@ class KafkaSink:
 
     def _publish(self, publisher: Publisher, batch: Sequence[Change]) -> bool:
         due = [(change.id, message) for change in batch if (message := self._message(change)) is not None]
-        new = [(number, message) for number, message in due if not publisher.has(number)]
+        known = publisher.cursor.covers if self._again else publisher.has
+        new = [(number, message) for number, message in due if not known(number)]
         last = batch[-1]
         if last.id > publisher.cursor.last:
             publisher.publish(new, Cursor(last.id, batch[0].id, witness(last)))

@@ -1,16 +1,26 @@
 """How the Kafka sink is built from its settings. The client library is an extra, and loaded only if brokers are set."""
 
 from forager.core.errors import Rejected
-from forager.core.sink import Sink
+from forager.core.sink import Sink, SinkRow
+from forager.kit.publication import Publication
 from forager.kit.service import SinkService
+from forager.sinks.kafka.records import TopicOptions, publication_of
 from forager.sinks.kafka.settings import KafkaSettings
 
+OWN = "kafka"
+"""The sink that the settings ask for."""
 
-def build(service: SinkService) -> Sink | None:
-    """The sink, if brokers are set. Raises `Rejected` if the client library or the log-in is missing."""
+
+def from_settings(service: SinkService) -> SinkRow | None:
+    """Return the sink `kafka`, which publishes what pipelines publish, if brokers are set."""
+    return SinkRow(OWN, "kafka") if service.settings.of(KafkaSettings).kafka_brokers else None
+
+
+def build(service: SinkService, row: SinkRow) -> Sink:
+    """Build a sink. Raises `Rejected` if brokers, the client library or the log-in are missing."""
     settings = service.settings.of(KafkaSettings)
     if not settings.kafka_brokers:
-        return None
+        raise Rejected("A sink of the type kafka needs brokers: set FORAGER_KAFKA_BROKERS.")
     try:
         from forager.sinks.kafka.cluster import Cluster
         from forager.sinks.kafka.sink import KafkaSink
@@ -18,14 +28,25 @@ def build(service: SinkService) -> Sink | None:
         raise Rejected(
             "FORAGER_KAFKA_BROKERS is set, but the Kafka client is not installed: pip install 'forager-data[kafka]'"
         ) from error
+    own = row.created_at is None and row.name == OWN
     return KafkaSink(
         Cluster(",".join(settings.kafka_brokers), settings.kafka_timeout_seconds, _security(settings)),
-        service.publications,
+        service.publications if own else _everything(service, row),
         service.ledger,
-        name=settings.kafka_name,
+        sink=row.name,
+        name=settings.kafka_name if own else f"{settings.kafka_name}-{row.name}",
+        pipelines=row.pipelines,
+        again=not own,
         prefix=settings.kafka_topic_prefix,
         partitions=settings.kafka_partitions,
     )
+
+
+def _everything(service: SinkService, row: SinkRow) -> dict[str, Publication]:
+    """By pipeline: what publishes the changes that a row wants."""
+    records = {record.kind for pipeline in service.pipelines.values() for record in pipeline.records}
+    publication = publication_of(row.kinds or frozenset({"job", "task", *records}), TopicOptions(**row.options))
+    return dict.fromkeys([*service.pipelines, ""], publication)  # a change that no job caused has no pipeline
 
 
 def _security(settings: KafkaSettings) -> dict[str, str]:

@@ -15,6 +15,8 @@ feature = Feature(
 )
 sink = SinkFeature(
     name="webhook",
-    summary="A signed message for every job that has ended.",
+    summary="A signed message for every change; without a row, for every job that has ended.",
     build=Ref("forager.sinks.webhook.wiring:build_sink"),
+    options=Ref("forager.sinks.webhook.changes:ReceiverOptions"),
+    from_settings=Ref("forager.sinks.webhook.wiring:from_settings"),
 )

@@ -1,16 +1,23 @@
 """Builds the sink and the deliveries from the settings of webhooks, and provides the signing secret."""
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from pydantic import SecretStr
 
+from forager.core.errors import FieldError, Refused, Rejected
+from forager.core.hosts import host_of
 from forager.core.pipeline import Pipeline
+from forager.core.sink import Sink, SinkRow
 from forager.kit.service import SinkService
 from forager.kit.settings import SettingsTree
 from forager.sinks.webhook import pipeline
+from forager.sinks.webhook.changes import ChangeWebhooks, ReceiverOptions
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.settings import WebhookSettings
-from forager.sinks.webhook.sink import WebhookSink
+
+OWN = "webhook"
+"""The sink that is always there: a message for every job that has ended."""
 
 
 def build(settings: SettingsTree) -> Pipeline:
@@ -21,9 +28,27 @@ def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:
     return {pipeline.SECRET: settings.of(WebhookSettings).webhook_secret}
 
 
-def build_sink(service: SinkService) -> WebhookSink:
-    """Build the sink. It is always present, because any job may name its own receiver."""
-    return webhook_sink(service.ledger, service.reports, default_url(service.settings), service.results)
+def from_settings(_: SinkService) -> SinkRow:
+    """Return the sink `webhook`. It is always present, because any job may name its own receiver."""
+    return SinkRow(OWN, "webhook")
+
+
+def build_sink(service: SinkService, row: SinkRow) -> Sink:
+    """Build the sink of job ends, or the one of a row. Raises `Rejected` if the row's URL is refused."""
+    if row.name == OWN:
+        return webhook_sink(service.ledger, service.reports, default_url(service.settings), service.results)
+    url = ReceiverOptions(**row.options).url
+    try:
+        service.check_url(url)
+        host_of(url)
+    except (Refused, ValueError) as error:
+        problem = FieldError("options.url", error.message if isinstance(error, Refused) else "it is not a valid URL")
+        raise Rejected(f"options.url: {problem.message}", fields=[problem]) from error
+
+    async def state_of(job: UUID) -> str:
+        return (await service.reports.job(job)).state
+
+    return ChangeWebhooks(row, url, service.ledger, state_of)
 
 
 def default_url(settings: SettingsTree) -> str | None:

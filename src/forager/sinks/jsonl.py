@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +21,8 @@ from pydantic import BaseModel, Field, ValidationError
 from forager.core.change import Change
 from forager.core.errors import FieldError, Permanent, Rejected, Transient
 from forager.core.faults import Faults, NoFaults
-from forager.core.sink import Batching
+from forager.core.sink import Batching, SinkRow
+from forager.kit.change_json import change_line
 from forager.kit.service import SinkService
 from forager.kit.setting_types import Location, Texts
 from forager.kit.settings import FeatureSettings, setting
@@ -45,8 +45,8 @@ class JsonlSettings(FeatureSettings):
     )
 
 
-def build(service: SinkService) -> "JsonlSink | None":
-    """Return the sink, or None if no folder is set. Raises `Rejected` if a kind is set that no pipeline has."""
+def from_settings(service: SinkService) -> SinkRow | None:
+    """Return the sink `jsonl` if a folder is set. Raises `Rejected` if a kind is set that no pipeline has."""
     settings = service.settings.of(JsonlSettings)
     if settings.jsonl_sink is None:
         return None
@@ -56,7 +56,14 @@ def build(service: SinkService) -> "JsonlSink | None":
             "FORAGER_JSONL_SINK_KINDS", f"unknown kind {unknown[0]!r}; choose from {', '.join(sorted(known))}"
         )
         raise Rejected(f"{problem.field}: {problem.message}.", fields=[problem])
-    return JsonlSink(settings.jsonl_sink, kinds=frozenset(settings.jsonl_sink_kinds) or None)
+    return SinkRow(JsonlSink.name, "jsonl", kinds=frozenset(settings.jsonl_sink_kinds) or None)
+
+
+def build(service: SinkService, row: SinkRow) -> "JsonlSink":
+    folder = service.settings.of(JsonlSettings).jsonl_sink
+    if folder is None:
+        raise Rejected("FORAGER_JSONL_SINK names no folder.")
+    return JsonlSink(folder, kinds=row.kinds)
 
 
 class Part(BaseModel):
@@ -152,21 +159,7 @@ class JsonlSink:
         return numbers
 
     def _line(self, change: Change) -> bytes:
-        line = orjson.dumps(
-            {
-                "id": change.id,  # first: `_ID` looks for it
-                "kind": change.kind,
-                "key": change.key,
-                "op": change.op,
-                "version": change.version,
-                "scope": change.scope,
-                "job": change.job,
-                "pipeline": change.pipeline,
-                "at": datetime.fromtimestamp(change.at / 1000, UTC),
-                "body": change.body,
-            },
-            option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z,
-        )
+        line = change_line(change)  # begins with the id: `_ID` looks for it
         if len(line) > self._largest_line:
             raise Permanent(
                 f"Change {change.id} ({change.kind} {change.key[:100]}) has {len(line):,} bytes;"

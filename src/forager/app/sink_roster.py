@@ -1,0 +1,166 @@
+"""Which sinks this process delivers: those that the settings ask for, and one for each row in the ledger.
+
+Rows are read again every few seconds, so that a sink that another process has added or removed begins or ends here,
+too. A row that cannot be built here (its type is not installed, a setting is missing) is reported and left alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from forager.core.clock import Clock
+from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError
+from forager.core.invalid import field_errors
+from forager.core.lane_names import sink_lane
+from forager.core.names import checked_name
+from forager.core.sink import Sink, SinkRow
+from forager.engine.deliver import Delivery
+from forager.engine.deliveries import Deliveries
+from forager.kit.service import SinkService
+from forager.kit.sink_feature import SinkFeature
+from forager.ledger.side_tables.sink_rows import SinkRows
+
+log = structlog.get_logger("forager.app")
+
+LOOK_EVERY = 2.0
+GRACE = 5.0
+"""Seconds that a sink has to accept its current batch when it is removed."""
+
+
+class SinkRoster:
+    """Keeps `deliveries` in line with the settings and the rows."""
+
+    def __init__(
+        self,
+        service: SinkService,
+        types: Sequence[SinkFeature],
+        rows: SinkRows,
+        deliver: Callable[[Sink], Delivery],
+        clock: Clock,
+    ) -> None:
+        """Build the sinks that the settings ask for. Raises `Rejected` if one of them cannot be built."""
+        self.types = {each.name: each for each in types}
+        self.problems: dict[str, str] = {}
+        """By sink: why this process cannot deliver it."""
+        self._service = service
+        self._rows = rows
+        self._deliver = deliver
+        self._clock = clock
+        self._refreshing = asyncio.Lock()
+        given = [each.from_settings.load()(service) for each in types if each.from_settings is not None]
+        self.given: Mapping[str, SinkRow] = {row.name: row for row in given if row is not None}
+        """The sinks that the settings ask for."""
+        self.added: Mapping[str, SinkRow] = {}
+        """The rows, as they were read last."""
+        self.deliveries = Deliveries(deliver(self._built(row)) for row in self.given.values())
+
+    @property
+    def names(self) -> list[str]:
+        """Every sink there is, also those that this process cannot deliver."""
+        return sorted({*self.given, *self.added})
+
+    def row(self, name: str) -> SinkRow | None:
+        return self.given.get(name) or self.added.get(name)
+
+    async def run(self) -> None:
+        """Follow the rows until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                await self.refresh()
+            except StoreError as error:
+                log.warning("the rows of sinks cannot be read", error=error.message)
+
+    async def refresh(self) -> None:
+        """Read the rows, and begin and end deliveries as they say."""
+        async with self._refreshing:
+            rows = {row.name: row for row in await self._rows.all() if row.name not in self.given}
+            before, self.added = self.added, rows
+            for name in before:
+                if rows.get(name) != before[name]:
+                    self.problems.pop(name, None)
+                    await self.deliveries.remove(name, GRACE)
+            for name, row in rows.items():
+                if name not in self.deliveries and name not in self.problems:
+                    self._begin(row)
+
+    async def add(self, row: SinkRow, *, after: int = 0) -> None:
+        """Check a row, store it and begin to deliver after this change number.
+
+        Raises `Rejected` if it cannot be, and `Conflict` if there is a sink of that name.
+        """
+        if row.name in self.given:
+            raise Conflict(f"The settings configure a sink {row.name!r}. Choose another name.")
+        checked = self._checked(row)
+        self._built(checked)
+        await self._rows.add(checked, after=after)
+        await self._service.ledger.pause_lane(sink_lane(row.name), paused=False)
+        await self.refresh()
+
+    async def remove(self, name: str) -> None:
+        """Remove a sink and everything that is kept about it. Raises `Conflict` if the settings ask for it."""
+        if name in self.given:
+            raise Conflict(f"The sink {name!r} is configured by settings. Take it out of these first, or pause it.")
+        await self.refresh()
+        if name in self.added:
+            # Other processes know the row until they read the rows again; a paused lane ends their deliveries at once.
+            await self._service.ledger.pause_lane(sink_lane(name), paused=True)
+        await self._rows.remove(name)
+        await self.refresh()
+
+    # ── rows become sinks ──
+
+    def _begin(self, row: SinkRow) -> None:
+        try:
+            self.deliveries.add(self._deliver(self._built(row)))
+        except (ForagerError, OSError, ImportError) as error:
+            self.problems[row.name] = error.message if isinstance(error, ForagerError) else str(error)
+            log.warning("a sink cannot be delivered by this process", sink=row.name, error=self.problems[row.name])
+
+    def _built(self, row: SinkRow) -> Sink:
+        sink: Sink = self._type(row).build.load()(self._service, row)
+        return sink
+
+    def _type(self, row: SinkRow) -> SinkFeature:
+        found = self.types.get(row.type)
+        if found is None:
+            raise NotFound(f"There is no type of sink {row.type!r}. There are: {', '.join(sorted(self.types))}.")
+        return found
+
+    def _checked(self, row: SinkRow) -> SinkRow:
+        """Return the row with its options complete. Raises `Rejected` with the fields that are wrong."""
+        checked_name(row.name)
+        kind = self._type_to_add(row)
+        pipelines = self._service.pipelines
+        records = {record.kind for pipeline in pipelines.values() for record in pipeline.records}
+        _check_names("kinds", row.kinds, {"job", "task", *records})
+        _check_names("pipelines", row.pipelines, set(pipelines))
+        if kind.options is None:
+            if row.options:
+                raise _wrong("options", f"the type {row.type!r} takes no options")
+            return row
+        try:
+            options: Any = kind.options.load().model_validate(dict(row.options))
+        except ValidationError as error:
+            problems = [FieldError(f"options.{each.field}", each.message) for each in field_errors(error)]
+            raise Rejected(f"{problems[0].field}: {problems[0].message}.", fields=problems) from error
+        return replace(row, options=options.model_dump(mode="json"))
+
+    def _type_to_add(self, row: SinkRow) -> SinkFeature:
+        addable = sorted(name for name, each in self.types.items() if each.addable)
+        if row.type not in addable:
+            raise _wrong("type", f"unknown type {row.type!r}; choose from {', '.join(addable)}")
+        return self.types[row.type]
+
+
+def _check_names(name: str, given: frozenset[str] | None, known: set[str]) -> None:
+    if unknown := sorted((given or frozenset()) - known):
+        raise _wrong(name, f"unknown {name[:-1]} {unknown[0]!r}; choose from {', '.join(sorted(known))}")
+
+
+def _wrong(name: str, message: str) -> Rejected:
+    return Rejected(f"{name}: {message}.", fields=[FieldError(name, message)])

@@ -1,0 +1,71 @@
+"""The rows of the table `sinks`: which sinks an operator has added. Never on a hot path."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import orjson
+
+from forager.core.database import Database, Row
+from forager.core.errors import Conflict
+from forager.core.sink import SinkRow
+from forager.kit.queries import at, loads
+from forager.ledger.side_tables.sinks import SinkTable
+
+_INSERT = """
+INSERT INTO sinks (name, type, kinds, pipelines, options, created_at)
+VALUES (:name, :type, :kinds, :pipelines, :options, :now) ON CONFLICT (name) DO NOTHING RETURNING name
+"""
+
+
+class SinkRows:
+    """Adds, lists and removes rows. Positions in the log belong to `SinkTable`."""
+
+    def __init__(self, database: Database, table: SinkTable, now_ms: Callable[[], Awaitable[int]]) -> None:
+        self._database = database
+        self._table = table
+        self._now_ms = now_ms
+
+    async def all(self) -> Sequence[SinkRow]:
+        """Return every row, by name."""
+        rows = await self._database.fetch(
+            "SELECT name, type, kinds, pipelines, options, created_at FROM sinks ORDER BY name"
+        )
+        return [_sink_row(row) for row in rows]
+
+    async def add(self, row: SinkRow, *, after: int = 0) -> None:
+        """Add a sink whose deliveries begin after this change. Raises `Conflict` if there is a row of that name."""
+        taken = Conflict(f"There is a sink {row.name!r} already. Remove it first, or choose another name.")
+        if any(each.name == row.name for each in await self.all()):
+            raise taken
+        # The position first: a process that sees the row must not begin at the first change.
+        await self._table.replay(row.name, after)
+        values = {
+            "name": row.name,
+            "type": row.type,
+            "kinds": _names(row.kinds),
+            "pipelines": _names(row.pipelines),
+            "options": orjson.dumps(dict(row.options)).decode(),
+            "now": await self._now_ms(),
+        }
+        if not await self._database.write(_INSERT, values):
+            raise taken
+
+    async def remove(self, name: str) -> None:
+        """Remove a row, if there is one, and everything that is kept about the sink."""
+        await self._database.write("DELETE FROM sinks WHERE name = :name", {"name": name})
+        await self._table.forget(name)
+
+
+def _names(names: frozenset[str] | None) -> str | None:
+    return None if names is None else orjson.dumps(sorted(names)).decode()
+
+
+def _sink_row(row: Row) -> SinkRow:
+    kinds, pipelines = loads(row["kinds"]), loads(row["pipelines"])
+    return SinkRow(
+        row["name"],
+        row["type"],
+        kinds=None if kinds is None else frozenset(kinds),
+        pipelines=None if pipelines is None else frozenset(pipelines),
+        options=loads(row["options"]),
+        created_at=at(row["created_at"]),
+    )

@@ -1,0 +1,108 @@
+"""Sinks as rows: one delivery for each, in every process, while it runs. On either store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.app import App, open_app, sink_roster
+from forager.config import new_settings
+from forager.core.sink import SinkRow
+from forager.sinks.webhook.pipeline import NAME as DELIVERIES
+from tests.support.engine import until
+
+JOB = {"keyword": "bars", "zips": ["85001"], "dry_run": True}
+SECRET = "a secret, or deliveries would be paused at once"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
+    async with open_app(new_settings(home=tmp_path, database_url=url, webhook_secret=SECRET)) as opened:
+        yield opened
+
+
+def hook(name: str, **more: Any) -> SinkRow:
+    return SinkRow(name, "webhook", options={"url": f"https://receiver.example/{name}"}, **more)
+
+
+async def messages(app: App, name: str) -> list[str]:
+    rows = await app.database.fetch(
+        "SELECT t.key FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE j.pipeline = :p ORDER BY t.id",
+        {"p": DELIVERIES},
+    )
+    return [row["key"] for row in rows if row["key"].startswith(f"{name}_")]
+
+
+async def delivered(app: App, name: str) -> bool:
+    at = await app.sinks.position(name)
+    return at.cursor == at.last
+
+
+async def test_a_row_that_is_added_while_the_engine_runs_is_delivered_and_removed(app: App) -> None:
+    await app.submit("places", JOB)
+    async with asyncio.timeout(60), app.engine(schedules=False):
+        await app.roster.add(hook("all"))
+        await app.roster.add(hook("new"), after=(await app.sinks.position("new")).last)
+        await app.roster.add(hook("reviews", pipelines=frozenset({"reviews"})))
+        await app.submit("places", JOB)
+        while not all([await delivered(app, name) for name in ("all", "new", "reviews")]):
+            await asyncio.sleep(0.02)
+        numbers = [change.id for change in await app.ledger.changes(0, 100) if change.pipeline == "places"]
+        assert await messages(app, "all") == [f"all_{number}" for number in numbers]
+        assert await messages(app, "new") == [f"new_{number}" for number in numbers[len(numbers) // 2 :]]
+        assert await messages(app, "reviews") == [], "its pipeline caused no change"
+        await app.roster.remove("all")
+        assert "all" not in app.deliveries
+        assert "all" not in {each.name for each in await app.sinks.statuses(app.roster.names)}
+        await app.submit("places", JOB)
+        while not await delivered(app, "new"):
+            await asyncio.sleep(0.02)
+        assert len(await messages(app, "all")) == len(numbers)
+
+
+async def test_a_sink_that_is_added_again_begins_anew(app: App) -> None:
+    await app.submit("places", JOB)
+    await app.roster.add(hook("all"))
+    await app.sinks.advance("all", 1)
+    await app.roster.remove("all")
+    await app.roster.add(hook("all"))
+    at = await app.sinks.position("all")
+    assert (at.cursor, at.paused) == (0, False)
+
+
+async def test_a_delivery_under_way_does_not_bring_a_removed_position_back(app: App) -> None:
+    await app.sinks.advance("gone", 1)
+    await app.sinks.forget("gone")
+    assert not await app.sinks.advance("gone", 2, expected=1)
+    assert (await app.sinks.position("gone")).cursor == 0
+
+
+async def test_another_process_follows_within_seconds(
+    tmp_path: Path, app_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_roster, "LOOK_EVERY", 0.05)
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(open_app(new_settings(home=tmp_path / name, database_url=app_postgres_url)))
+            for name in ("one", "other")
+        ]
+        await stack.enter_async_context(other.engine(schedules=False))
+        await one.roster.add(hook("all"))
+        await until(lambda: "all" in other.deliveries)
+        await one.roster.remove("all")
+        await until(lambda: "all" not in other.deliveries)
+
+
+async def test_a_row_that_this_process_cannot_build_is_reported_and_left_alone(app: App) -> None:
+    await app.database.write(
+        "INSERT INTO sinks (name, type, options, created_at) VALUES ('fax', 'fax', '{}', 0), ('k', 'kafka', '{}', 0)"
+    )
+    await app.roster.refresh()
+    assert set(app.deliveries) == {"search", "webhook"}
+    assert app.roster.names == ["fax", "k", "search", "webhook"]
+    assert "no type of sink 'fax'" in app.roster.problems["fax"]
+    assert "FORAGER_KAFKA_BROKERS" in app.roster.problems["k"]
