@@ -24,6 +24,13 @@ FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, de
 SINKS: tuple[SinkFeature, ...] = (
     webhook_sink,
     SinkFeature(
+        name="files",
+        summary="Changes as files by kind and date, in a folder: JSON lines or CSV.",
+        build=Ref("forager.sinks.files.wiring:build"),
+        options=Ref("forager.sinks.files.wiring:FilesOptions"),
+        settings=Ref("forager.sinks.files.wiring:FilesSettings"),
+    ),
+    SinkFeature(
         name="jsonl",
         summary="Every change as a line of JSON, in a folder.",
         build=Ref("forager.sinks.jsonl:build"),

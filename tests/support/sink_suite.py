@@ -20,6 +20,10 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
+from forager.sinks.files.formats import json_lines
+from forager.sinks.files.manifest import all_manifests
+from forager.sinks.files.place import Folder
+from forager.sinks.files.sink import FilesSink
 from forager.sinks.jsonl import JsonlSink, read_lines
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
@@ -88,6 +92,20 @@ def _identity(line: dict[str, Any]) -> str:
     return f"{line['kind']}/{middle}{line['key']}"
 
 
+# ── the files sink: a line for every change, in the files that manifests name ──
+
+
+def _open_files(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return FilesSink(SinkRow("files", "files"), Folder(folder / "files"), json_lines, "jsonl", age=0.02, faults=faults)
+
+
+def _in_files(tables: Tables, folder: Path) -> list[Effect]:
+    place = Folder(folder / "files")
+    parts = [part for manifest in all_manifests(place) for part in sorted(manifest.parts, key=lambda each: each.first)]
+    lines = [json.loads(line) for part in parts for line in place.get(part.path).splitlines()]
+    return [(_identity(line), line["id"]) for line in lines]
+
+
 # ── the sink of docs/extending.md: the last state of everything ──
 
 
@@ -124,6 +142,7 @@ def _published(tables: Tables, folder: Path) -> list[Effect]:
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
     Member("jsonl", _open_jsonl, _numbers, _lines),
+    Member("files", _open_files, _numbers, _in_files),
     Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
     Member("mirror", _open_mirror, _states, _mirrored),
 )

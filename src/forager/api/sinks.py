@@ -175,7 +175,6 @@ def _add_rows(router: Router, app: App) -> None:
     async def remove_sink(request: Request, sink: SinkName) -> Response:
         """Removes a sink that was added, or what is kept about one that the settings no longer ask for: its position
         and its refused changes. What it has delivered stays where it is."""
-        await app.roster.refresh()
         await _status(app, sink)
         await app.roster.remove(sink)
         return answer(request, {"removed": sink})
@@ -239,6 +238,7 @@ def _add_refused(router: Router, app: App) -> None:
 
 
 async def _status(app: App, name: str) -> SinkStatus:
+    await app.roster.refresh()
     for status in await app.sinks.statuses(app.roster.names):
         if status.name == name:
             return status

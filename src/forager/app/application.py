@@ -50,7 +50,7 @@ from forager.settings import Settings
 from forager.waiting import Waits
 from forager.wiring import keep_of, reference_loaders
 
-SCHEDULES, WATCHES, RULES = "schedules", "watches", "rules"
+SCHEDULES, WATCHES, RULES, SINKS = "schedules", "watches", "rules", "sinks"
 
 
 class App:
@@ -212,7 +212,7 @@ class App:
         """Only follow the rules that operators change while the block runs. Other processes work, deliver and fire
         schedules; on PostgreSQL these share the ledger."""
         self.is_api_only = True
-        async with self._runner.beside([RULES]):
+        async with self._runner.beside([RULES, SINKS]):
             yield
 
     @property
@@ -289,7 +289,7 @@ class App:
         """The background loops beside work and deliveries."""
         every = sweep_interval(self.settings.lease_seconds)
         return {
-            "sinks": self.roster.run,
+            SINKS: self.roster.run,
             "sweep": partial(sweep_forever, self.ledger, self.clock, every),
             RULES: partial(self.rules.follow, self.clock),
             "proxies": self.proxies.run,

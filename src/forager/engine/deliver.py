@@ -42,7 +42,8 @@ class Pace:
     look_every: float = 0.5
     """The log is looked at so often while nothing in it concerns the sink. As soon as something does, it is looked at
     as often as the sink's `Batching.age` says (20 ms), then half as often with each look that finds nothing for the
-    sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second."""
+    sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second. For a sink
+    whose `Batching.age` is longer than this, the log is looked at only as often as that."""
     keep_within: float = 5.0
     """A cursor that has passed only changes that do not concern the sink is stored within this time: a commit per batch
     would compete with the writers of the log."""
@@ -124,7 +125,7 @@ class Delivery:
             self._had_news = False
             await self.deliver_new()
             nap = self._batching.age if self._had_news else 2 * nap
-            nap = min(max(nap, self._batching.age), self._pace.look_every)
+            nap = max(min(nap, self._pace.look_every), self._batching.age)
             rest = self._retry_at - self._clock.monotonic()
             await self._nap(max(rest, nap))
 

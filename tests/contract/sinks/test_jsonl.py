@@ -13,7 +13,7 @@ from forager.app import open_app
 from forager.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
-from forager.sinks import files
+from forager.sinks import jsonl
 from forager.sinks.jsonl import JsonlSink, read_lines, read_manifest
 from tests.support.chaos import gone
 from tests.support.sink_process import Options, start
@@ -102,8 +102,8 @@ async def test_two_who_write_to_the_same_folder_do_so_one_after_the_other(tmp_pa
 async def test_a_folder_that_another_process_holds_is_waited_for_and_then_tried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
-    with files._locked(tmp_path / ".lock"), pytest.raises(Transient, match="Another process holds"):
+    monkeypatch.setattr(jsonl, "LOCK_SECONDS", 0.1)
+    with jsonl._locked(tmp_path / ".lock"), pytest.raises(Transient, match="Another process holds"):
         await JsonlSink(tmp_path).write([change(1)])
 
 

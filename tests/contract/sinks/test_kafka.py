@@ -16,11 +16,11 @@ from forager.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
 from forager.core.sink import SinkRow
+from forager.kit.number_set import NumberSet
 from forager.kit.publication import Message, Publication
 from forager.kit.service import SinkService
 from forager.sinks.kafka.cluster import Cluster
 from forager.sinks.kafka.cursor import TOPIC, read_cursor
-from forager.sinks.kafka.published import Published
 from forager.sinks.kafka.sink import KafkaSink
 from forager.sinks.kafka.wiring import build, from_settings
 from tests.support import kafka
@@ -150,7 +150,7 @@ async def test_changes_of_other_pipelines_and_kinds_are_passed_without_a_message
 
 
 def test_a_bitmap_knows_what_was_added_and_nothing_else() -> None:
-    published = Published()
+    published = NumberSet()
     for number in (1, 8, 9, 1_000_003):
         published.add(number)
     assert [n for n in (0, 1, 7, 8, 9, 10, 1_000_002, 1_000_003, 5_000_000) if n in published] == [1, 8, 9, 1_000_003]

@@ -6,32 +6,16 @@ enough, because change numbers are dense: ten million changes are little more th
 
 from collections.abc import Iterable
 
+from forager.kit.number_set import NumberSet
 from forager.sinks.kafka.cluster import Cluster
 
 CHANGE, SOURCE = "forager-change", "forager-source"
 """Headers: the number of the change, and the name under which its ledger publishes."""
 
 
-class Published:
-    """A set of change numbers."""
-
-    def __init__(self) -> None:
-        self._bits = bytearray()
-
-    def add(self, change: int) -> None:
-        place = change >> 3
-        if place >= len(self._bits):
-            self._bits.extend(bytes(place + 1 - len(self._bits)))
-        self._bits[place] |= 1 << (change & 7)
-
-    def __contains__(self, change: int) -> bool:
-        place = change >> 3
-        return place < len(self._bits) and bool(self._bits[place] & 1 << (change & 7))
-
-
-def read_published(cluster: Cluster, topics: Iterable[str], source: str) -> Published:
+def read_published(cluster: Cluster, topics: Iterable[str], source: str) -> NumberSet:
     """Every change of this source that these topics hold."""
-    published = Published()
+    published = NumberSet()
     for topic in topics:
         for message in cluster.read(topic):
             headers = dict(message.headers() or ())

@@ -15,10 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 from forager.core.errors import Permanent, Transient
 from forager.core.faults import Faults
 from forager.kit.change_json import encoded
+from forager.kit.number_set import NumberSet
 from forager.kit.publication import Message
 from forager.sinks.kafka.cluster import Cluster, code_of, reason_of
 from forager.sinks.kafka.cursor import Cursor, read_cursor
-from forager.sinks.kafka.published import CHANGE, SOURCE, Published, read_published
+from forager.sinks.kafka.published import CHANGE, SOURCE, read_published
 
 UNACCEPTABLE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD})
 """What a broker says about a message that it will never take."""
@@ -40,7 +41,7 @@ class Publisher:
         self._cursors = cursors
         self._faults = faults
         self._together = together
-        self._published: Published | None = None
+        self._published: NumberSet | None = None
         self._refused: KafkaError | None = None
         self._producer = cluster.producer(f"forager-{name}")
         try:

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "core_0020"
-down_revision = "core_0019"
+revision = "core_0022"
+down_revision = "core_0021"
 branch_labels = None
 depends_on = None
 

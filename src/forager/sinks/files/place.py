@@ -1,0 +1,91 @@
+"""Where files are kept: a few verbs that a folder and an object store have in common.
+
+Everything here blocks: the sink calls it in a thread.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class Place(Protocol):
+    """A flat store of files. A path has `/` between its parts and never begins with one."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file durably. Raises `OSError` or `Transient` if the place cannot be reached."""
+        ...
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file durably, in one step, if there is none of that path. Returns False if there is one."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Return a file. Raises `FileNotFoundError` if there is none."""
+        ...
+
+    def list(self, under: str) -> Iterator[str]:
+        """Yield the paths of all files under a folder, in any order."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+
+class Folder:
+    """A place on a local disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, path: str, content: bytes) -> None:
+        file = self._root / path
+        self._make(file.parent)
+        with file.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        _sync(file.parent)
+
+    def create(self, path: str, content: bytes) -> bool:
+        # A link to a complete file appears in one step, and only if there is none of that name.
+        file = self._root / path
+        fresh = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+        self.put(str(fresh.relative_to(self._root)), content)
+        try:
+            os.link(fresh, file)
+        except FileExistsError:
+            return False
+        finally:
+            fresh.unlink()
+        _sync(file.parent)
+        return True
+
+    def get(self, path: str) -> bytes:
+        return (self._root / path).read_bytes()
+
+    def list(self, under: str) -> Iterator[str]:
+        for file in (self._root / under).rglob("*"):
+            if file.is_file() and not file.name.startswith("."):
+                yield file.relative_to(self._root).as_posix()
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            (self._root / path).unlink()
+
+    def _make(self, folder: Path) -> None:
+        """Create a folder and sync the names of all that are new to disk."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            _sync(each.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

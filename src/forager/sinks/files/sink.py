@@ -1,0 +1,143 @@
+"""The files sink: each batch becomes files by kind and date, and one manifest, which is the commit.
+
+Files are written first; then the manifest that names them is created, only if there is none of its number. Readers look
+at manifests only, so a batch is there whole or not at all, whoever dies when. The manifest also holds the position in
+the log: a start reads it back, and changes that were written before are left out, however the next batch is cut.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from forager.core.change import Change
+from forager.core.errors import Permanent, Transient
+from forager.core.faults import Faults, NoFaults
+from forager.core.sink import Batching, SinkRow
+from forager.kit.number_set import NumberSet, numbers_in, ranges_of
+from forager.sinks.files.formats import Encode
+from forager.sinks.files.manifest import Manifest, Part, all_manifests, last_manifest
+from forager.sinks.files.place import Place
+
+LARGEST_BODY = 100 * 1024 * 1024
+"""A file of one change that is larger is refused, because loaders have limits of this size."""
+MOST = 5_000
+_PART = re.compile(r"/([0-9]{12})-[0-9a-f]{8}\.[a-z]+$")
+
+
+class FilesSink:
+    """The sink of one row of the type `files`."""
+
+    def __init__(
+        self,
+        row: SinkRow,
+        place: Place,
+        encode: Encode,
+        extension: str,
+        *,
+        age: float = 10.0,
+        largest: int = LARGEST_BODY,
+        faults: Faults | None = None,
+    ) -> None:
+        """`age`: seconds for which changes wait for one another, because every batch makes files of its own."""
+        self.name, self.kinds, self.pipelines = row.name, row.kinds, row.pipelines
+        self.batching = Batching(most=MOST, age=age)
+        self._place = place
+        self._encode = encode
+        self._extension = extension
+        self._largest = largest
+        self._faults = faults or NoFaults()
+        self._writer = os.urandom(4).hex()
+        """Part of every file name: two writers at once never write to the same file."""
+        self._last: Manifest | None = None
+        """The newest manifest. None: unknown, so it is read before anything is written."""
+        self._is_clean = False
+        """Whether files that a writer left behind when it died have been removed since the start."""
+        self._written: NumberSet | None = None
+        """Every change that was written. Read only when an old change comes again."""
+
+    async def write(self, batch: Sequence[Change]) -> None:
+        """Write the changes that were not written before, and commit them. Raises `Transient` if another process has
+        committed meanwhile, and `Permanent` for a change that is too large."""
+        await asyncio.to_thread(self._write, batch)
+
+    def _write(self, batch: Sequence[Change]) -> None:
+        last, self._last = self._last, None
+        if last is None:  # at the start, or the last write failed: another process may have written
+            last, self._written, self._is_clean = last_manifest(self._place), None, False
+        new = [change for change in batch if not self._has(last, change.id)]
+        if new:
+            self._commit(last, new)
+        else:
+            self._last = last
+
+    def _commit(self, last: Manifest, new: Sequence[Change]) -> None:
+        number = last.number + 1
+        manifest = Manifest(
+            number=number,
+            cursor=max(last.cursor, new[-1].id),
+            clean=last.number if self._is_clean else last.clean,
+            parts=[self._part(number, kind, date, changes) for (kind, date), changes in _grouped(new).items()],
+            changes=ranges_of(change.id for change in new),
+        )
+        self._faults.at("files-written")
+        if not self._place.create(manifest.path, manifest.encoded()):
+            for part in manifest.parts:
+                self._place.delete(part.path)
+            raise Transient(f"Another process has written to the files of {self.name}: this one reads on from there.")
+        self._faults.at("files-committed")
+        if not self._is_clean:
+            self._clean(manifest)
+            self._is_clean = True
+        self._last = manifest
+        if self._written is not None:
+            for change in new:
+                self._written.add(change.id)
+
+    def _part(self, number: int, kind: str, date: str, changes: Sequence[Change]) -> Part:
+        content = self._encode(kind, changes)
+        if len(content) > self._largest and len(changes) == 1:
+            raise Permanent(f"Change {changes[0].id} has {len(content):,} bytes; a file has at most {self._largest:,}.")
+        path = f"{kind}/{date}/{number:012d}-{self._writer}.{self._extension}"
+        self._place.put(path, content)
+        return Part(
+            path=path,
+            kind=kind,
+            date=date,
+            rows=len(changes),
+            bytes=len(content),
+            first=changes[0].id,
+            last=changes[-1].id,
+        )
+
+    def _has(self, last: Manifest, number: int) -> bool:
+        """Return whether a change was written before, as happens after a lost answer or in a replay."""
+        if number > last.cursor:
+            return False
+        if self._written is None:
+            self._written = NumberSet()
+            for manifest in all_manifests(self._place):
+                for each in numbers_in(manifest.changes):
+                    self._written.add(each)
+        return number in self._written
+
+    def _clean(self, last: Manifest) -> None:
+        """Remove files that writers left behind before their manifests, under numbers that are taken by now."""
+        found: dict[int, set[str]] = {}
+        for path in self._place.list(""):
+            named = _PART.search(path)
+            if named is not None and last.clean < (number := int(named[1])) <= last.number:
+                found.setdefault(number, set()).add(path)
+        for manifest in all_manifests(self._place, after=last.clean):
+            for path in found.get(manifest.number, set()) - {part.path for part in manifest.parts}:
+                self._place.delete(path)
+
+
+def _grouped(changes: Sequence[Change]) -> dict[tuple[str, str], list[Change]]:
+    """By kind and day (UTC), in the order of the log."""
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        date = datetime.fromtimestamp(change.at / 1000, UTC).date().isoformat()
+        groups.setdefault((change.kind, date), []).append(change)
+    return groups

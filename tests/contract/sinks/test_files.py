@@ -1,0 +1,150 @@
+"""The files sink: what is in the folder after writes, crashes, and two writers at once."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from forager.app import open_app
+from forager.config import new_settings
+from forager.core.change import Change
+from forager.core.errors import Permanent, Transient
+from forager.core.sink import SinkRow
+from forager.sinks.files.formats import Csv, json_lines
+from forager.sinks.files.manifest import Manifest, all_manifests, last_manifest
+from forager.sinks.files.place import Folder
+from forager.sinks.files.sink import FilesSink
+from tests.support.engine import until
+
+DAY = round(datetime(2026, 3, 14, 23, 59, tzinfo=UTC).timestamp() * 1000)
+JOB = UUID("0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11")
+
+
+def change(number: int, kind: str = "thing", *, minutes: int = 0, body: Any = None) -> Change:
+    at = DAY + minutes * 60_000
+    return Change(number, kind, f"k{number}", "new", 1, JOB, "rig", at, body or {"uid": f"k{number}"})
+
+
+def sink_in(folder: Path, **more: Any) -> FilesSink:
+    return FilesSink(SinkRow("files", "files"), Folder(folder), more.pop("encode", json_lines), "jsonl", **more)
+
+
+def ids(folder: Path) -> list[int]:
+    """What a reader finds, in the order of manifests."""
+    place = Folder(folder)
+    parts = [part for manifest in all_manifests(place) for part in manifest.parts]
+    return [json.loads(line)["id"] for part in parts for line in place.get(part.path).splitlines()]
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path for path in Folder(folder).list("") if not path.startswith("manifests/")}
+
+
+def named_in(folder: Path) -> set[str]:
+    return {part.path for manifest in all_manifests(Folder(folder)) for part in manifest.parts}
+
+
+class Stop(Exception):
+    """Stands for a process that dies."""
+
+
+class StopAt:
+    def __init__(self, point: str) -> None:
+        self.point = point
+
+    def at(self, point: str) -> None:
+        if point == self.point:
+            raise Stop
+
+
+async def test_files_are_by_kind_and_day_and_the_manifest_names_them(tmp_path: Path) -> None:
+    await sink_in(tmp_path).write([change(1), change(2, "other"), change(3, minutes=2), change(4)])
+    manifest = last_manifest(Folder(tmp_path))
+    assert (manifest.number, manifest.cursor, manifest.changes) == (1, 4, [(1, 4)])
+    assert [(part.kind, part.date, part.rows, part.first, part.last) for part in manifest.parts] == [
+        ("thing", "2026-03-14", 2, 1, 4),
+        ("other", "2026-03-14", 1, 2, 2),
+        ("thing", "2026-03-15", 1, 3, 3),
+    ]
+    assert all((tmp_path / part.path).stat().st_size == part.bytes for part in manifest.parts)
+    line = json.loads((tmp_path / manifest.parts[1].path).read_bytes())
+    assert (line["id"], line["job"], line["at"]) == (2, str(JOB), "2026-03-14T23:59:00Z")
+
+
+@pytest.mark.parametrize("point", ["files-written", "files-committed"])
+async def test_a_crash_neither_loses_nor_doubles_however_the_next_batch_is_cut(tmp_path: Path, point: str) -> None:
+    await sink_in(tmp_path).write([change(1), change(2)])
+    with pytest.raises(Stop):
+        await sink_in(tmp_path, faults=StopAt(point)).write([change(3), change(5)])
+    assert ids(tmp_path) == ([1, 2] if point == "files-written" else [1, 2, 3, 5])
+    heir = sink_in(tmp_path)
+    await heir.write([change(2), change(3), change(5), change(8)])
+    await heir.write([change(9)])
+    assert ids(tmp_path) == [1, 2, 3, 5, 8, 9]
+    await sink_in(tmp_path).write([change(10)])
+    assert files_in(tmp_path) == named_in(tmp_path), "what the crash left behind is removed"
+
+
+async def test_of_two_writers_at_once_one_commits_and_the_other_reads_on(tmp_path: Path) -> None:
+    one, other = sink_in(tmp_path), sink_in(tmp_path)
+    await one.write([change(1)])
+    await other.write([change(2)])
+    with pytest.raises(Transient, match="Another process"):
+        await one.write([change(2), change(3)])
+    assert ids(tmp_path) == [1, 2]
+    await one.write([change(2), change(3)])
+    assert ids(tmp_path) == [1, 2, 3]
+    assert files_in(tmp_path) == named_in(tmp_path)
+
+
+async def test_a_change_that_was_refused_once_is_written_when_it_is_retried_and_a_replay_adds_nothing(
+    tmp_path: Path,
+) -> None:
+    sink = sink_in(tmp_path, largest=1_000)
+    with pytest.raises(Permanent, match="Change 2"):
+        await sink.write([change(2, body={"text": "x" * 1_000})])
+    await sink.write([change(1)])
+    await sink.write([change(3)])
+    await sink.write([change(2)])
+    for _ in range(2):
+        await sink.write([change(1), change(2), change(3)])
+    assert ids(tmp_path) == [1, 3, 2]
+    assert last_manifest(Folder(tmp_path)).cursor == 3
+    await sink_in(tmp_path).write([change(1), change(2), change(3), change(4)])
+    assert ids(tmp_path) == [1, 3, 2, 4]
+
+
+async def test_a_manifest_that_cannot_be_read_stops_the_sink_and_sets_nothing_aside(tmp_path: Path) -> None:
+    await sink_in(tmp_path).write([change(1)])
+    (tmp_path / Manifest(number=1).path).write_text("{")
+    with pytest.raises(Transient, match="Restore it"):
+        await sink_in(tmp_path).write([change(2)])
+
+
+def test_csv_has_a_column_for_each_field_and_no_cell_is_a_formula__S17() -> None:
+    def rows(kind: str, changes: Sequence[Change]) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(Csv({"thing": ("uid", "tags", "size")})(kind, changes).decode())))
+
+    (row,) = rows("thing", [change(1, body={"uid": '=cmd|"/c calc"!A0', "tags": ["a", "b"], "size": -3})])
+    assert row["body.uid"].startswith("'=")
+    assert (row["body.tags"], row["body.size"], row["id"], row["job"]) == ('["a","b"]', "-3", "1", str(JOB))
+    assert row["at"] == "2026-03-14T23:59:00Z"
+    (job,) = rows("job", [change(2, "job", body={"state": "running"})])
+    assert json.loads(job["body"]) == {"state": "running"}
+
+
+async def test_a_row_makes_a_folder_of_its_name(tmp_path: Path) -> None:
+    async with open_app(new_settings(home=tmp_path, files_folder=tmp_path / "out")) as app:
+        await app.roster.add(SinkRow("jobs", "files", kinds=frozenset({"job"}), options={"format": "csv"}))
+        await app.submit("places", {"keyword": "bars", "zips": ["85001"], "dry_run": True})
+        async with app.engine(schedules=False):
+            await until(lambda: last_manifest(Folder(tmp_path / "out" / "jobs")).cursor)
+    (part,) = last_manifest(Folder(tmp_path / "out" / "jobs")).parts
+    assert part.path.startswith("job/")
+    assert part.path.endswith(".csv")
