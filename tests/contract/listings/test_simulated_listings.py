@@ -24,6 +24,8 @@ HOUR = timedelta(hours=1)
 UNLUCKY = "Providence, RI"
 """Its first runs are aborted: its circuit opens, and heals."""
 ABORTED = 5
+CAPTCHAS = (0, 7, 14, 21, 28)
+"""Pages of listings that are blocked: far apart, since a page that is blocked twice is decided two cycles later."""
 LOST = 2
 """Answers to the start of a run that are lost."""
 PER_HOUR, PER_DAY = 8, 34
@@ -57,7 +59,7 @@ async def test_every_market_stays_fresh_and_the_books_agree__LI_4__LI_5__LI_7__L
         ),
         "script": (
             When("lost", operation="runs.start", times=LOST, after=20),
-            When("captcha", operation="page.get", times=5),
+            *(When("captcha", operation="page.get", times=1, after=pages) for pages in CAPTCHAS),
         ),
         "memory_limit_mb": 65_536,
         "keep_runs": 1_000_000,

@@ -137,7 +137,7 @@ class UpkeepDuties:
         cancelled = tuple(jobs[row.market_id] for row in stale if row.market_id in jobs)
         broken = [each for each in await valid_markets(self.service.database) if each.circuit_open]
         rearmed = [Effect(MarketConfig, {"id": each.id}, set={"consecutive_failures": REARMED}) for each in broken]
-        await self.service.database.write("ANALYZE")
+        await self._analyse()
         facts = {**deactivated.facts, "stale": len(stale), "circuits_rearmed": len(rearmed)}
         return Done(
             gone=deactivated.gone,
@@ -146,6 +146,12 @@ class UpkeepDuties:
             cost=0,
             facts=facts,
         )
+
+    async def _analyse(self) -> None:
+        """Refresh the planner's statistics. SQLite samples each index, so that its one writer is not held up."""
+        if self.service.database.dialect == "sqlite":
+            await self.service.database.write("PRAGMA analysis_limit = 1000")
+        await self.service.database.write("ANALYZE")
 
     async def _stale(self, now: datetime) -> list[MarketScrape]:
         before = round((now - STALE).timestamp() * 1000)

@@ -16,6 +16,8 @@ from forager.kit.queries import Database, Page, Row, Walk, at, loads, walk
 from forager.kit.reports import ChangeReport, Report
 from forager.pipelines.listings.markets import TIERS
 
+FEW = 1_000
+"""If no more listings have the confidence, they are read by the index of it; if more have, newest first meets them."""
 _RATES = sorted({tier.decay_rate for tier in TIERS.values()})
 
 
@@ -96,9 +98,22 @@ class ListingHistory(Report):
 async def find_listings(
     db: Database, asked: ListingFilter, now: datetime, *, cursor: str | None = None, limit: int = 20
 ) -> Page[ListingReport]:
-    """Newest first. A market drives an index; the other filters are looked at along it."""
-    rows, following = await walk(db, _walk_for(asked, now), cursor, limit)
+    """Newest first. The index of confidence is used if few listings have it; otherwise the market drives an index. The
+    other filters are looked at along it."""
+    few = await few_with_confidence(db, asked.min_confidence, now) if asked.min_confidence > 0 else None
+    rows, following = await walk(db, _walk_for(asked, now, few), cursor, limit)
     return Page(items=[listing_report(row, now) for row in rows], next_cursor=following)
+
+
+async def few_with_confidence(db: Database, level: int, now: datetime) -> list[int] | None:
+    """Return the ids of all listings with this confidence; None if there are more than `FEW`."""
+    values: dict[str, Any] = {"most": FEW + 1}
+    parts = [
+        f"SELECT id FROM (SELECT id FROM listings WHERE {condition} LIMIT :most) r{number}"
+        for number, condition in enumerate(_confident(level, now, values))
+    ]
+    rows = await db.fetch(" UNION ALL ".join(parts), values)
+    return [row["id"] for row in rows] if len(rows) <= FEW else None
 
 
 async def one_listing(db: Database, number: int, now: datetime) -> ListingReport:
@@ -152,7 +167,7 @@ def _status(row: Row, now: datetime) -> Any:
     return "pending" if due is None or due <= now else row["verification_status"]
 
 
-def _walk_for(asked: ListingFilter, now: datetime) -> Walk:
+def _walk_for(asked: ListingFilter, now: datetime, few: Sequence[int] | None) -> Walk:
     values: dict[str, Any] = {}
     where: list[str] = []
     only: list[str] = []
@@ -171,6 +186,8 @@ def _walk_for(asked: ListingFilter, now: datetime) -> Walk:
             only.append(condition)
     if asked.min_confidence > 0:
         only.append(f"({' OR '.join(_confident(asked.min_confidence, now, values))})")
+    if few is not None:
+        where.append(f"id IN ({', '.join(map(str, few)) or 'NULL'})")
     if not asked.inactive:
         only.append("w.gone_at IS NULL")
     return Walk(
@@ -182,7 +199,7 @@ def _confident(level: int, now: datetime, values: dict[str, Any]) -> Iterable[st
     for number, rate in enumerate(_RATES):
         values[f"rate{number}"] = rate
         values[f"zero{number}"] = round(earliest_zero(level, rate, now).timestamp() * 1000)
-        yield f"(w.decay_rate = :rate{number} AND w.zero_at >= :zero{number})"
+        yield f"(decay_rate = :rate{number} AND zero_at >= :zero{number})"
 
 
 def _moment(ms: int) -> datetime:
