@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from forager.core.clock import SystemClock
-from forager.core.errors import ForagerError, Permanent, Refused, Transient
+from forager.core.errors import ForagerError, Permanent, Refused, Unreachable
 from forager.core.http import Request
 from forager.core.robots import RobotsFile
 from forager.fetch import EgressGuard, HttpFetcher
@@ -212,8 +212,8 @@ async def test_a_public_name_is_not_dialled_at_a_port_of_another_protocol__S1(fe
 
 @pytest.mark.parametrize(
     ("answer", "error"),
-    [(socket.gaierror(socket.EAI_NONAME, "unknown"), Transient), (TimeoutError("slow"), Transient), ([], Transient),
-     (UnicodeError("label too long"), Refused), (ValueError("nonsense"), Refused)],
+    [(socket.gaierror(socket.EAI_AGAIN, "unknown"), Unreachable), (TimeoutError("slow"), Unreachable),
+     ([], Unreachable), (UnicodeError("label too long"), Refused), (ValueError("nonsense"), Refused)],
 )  # fmt: skip
 async def test_a_failing_resolver_never_leads_to_a_dial__S3(
     answer: Sequence[str] | Exception, error: type[ForagerError], fetchers: Fetchers

@@ -65,10 +65,10 @@ def test_a_lane_is_paused_listed_and_resumed(forager: Forager) -> None:
     [
         (("set", "shop.example"), "Give at least one rule"),
         (("set", "shop.example", "--hours", "night"), "START-END"),
-        (("set", "shop.example", "--tokens", "0"), "tokens_per_interval"),
+        (("set", "shop.example", "--tokens", "0"), "--tokens"),
         (("set", "shop.example", "--hours", "5-5"), "start 0 and end 24"),
         (("set", "shop.example", "--unset", "colour"), "colour"),
-        (("set", "shop.example", "--block", "video"), "block_resources"),
+        (("set", "shop.example", "--block", "video"), "--block"),
         (("set", "shop.example/x", "--tokens", "1"), "host name"),
         (("set", "serper", "--robots"), "serper is an API"),
         (("pause", "www.linkedin.com"), "linkedin.com"),

@@ -7,8 +7,9 @@ def test_every_command_of_products_answers_on_an_empty_store__PR_18(forager: For
     assert "products without page" in forager("products", "audit", "--run").out
     assert forager("products", "audit", "--json").data["findings"]["products"] == 0
     assert forager("products", "health", "--json").data == []
-    assert "parser" in forager("products", "health").out
-    assert "name" in forager("products", "quarantine", "list").out
+    assert forager("products", "health").err == "No pages were parsed in these days.\n"
+    assert forager("products", "quarantine", "list").err == "No values are held back.\n"
+    assert "No products match. Crawl a shop" in forager("products", "list", "--brand", "Ikea").err
     assert forager("products", "reindex", "--json").data == {"left": 0}
     assert "0 products" in forager("search", "oak table").err
     assert forager("search", "oak", "--json").data["hits"] == []

@@ -291,6 +291,15 @@ async def test_a_refusal_of_our_own_guard_is_raised_and_not_tried_again_at_once(
     assert (await robots.ask(OPEN, site)).allowed
 
 
+async def test_a_refusal_of_our_own_guard_is_not_kept_as_a_failure_of_the_site(
+    robots: RobotsTxt, site: Site, store: Memory, clock: FakeClock
+) -> None:
+    site.says = Refused("10.0.0.1 is not public.")
+    for process in (robots, RobotsTxt(store, clock)):
+        with pytest.raises(Refused, match="is not public"):
+            await process.ask(OPEN, site)
+
+
 @pytest.mark.parametrize("url", ["", "site.test/x", "ftp://site.test/x", "http:///x", "http://[::1/x", "data:,x"])
 async def test_what_has_no_robots_file_is_refused(robots: RobotsTxt, site: Site, url: str) -> None:
     with pytest.raises(Refused):

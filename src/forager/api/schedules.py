@@ -13,7 +13,7 @@ from starlette.responses import Response
 from forager.api.examples import JOB, SCHEDULE
 from forager.api.job_examples import job_examples
 from forager.app import App
-from forager.core.durations import read_seconds
+from forager.core.durations import in_seconds
 from forager.core.names import NAME, bad_name, checked_name, is_name
 from forager.core.schedules import Schedule
 from forager.kit.http.envelope import Envelope, answer
@@ -36,10 +36,6 @@ ScheduleName = Annotated[
 ]
 
 
-def _seconds(value: Any) -> Any:
-    return read_seconds(value) if isinstance(value, str) else value
-
-
 class ScheduleBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
@@ -51,7 +47,7 @@ class ScheduleBody(BaseModel):
     cron: str | None = Field(
         default=None, max_length=200, description="Cron expression in UTC. Give either this or `every`."
     )
-    every: Annotated[float, BeforeValidator(_seconds), Field(ge=1, le=TEN_YEARS)] | None = Field(
+    every: Annotated[float, BeforeValidator(in_seconds), Field(ge=1, le=TEN_YEARS)] | None = Field(
         default=None,
         description="Time between two jobs: seconds as a number, or a text such as `30m`, `6h` or `1d`.",
         examples=["6h"],

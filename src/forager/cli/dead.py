@@ -91,7 +91,7 @@ def retry(
     context: typer.Context,
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TASK]...", parser=read_task, help="Ids of tasks, as `forager dead list` shows them."),
+        typer.Argument(metavar="TASK", parser=read_task, help="Ids of tasks, as `forager dead list` shows them."),
     ] = None,
     job: OfJob = None,
     pipeline: Pipeline = None,

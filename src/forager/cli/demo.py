@@ -14,7 +14,7 @@ from forager.kit.cli.invocation import Json, invocation
 def demo(
     context: typer.Context,
     pipeline: Annotated[
-        str | None, typer.Argument(metavar="[PIPELINE]", help="Pipeline to demonstrate (default: places).")
+        str | None, typer.Argument(metavar="PIPELINE", help="Pipeline to demonstrate (default: places).")
     ] = None,
     crash: Annotated[
         bool, typer.Option("--crash", help="Kill the worker in the middle, let it resume, and audit the result.")

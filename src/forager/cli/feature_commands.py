@@ -9,7 +9,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from forager.cli.help_text import tidy, tidy_types
+from forager.cli.help_text import tidy, tidy_types, without_completion
 from forager.features import all_features
 from forager.kit.cli.words import GENERAL, Words
 from forager.kit.feature import Feature, Ref
@@ -29,7 +29,7 @@ class FeatureCommand(TyperGroup):
         """Return the feature's own command or group."""
         command = get_command(self._commands.load())
         command.name = self.name
-        return tidy(command)
+        return tidy(without_completion(command))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.loaded().make_context(info_name, args, parent=parent, **extra)

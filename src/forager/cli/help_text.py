@@ -2,6 +2,9 @@
 
 from typing import Any
 
+_TYPES = {str: "<text>", int: "<number>", float: "<number>"}
+_COMPLETION = ("install_completion", "show_completion")
+
 
 def tidy(command: Any) -> Any:
     """Tidy the help of a command, and of every command below it. Returns the command."""
@@ -15,9 +18,15 @@ def tidy(command: Any) -> Any:
 
 
 def tidy_types(command: Any) -> None:
-    """Remove the type of a switch; show the type of a single value for a repeatable option."""
+    """Remove the type of a switch, and name types without Python's words; arguments are written in capitals."""
     for parameter in command.params:
         _tidy_type(parameter)
+
+
+def without_completion(command: Any) -> Any:
+    """Remove the options for shell completion, which belong to `forager` itself. Returns the command."""
+    command.params = [each for each in command.params if each.name not in _COMPLETION]
+    return command
 
 
 def unwrapped(text: str) -> str:
@@ -26,12 +35,16 @@ def unwrapped(text: str) -> str:
 
 
 def _tidy_type(parameter: Any) -> None:
-    if parameter.metavar is not None or parameter.param_type_name == "argument":
+    if parameter.metavar is not None:
         return
-    if getattr(parameter, "is_flag", False):
+    if parameter.param_type_name == "argument":
+        parameter.metavar = parameter.name.upper()
+    elif getattr(parameter, "is_flag", False):
         parameter.metavar = ""
     elif getattr(parameter, "multiple", False):
         parameter.metavar = "<text>"
+    else:
+        parameter.metavar = _TYPES.get(parameter.type_descriptor.annotation)
 
 
 def _tidy_help_option(command: Any) -> None:

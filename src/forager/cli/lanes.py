@@ -17,6 +17,20 @@ _BY = {
     "default": "policy file, default",
     "settings": "settings",
 }
+FIELDS = {
+    "tokens_per_interval": "tokens",
+    "interval_seconds": "interval",
+    "min_delay_ms": "min_delay",
+    "max_delay_ms": "max_delay",
+    "allowed_hours": "hours",
+    "respect_robots_txt": "robots",
+    "max_concurrent_requests": "concurrency",
+    "crawl_delay_seconds": "crawl_delay",
+    "use_proxies": "proxies",
+    "proxy_cooldown_seconds": "proxy_cooldown",
+    "block_resources": "block",
+}
+"""Options of `lanes set` by the rules that they set."""
 _UNITS = {"_ms": "ms", "_seconds": "s"}
 
 
@@ -98,14 +112,14 @@ def set_rules(
         "block_resources": None if block is None else read_names(block),
     }
     changes = {key: value for key, value in rules.items() if value is not None}
-    taken_back = {key.replace("-", "_"): None for key in unset or ()}
+    taken_back = {_rule(key): None for key in unset or ()}
     if not clear and not changes and not taken_back:
         raise typer.BadParameter("Give at least one rule, such as --tokens 1, or --clear")
     path = f"{path_of(lane)}/rules"
     if clear:
-        detail = with_api(context, lambda at: at.api.put(path, changes))
+        detail = with_api(context, lambda at: at.api.put(path, changes), fields=FIELDS)
     else:
-        detail = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}))
+        detail = with_api(context, lambda at: at.api.patch(path, {**taken_back, **changes}), fields=FIELDS)
     _shown(detail, as_json=as_json)
 
 
@@ -131,6 +145,17 @@ def read_hours(text: str) -> dict[str, int]:
 def read_names(text: str) -> list[str]:
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     return [] if names == ["none"] else names
+
+
+def _rule(text: str) -> str:
+    """Return the rule of this name, or the one that this option sets."""
+    name = text.strip().removeprefix("--").replace("-", "_")
+    if name in FIELDS:
+        return name
+    for rule, option in FIELDS.items():
+        if option == name:
+            return rule
+    raise typer.BadParameter(f"unknown rule {text!r}; choose from {', '.join(FIELDS)}", param_hint="--unset")
 
 
 def _act(context: typer.Context, lane: str, verb: str, message: str, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from itertools import islice
 import typer
 
 from forager.cli.host import Application
-from forager.cli.report import report, report_usage
+from forager.cli.report import report, report_usage, usage_message
 from forager.cli.root import app
 from forager.kit.cli.exit_codes import ExitCode
 from forager.kit.cli.invocation import Invocation
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         ended = app(args=ordered, prog_name="forager", standalone_mode=False, obj=given)
         sys.stdout.flush()
     except typer.TyperException as error:
-        if not (message := error.format_message()):
+        if not (message := usage_message(error)):
             return ExitCode.USAGE  # a group without a command: its help was shown
         as_json = given.as_json or "--json" in arguments
         context = getattr(error, "ctx", None)

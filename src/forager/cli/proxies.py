@@ -11,6 +11,7 @@ from forager.kit.cli.running import with_api
 app = typer.Typer(help="Proxies that requests to sites go through.", no_args_is_help=True)
 
 Number = Annotated[int, typer.Argument(metavar="ID", help="The proxy's number.", min=1)]
+OF_PROXY = {"proxy": "number"}
 Region = Annotated[str | None, typer.Option(help="Two-letter country code, such as US; '' removes it.")]
 
 
@@ -66,7 +67,7 @@ def add(
 def check(
     context: typer.Context,
     number: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="The proxy's number (default: every proxy).", min=1)
+        int | None, typer.Argument(metavar="ID", help="The proxy's number (default: every proxy).", min=1)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -78,7 +79,7 @@ def check(
         numbers = [number] if number is not None else [each["id"] for each in await at.api.get("/proxies")]
         return [await at.api.post(f"/proxies/{each}/check") for each in numbers]
 
-    checks = with_api(context, checked)
+    checks = with_api(context, checked, fields=OF_PROXY)
     if as_json:
         render.show_json(checks)
     for each in [] if as_json else checks:
@@ -107,7 +108,7 @@ def change(
     async def changed(at: Any) -> Any:
         return (await at.api.ask("PATCH", f"/proxies/{number}", body=body)).data
 
-    kept = with_api(context, changed)
+    kept = with_api(context, changed, fields=OF_PROXY)
     if as_json:
         render.show_json(kept)
     else:
@@ -119,7 +120,7 @@ def remove(context: typer.Context, number: Number, as_json: Json = False) -> Non
     """Remove a proxy. One that is listed in the settings is added again at the next start; switch it off instead."""
     from forager.kit.cli import render
 
-    removed = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"))
+    removed = with_api(context, lambda at: at.api.delete(f"/proxies/{number}"), fields=OF_PROXY)
     render.show_json(removed) if as_json else render.out().print("Removed.")
 
 

@@ -4,13 +4,20 @@ With `--json`, an error is one JSON line, so that a program need not parse messa
 """
 
 import errno
+import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import typer
 
 from forager.core.errors import ForagerError, StoreFull, StoreUnavailable
 from forager.kit.cli.exit_codes import ExitCode, exit_code_for
 from forager.kit.cli.render import sentence
+
+LONGEST_WORD = 1_000
+"""Longer words are cut in messages: no path or URL that is meant is as long."""
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[str, str] | None = None) -> ExitCode:
@@ -28,20 +35,54 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
         body = {"error": {"code": code.name.lower(), "exit_code": int(code), "message": message, "fields": fields}}
         sys.stderr.write(orjson.dumps(body).decode() + "\n")
         return code
-    sys.stderr.write(f"forager: {message}\n")
+    known = flags or {}
+    sys.stderr.write(_short(f"forager: {_with_flags(_headline(message, fields, known), known)}\n"))
     for found_field in fields:
         # A single field error is often the whole message already.
         if found_field["message"] not in message:
-            sys.stderr.write(f"  {_where(found_field['field'], flags or {})}{found_field['message']}\n")
+            where, what = _where(found_field["field"], known), _with_flags(found_field["message"], known)
+            sys.stderr.write(_short(f"  {where}{what}\n"))
     return code
+
+
+def _headline(message: str, fields: Sequence[Mapping[str, str]], flags: Mapping[str, str]) -> str:
+    """Return the message; one that begins with a field's name begins with its option instead."""
+    for each in fields:
+        if message.startswith(start := f"{each['field']}: "):
+            return _where(each["field"], flags) + message.removeprefix(start)
+    return message
 
 
 def _where(field: str, flags: Mapping[str, str]) -> str:
     """Return the option that sets this field; empty for an error about the whole request."""
-    name, dot, inside = field.partition(".")
+    name, _, inside = field.replace("-", "_").partition(".")
     if field == "body":
         return ""
-    return f"{flags.get(name, name)}{dot}{inside}: "
+    if name not in flags:
+        return f"{field}: "
+    return f"{flags[name]}, entry {int(inside) + 1}: " if inside.isdigit() and inside != "0" else f"{flags[name]}: "
+
+
+def _with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """Return a message of the API with `field` replaced by the option that sets it."""
+    return re.sub(r"`(\w+)`", lambda quoted: flags.get(quoted[1], quoted[0]), message)
+
+
+def _short(text: str) -> str:
+    """Cut very long words, which are values that were given by mistake."""
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: word[0][: LONGEST_WORD // 2] + "…", text)
+
+
+def usage_message(error: typer.TyperException) -> str:
+    """Return what is wrong with the command line; empty if the help was shown instead.
+
+    The parser validates values with pydantic, whose words are not for people.
+    """
+    if isinstance(error, typer.BadParameter) and type(error.__cause__).__name__ == "ValidationError":
+        from forager.core.invalid import field_errors
+
+        error.message = "; ".join(dict.fromkeys(each.message for each in field_errors(cast("Any", error.__cause__))))
+    return error.format_message()
 
 
 def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
@@ -54,7 +95,7 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
         body = {"error": {"code": "usage", "exit_code": int(ExitCode.USAGE), "message": f"{text} {hint}", "fields": []}}
         sys.stderr.write(orjson.dumps(body).decode() + "\n")
     else:
-        sys.stderr.write(f"forager: {text} {hint}\n")
+        sys.stderr.write(_short(f"forager: {text} {hint}\n"))
     return ExitCode.USAGE
 
 

@@ -10,7 +10,7 @@ from forager.kit.cli.running import NO_WORKER, post, with_api
 app = typer.Typer(help="Where changes are delivered: add, show, pause, replay, remove.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name, such as webhook.")]
-MaybeChange = Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Only this change (default: all).")]
+MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help="Only this change (default: all).")]
 
 
 @app.command("list")
@@ -196,7 +196,7 @@ def retry(context: typer.Context, sink: Name, change: MaybeChange = None, as_jso
 def discard(
     context: typer.Context,
     sink: Name,
-    change: Annotated[int | None, typer.Argument(metavar="[CHANGE]", min=1, help="Number of the change.")] = None,
+    change: Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help="Number of the change.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Discard every refused change of the sink.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -5,6 +5,11 @@ import re
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
+def in_seconds(value: object) -> object:
+    """Return a text as seconds, for fields that accept a number or a text; any other value unchanged."""
+    return read_seconds(value) if isinstance(value, str) else value
+
+
 def read_seconds(text: str) -> float:
     """Return a duration in seconds; a plain number is seconds. Raises `ValueError` for anything else, or 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from yarl import URL
 
-from forager.core.errors import FieldError, Refused, Rejected, Transient
+from forager.core.errors import FieldError, Refused, Rejected, Unreachable
 from forager.fetch.addresses import is_public
 from forager.fetch.dns import SystemNames
 
@@ -79,11 +79,12 @@ class EgressGuard:
         try:
             addresses = await self._lookup(host, port)
         except OSError as error:
-            raise Transient(f"the name {host} does not resolve ({error.strerror or type(error).__name__}).") from None
+            why = error.strerror or type(error).__name__
+            raise Unreachable(f"the name {host} does not resolve ({why}).") from None
         except (ValueError, UnicodeError):
             raise Refused(f"the name {host} cannot be looked up. Correct the URL.") from None
         if not addresses:
-            raise Transient(f"the name {host} has no address.")
+            raise Unreachable(f"the name {host} has no address.")
         return [self._cleared(host, port, text) for text in addresses]
 
     def permits(self, address: str | Address, port: int) -> bool:

@@ -118,7 +118,8 @@ class RobotsTxt:
             before = known.file if known else RobotsFile(origin, now)
             file = replace(before, tried_at=now, status=response.status if response else None)
             learned = _Known(file, known.rules if known else None, refusal=refusal)
-        await self._store.keep(file)
+        if refusal is None:  # else nothing was asked: the ledger must not tell the next process that the site failed
+            await self._store.keep(file)
         return self._remember(learned)
 
     async def _verdict(self, known: _Known, url: str) -> RobotsVerdict:

@@ -5,6 +5,7 @@ import json
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import SecretStr
@@ -185,17 +186,22 @@ async def test_every_page_leaves_one_line_in_the_log_without_its_query__SC_15(si
 
 @pytest.mark.parametrize("robots", [True, False], ids=["with robots", "without"])
 async def test_a_page_that_cannot_be_reached_fails_soon_with_the_same_words_with_and_without_robots(
-    tmp_path: Path, unused_tcp_port: int, robots: bool
+    tmp_path: Path, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, robots: bool
 ) -> None:
-    """Nothing listens there: that is a failure of the page, not a robots.txt to be waited for."""
-    nowhere = f"127.0.0.1:{unused_tcp_port}"
+    """Nothing listens there, or no name server answers: the page fails, and no robots.txt is waited for."""
+    nowhere, away = f"127.0.0.1:{unused_tcp_port}", "Temporary failure in name resolution"
+    monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=socket.gaierror(socket.EAI_AGAIN, away)))
     policies = QUICK.replace("respect_robots_txt: true", f"respect_robots_txt: {str(robots).lower()}")
     async with open_service(tmp_path, policies=policies, egress_allow=(nowhere,)) as service, service.app.engine():
-        job = await service.batch([service.target(target_url=f"http://{nowhere}/x?key=1")])
+        pages = [f"http://{nowhere}/x?key=1", "https://typo.invalid/x?key=1"]
+        job = await service.batch([service.target(target_url=page) for page in pages])
         await service.ended(job)
-        (task,) = (await service.client.get(f"/api/v1/jobs/{job}/tasks")).json()["data"]
-    assert (task["state"], task["attempts"], task["reason"]) == ("failed", 3, "unreachable")
-    assert task["error"] == f"http://{nowhere}/x: no connection (Connection refused)."
+        tasks = (await service.client.get(f"/api/v1/jobs/{job}/tasks")).json()["data"]
+    assert {(task["state"], task["attempts"], task["reason"]) for task in tasks} == {("failed", 3, "unreachable")}
+    assert sorted(task["error"] for task in tasks) == [
+        f"http://{nowhere}/x: no connection (Connection refused).",
+        f"https://typo.invalid/x: the name typo.invalid does not resolve ({away}).",
+    ]
 
 
 async def test_a_robots_txt_that_answers_with_an_error_does_not_keep_a_page_waiting(simple: Service) -> None:

@@ -110,7 +110,9 @@ class Api:
 
 
 def part(name: str) -> str:
-    """Quote a name as one segment of a path."""
+    """Quote a name as one segment of a path. Raises `Rejected` for an empty one, which would name another path."""
+    if not name:
+        raise Rejected("A name is empty. Give one.")
     return quote(_readable(name), safe="")
 
 
@@ -185,7 +187,7 @@ def _encoded(body: Any) -> bytes:
         if (value not in SAFE if isinstance(value, int) else not math.isfinite(value))
     ]
     if wrong:
-        raise Rejected(f"{wrong[0].field}: {wrong[0].message}.", fields=wrong)
+        raise Rejected("The request is not valid.", fields=wrong)
     try:
         return orjson.dumps(body)
     except TypeError as error:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -79,4 +79,5 @@ def opened(output: Path | None) -> Iterator[BinaryIO]:
             f"{output} cannot be written ({error.strerror or error}). Choose another with --output."
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # it was reported above
+            unfinished.unlink(missing_ok=True)

@@ -15,14 +15,19 @@ NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --
 
 
 def with_api(
-    context: typer.Context, work: Callable[[Reached], Awaitable[T]], overrides: Mapping[str, object] | None = None
+    context: typer.Context,
+    work: Callable[[Reached], Awaitable[T]],
+    overrides: Mapping[str, object] | None = None,
+    *,
+    fields: Mapping[str, str] | None = None,
 ) -> T:
     """Call `work` with the API of this store: that of a running Forager, or of one opened for this command.
 
-    `overrides` are settings for this command. They do not reach a Forager that runs.
+    `overrides` are settings for this command. They do not reach a Forager that runs. `fields` maps fields of the API to
+    the parameters of this command that set them, where the two names differ, so that an error names the option.
     """
     current = invocation(context)
-    current.flags = flags_of(context)
+    current.flags = flags_of(context, fields or {})
     settings = current.settings(overrides)
 
     async def inside() -> T:
@@ -33,22 +38,24 @@ def with_api(
     return run_loop(inside())
 
 
-def flags_of(context: typer.Context) -> dict[str, str]:
-    """Map each parameter's name, which is the name of the API's field, to its option or argument."""
-    return {
-        str(each.name): str(each.metavar) if each.param_type_name == "argument" else max(each.opts, key=len)
+def flags_of(context: typer.Context, fields: Mapping[str, str]) -> dict[str, str]:
+    """Map each field of the API to the option or argument that sets it: the parameter of its name, or of `fields`."""
+    flags = {
+        str(each.name): str(each.metavar or each.name).upper().strip("[].")
+        if each.param_type_name == "argument"
+        else max(each.opts, key=len)
         for each in context.command.params
-        if each.name and (each.param_type_name == "option" or each.metavar)
     }
+    return flags | {field: flags[parameter] for field, parameter in fields.items() if parameter in flags}
 
 
-def post(context: typer.Context, path: str) -> tuple[Any, str]:
+def post(context: typer.Context, path: str, *, fields: Mapping[str, str] | None = None) -> tuple[Any, str]:
     """Post to the API. Returns the answer, and a remark to print if no worker is running that could act on it."""
 
     async def work(at: Reached) -> tuple[Any, str]:
         return await at.api.post(path), f" {NO_WORKER}" if at.is_alone else ""
 
-    return with_api(context, work)
+    return with_api(context, work, fields=fields)
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:

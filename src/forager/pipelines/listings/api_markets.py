@@ -101,7 +101,7 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
         """The next dispatch scrapes it. An INSERT into `market_configs` does the same."""
         row = MarketConfig(**{**body.model_dump(), "display_name": body.display_name or body.city})
         if not await insert_row(service.database, row):
-            raise Conflict(f"There is a market {body.id!r} already. Change it with PUT.")
+            raise Conflict(f"There is a market {body.id!r} already. Change that one, or choose another id.")
         return answer(request, await _detail(service, body.id), status=201)
 
     @router.get(f"{prefix}/{{market_id}}", summary="Show a market", include_in_schema=shown, **_MARKET)

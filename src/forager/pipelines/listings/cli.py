@@ -11,6 +11,7 @@ from forager.kit.cli.running import post, with_api
 from forager.pipelines.listings.cli_words import words
 
 commands = typer.Typer(help="Apartment listings that stay fresh, market by market.", no_args_is_help=True)
+OF_LISTING = {"listing_id": "listing"}
 ListingId = Annotated[int, typer.Argument(help="Id of the listing, as `forager listings search` shows it.")]
 
 
@@ -41,14 +42,16 @@ def search(
     listings = with_api(context, lambda at: at.api.get("/listings", **query))
     if as_json:
         render.show_json(listings)
-    else:
+    elif listings:
         render.out().print(listings_table(listings))
+    else:
+        render.notes().print("No listings match. Scrape a market: forager markets scrape boston", soft_wrap=True)
 
 
 @commands.command()
 def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show one listing with everything that is known of it."""
-    shown = with_api(context, lambda at: at.api.get(f"/listings/{listing}"))
+    shown = with_api(context, lambda at: at.api.get(f"/listings/{listing}"), fields=OF_LISTING)
     if as_json:
         render.show_json(shown)
         return
@@ -62,7 +65,7 @@ def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> N
         ("badge", badge_of(shown)),
         ("confidence", shown["freshness_confidence"]),
         ("verification", shown["verification_status"]),
-        ("seen", f"{render.count(shown['times_seen'])} times, last {render.moment(shown['last_seen_at'])}"),
+        ("seen", f"{render.some(shown['times_seen'], 'time')}, last {render.moment(shown['last_seen_at'])}"),
         ("on the market", render.some(shown["days_on_market"], "day")),
         ("page", render.plain(shown["source_url"])),
     ]
@@ -72,7 +75,7 @@ def show(context: typer.Context, listing: ListingId, as_json: Json = False) -> N
 @commands.command()
 def history(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show how the rent of a listing changed, newest first."""
-    changes = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"))
+    changes = with_api(context, lambda at: at.api.get(f"/listings/{listing}/history"), fields=OF_LISTING)
     if as_json:
         render.show_json(changes)
         return
@@ -86,7 +89,7 @@ def history(context: typer.Context, listing: ListingId, as_json: Json = False) -
 @commands.command()
 def why(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Show which sources show a listing, and on what evidence they are one home."""
-    sources = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"))
+    sources = with_api(context, lambda at: at.api.get(f"/listings/{listing}/why"), fields=OF_LISTING)
     if as_json:
         render.show_json(sources)
         return
@@ -114,7 +117,7 @@ def split(
             await see_through(at, made["job_id"], words=words, quiet=True)
         return made
 
-    made = with_api(context, work)
+    made = with_api(context, work, fields=OF_LISTING)
     message = "Split. The source is a listing of its own with its next sighting."
     render.show_json(made) if as_json else render.out().print(message)
 
@@ -122,7 +125,7 @@ def split(
 @commands.command()
 def verify(context: typer.Context, listing: ListingId, as_json: Json = False) -> None:
     """Look at the pages of a listing now, instead of when its confidence falls below 40."""
-    made, but = post(context, f"/listings/{listing}/verify")
+    made, but = post(context, f"/listings/{listing}/verify", fields=OF_LISTING)
     render.show_json(made) if as_json else render.out().print(f"Queued.{but}", soft_wrap=True)
 
 

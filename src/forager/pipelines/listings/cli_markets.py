@@ -14,6 +14,13 @@ from forager.pipelines.listings.cli_words import words
 commands = typer.Typer(help="The cities whose listings are scraped.", no_args_is_help=True)
 MarketId = Annotated[str, typer.Argument(help="Id of the market, such as nyc.")]
 MARKETS = "/admin/markets"
+FIELDS = {
+    "id": "market",
+    "market_id": "market",
+    "display_name": "name",
+    "scrape_frequency_hours": "hours",
+}
+"""Options by the fields of the API that they set."""
 
 
 @commands.command("list")
@@ -40,7 +47,7 @@ def list_markets(context: typer.Context, as_json: Json = False) -> None:
 @commands.command()
 def show(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
     """Show a market: its last scrapes, what it costs, how far verification is behind."""
-    shown = with_api(context, lambda at: at.api.get(f"{MARKETS}/{part(market)}"))
+    shown = with_api(context, lambda at: at.api.get(f"{MARKETS}/{part(market)}"), fields=FIELDS)
     if as_json:
         render.show_json(shown)
         return
@@ -52,7 +59,7 @@ def show(context: typer.Context, market: MarketId, as_json: Json = False) -> Non
     )
     for each in shown["scrapes"]:
         counts = [render.count(each[name]) for name in ("found", "new", "merged", "errors")]
-        rows.add_row(render.moment(each["started_at"]), each["status"], *counts, f"${float(each['cost_usd']):.4f}")
+        rows.add_row(render.moment(each["started_at"]), each["status"], *counts, render.money(float(each["cost_usd"])))
     render.out().print(rows)
 
 
@@ -64,7 +71,9 @@ def add(
     state: Annotated[str, typer.Option(help="Two letters, such as MA.")],
     name: Annotated[str | None, typer.Option(help="Shown to people (default: the city).")] = None,
     tier: Annotated[str | None, typer.Option(help="hot, standard (default) or cool.")] = None,
-    most: Annotated[int | None, typer.Option(help="Maximum properties of one scrape (default 100).")] = None,
+    max_listings_per_scrape: Annotated[
+        int | None, typer.Option("--max-listings", "--most", help="Maximum properties of one scrape (default 100).")
+    ] = None,
     hours: Annotated[int | None, typer.Option(help="Hours between two scrapes (default: by the tier).")] = None,
     as_json: Json = False,
 ) -> None:
@@ -75,10 +84,10 @@ def add(
         "state": state,
         "display_name": name,
         "tier": tier,
-        "max_listings_per_scrape": most,
+        "max_listings_per_scrape": max_listings_per_scrape,
         "scrape_frequency_hours": hours,
     }
-    made = with_api(context, lambda at: at.api.post(MARKETS, _given(body)))
+    made = with_api(context, lambda at: at.api.post(MARKETS, _given(body)), fields=FIELDS)
     render.show_json(made) if as_json else render.out().print(f"Added {made['id']}: every {_rhythm(made)}.")
 
 
@@ -88,13 +97,22 @@ def set_market(
     market: MarketId,
     tier: Annotated[str | None, typer.Option(help="hot, standard or cool.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Scrape it, or leave it alone.")] = None,
-    most: Annotated[int | None, typer.Option(help="Maximum properties of one scrape.")] = None,
+    max_listings_per_scrape: Annotated[
+        int | None, typer.Option("--max-listings", "--most", help="Maximum properties of one scrape.")
+    ] = None,
     hours: Annotated[int | None, typer.Option(help="Hours between two scrapes; 0 takes an override back.")] = None,
     name: Annotated[str | None, typer.Option(help="Shown to people.")] = None,
     as_json: Json = False,
 ) -> None:
     """Change a market. A new tier also changes how fast its listings age."""
-    body = _given({"tier": tier, "is_enabled": enabled, "max_listings_per_scrape": most, "display_name": name})
+    body = _given(
+        {
+            "tier": tier,
+            "is_enabled": enabled,
+            "max_listings_per_scrape": max_listings_per_scrape,
+            "display_name": name,
+        }
+    )
     if hours is not None:
         body["scrape_frequency_hours"] = hours or None
     _changed(context, market, body, as_json=as_json)
@@ -109,7 +127,7 @@ def disable(context: typer.Context, market: MarketId, as_json: Json = False) -> 
 @commands.command()
 def remove(context: typer.Context, market: MarketId, as_json: Json = False) -> None:
     """Remove a market. Its listings stay until they are gone."""
-    removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"))
+    removed = with_api(context, lambda at: at.api.delete(f"{MARKETS}/{part(market)}"), fields=FIELDS)
     render.show_json(removed) if as_json else render.out().print("Removed.")
 
 
@@ -127,11 +145,11 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
         if as_json:
             render.show_json(await at.api.get(f"{MARKETS}/{part(market)}"))
 
-    with_api(context, work)
+    with_api(context, work, fields=FIELDS)
 
 
 def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_json: bool) -> None:
-    made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body))
+    made = with_api(context, lambda at: at.api.put(f"{MARKETS}/{part(market)}", body), fields=FIELDS)
     state = "enabled" if made["is_enabled"] else "disabled"
     message = f"{made['id']}: {state}, {made['tier']}, every {_rhythm(made)}."
     render.show_json(made) if as_json else render.out().print(message)
@@ -150,11 +168,13 @@ def _remark(market: Any) -> str:
         return "disabled"
     if market["scraping_job"]:
         return "scraping"
-    return f"circuit open after {market['consecutive_failures']} failures" if market["circuit_open"] else ""
+    failures = render.some(market["consecutive_failures"], "failure")
+    return f"circuit open after {failures}" if market["circuit_open"] else ""
 
 
 def _facts(market: Any) -> list[tuple[str, Any]]:
     behind = market["waiting_for_verification"]
+    runs = render.some(market["runs_this_month"], "run")
     since = f", the oldest since {render.moment(market['oldest_waiting_at'])}" if behind else ""
     return [
         ("market", render.plain(f"{market['display_name']} ({market['city']}, {market['state']})")),
@@ -162,7 +182,7 @@ def _facts(market: Any) -> list[tuple[str, Any]]:
         ("state", _remark(market) or "enabled"),
         ("listings", f"{render.count(market['listings_active'])} active of {render.count(market['listings_stored'])}"),
         ("to be verified", f"{render.count(behind)}{since}"),
-        ("cost today", f"${float(market['cost_today_usd']):.4f}"),
-        ("cost this month", f"${float(market['cost_this_month_usd']):.4f} in {market['runs_this_month']} runs"),
+        ("cost today", render.money(float(market["cost_today_usd"]))),
+        ("cost this month", f"{render.money(float(market['cost_this_month_usd']))} in {runs}"),
         ("next scrape", render.moment(market["next_scrape_at"])),
     ]

@@ -59,8 +59,8 @@ def _five_digits(text: str) -> str:
 
 Keyword = Annotated[
     str,
-    BeforeValidator(_collapsed),
     Field(max_length=200),
+    BeforeValidator(_collapsed),
     AfterValidator(_printable),
     WithJsonSchema(
         {

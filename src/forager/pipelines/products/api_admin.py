@@ -19,7 +19,7 @@ from forager.kit.reports import JobReport, TaskReport
 from forager.kit.service import Service
 from forager.pipelines.products import reports, reports_domains
 from forager.pipelines.products.api_examples import CRAWL_JOB, DOMAIN
-from forager.pipelines.products.job import CrawlJob, PageUrl
+from forager.pipelines.products.job import CrawlJob, Frequency, PageUrl
 from forager.pipelines.products.pipeline import NAME, USUAL, priority_of, turn_of
 from forager.pipelines.products.reports_domains import DomainReport
 from forager.pipelines.products.reports_pages import stored_pages
@@ -63,8 +63,8 @@ class DomainBody(BaseModel):
     )
 
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="ISO 4217; null takes it back.")
-    crawl_frequency: int | None = Field(
-        default=None, ge=60, le=366 * 86_400, strict=True, description="Seconds between two crawls of a page."
+    crawl_frequency: Frequency | None = Field(
+        default=None, description="Time between two crawls of a page: seconds, or a text such as `6h`."
     )
 
 

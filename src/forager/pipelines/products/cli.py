@@ -43,6 +43,9 @@ def list_products(
     if as_json:
         render.show_json(products)
         return
+    if not found:
+        render.notes().print("No products match. Crawl a shop: forager crawl URL --sitemap", soft_wrap=True)
+        return
     rows = render.table("id", "product", "price", "stock", "brand", "shop", right=("id", "price"))
     for product in products:
         rows.add_row(
@@ -63,7 +66,8 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show how the price and stock of a product changed, newest first."""
-    points = with_api(context, lambda at: at.api.get(f"/products/{product}/history"))
+    path = f"/products/{product}/history"
+    points = with_api(context, lambda at: at.api.get(path), fields={"product_id": "product"})
     if as_json:
         render.show_json(points)
         return

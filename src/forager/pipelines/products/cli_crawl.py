@@ -1,11 +1,11 @@
 """`forager crawl …`: one page, a list of pages, a sitemap, or a site whose links are followed."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from forager.core.durations import read_seconds
 from forager.core.errors import NotFound, Rejected
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
@@ -14,7 +14,6 @@ from forager.kit.cli.running import with_api
 from forager.pipelines.products.cli_words import words
 
 command = typer.Typer(help="Crawl a shop's pages; the same command tomorrow crawls again.")
-_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 JOBS = "/admin/crawl-jobs"
 
 
@@ -71,11 +70,12 @@ def crawl(
         if plan:
             _show_plan(await at.api.post("/jobs/plan", {"pipeline": "products", "params": job}), as_json=as_json)
         elif is_one_page and (at.engine is not None or watch):
-            await _one_page(at, job, urls[0])
+            await _one_page(at, job, urls[0], quiet=as_json)
         else:
             await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
 
-    with_api(context, work)
+    named = {"urls": "file" if file else "url", "sitemap": "url", "frequency": "recrawl", "recrawl": "once"}
+    with_api(context, work, fields=named)
 
 
 def _show_plan(planned: Any, *, as_json: bool) -> None:
@@ -91,9 +91,9 @@ def _show_plan(planned: Any, *, as_json: bool) -> None:
     render.notes().print(f"{render.some(planned['pages'], 'page')}{more}. Nothing was fetched.", markup=False)
 
 
-async def _one_page(at: Reached, job: dict[str, Any], url: str) -> None:
+async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) -> None:
     made = await at.api.post(JOBS, job)
-    ended = await see_through(at, made["job_id"], words=words, quiet=True)
+    ended = await see_through(at, made["job_id"], words=words, quiet=quiet, single=True)
     if not ended["completed"]:
         tasks = await at.api.get(f"/jobs/{made['job_id']}/tasks", limit=1)
         why = (tasks[0]["error"] if tasks else None) or f"its job is {ended['state']}"
@@ -105,11 +105,11 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str) -> None:
 
 
 def seconds(text: str) -> int:
-    """`6h` as seconds. Raises `Rejected` for anything else."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)\s*", text)
-    if match is None:
-        raise Rejected(f"--recrawl {text!r} is no interval. Write 30m, 6h, 2d or 1w.")
-    return round(float(match[1]) * _UNITS[match[2]])
+    """`6h` as seconds. Raises `BadParameter` for anything else."""
+    try:
+        return round(read_seconds(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--recrawl") from None
 
 
 def _urls_of(file: Path) -> list[str]:

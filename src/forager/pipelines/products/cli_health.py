@@ -26,6 +26,9 @@ def health(
     if as_json:
         render.show_json(rows)
         return
+    if not rows:
+        render.notes().print("No pages were parsed in these days.", markup=False)
+        return
     table = render.table("day", "shop", "parser", "pages", "products", "price", "weakest", right=("pages",))
     for row in rows:
         weakest = min(row["fill"], key=lambda name: row["fill"][name], default="-")
@@ -82,6 +85,9 @@ def list_quarantines(
     if as_json:
         render.show_json(rows)
         return
+    if not rows:
+        render.notes().print("No values are held back.", markup=False)
+        return
     table = render.table("name", "state", "now", "before", "pages", "since", right=("now", "before", "pages"))
     for row in rows:
         name = f"{row['domain']}/{row['parser']}/{row['parser_version']}/{row['field']}"
@@ -107,7 +113,7 @@ def reparse(
     context: typer.Context,
     domain: Annotated[str, typer.Option(help="The shop, such as shop.example.")],
     parser_version: Annotated[int | None, typer.Option(help="Only products that this version has read.")] = None,
-    sample: Annotated[int, typer.Option(help="Most pages to compare, the newest ones.")] = 1_000,
+    sample: Annotated[int, typer.Option(help="Maximum pages to compare, the newest first.")] = 1_000,
     write: Annotated[bool, typer.Option("--apply", help="Write what is found; without it only compare.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -148,7 +154,7 @@ def _show(told: Any) -> None:
 
 def _decide(context: typer.Context, how: str, name: str, *, as_json: bool) -> None:
     async def work(at: Reached) -> Any:
-        return await at.api.post(f"/admin/quarantines/{how}?name={name}")
+        return (await at.api.ask("POST", f"/admin/quarantines/{how}", query={"name": name})).data
 
     decided = with_api(context, work)
     if as_json:

@@ -37,7 +37,7 @@ def search(
         "availability": availability,
         "limit": limit,
     }
-    result = with_api(context, lambda at: at.api.get("/products/search", **query))
+    result = with_api(context, lambda at: at.api.get("/products/search", **query), fields={"q": "words"})
     if as_json:
         render.show_json(result)
         return
@@ -51,8 +51,8 @@ def search(
             (product["availability"] or "-").replace("_", " "),
             render.plain(product["domain_name"]),
         )
-    console = render.out()
-    console.print(rows)
+    if result["hits"]:
+        render.out().print(rows)
     remark = f"{render.some(result['total'], 'product')}{' or more' if result['more'] else ''}"
     if result["corrected"]:
         others = [f"{words[0]}: {', '.join(words[1:])}" for words in result["terms"] if len(words) > 1]

@@ -3,9 +3,19 @@
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic import model_validator as validator_of_model
 
+from forager.core.durations import in_seconds
 from forager.core.hosts import host_of
 from forager.core.http import Render
 from forager.extract.canonical import canonical_url
@@ -23,6 +33,8 @@ PageUrl = Annotated[
     WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
 ]
 """Stored in its one spelling: the same page under two addresses is one page."""
+Frequency = Annotated[int, Field(ge=60, le=366 * DAY), BeforeValidator(in_seconds)]
+"""Seconds between two crawls of a page; a text such as `6h` is read."""
 
 
 class StoredPage(BaseModel):
@@ -70,11 +82,11 @@ class CrawlJob(BaseModel):
     priority: int = Field(default=5, ge=1, le=10, description="1 is the highest, 10 the lowest.")
     scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
     recrawl: bool = Field(default=True, description="Crawl the pages again and again, as `frequency` says.")
-    frequency: int | None = Field(
+    frequency: Frequency | None = Field(
         default=None,
-        ge=60,
-        le=366 * DAY,
-        description="Seconds between two crawls of a page; without it the domain's own, or a day.",
+        description="Time between two crawls of a page: seconds, or a text such as `6h`; without it the domain's own, "
+        "or a day.",
+        examples=["6h"],
     )
     domain_frequencies: dict[str, int] = Field(
         default_factory=dict,

@@ -11,6 +11,7 @@ import typer
 from forager.core.errors import Rejected
 from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
+from forager.kit.cli.ids import JobId, full_job
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import run_job
 from forager.kit.cli.running import with_api
@@ -43,17 +44,17 @@ def run(
         body = {"access_token": token}
         await run_job(at, "/review-fetch", body, words=words, total=None, watch=watch, as_json=as_json)
 
-    with_api(context, work)
+    with_api(context, work, fields={"access_token": "token_file"})
 
 
 @commands.command()
-def show(
-    context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Job id, as `forager jobs list` shows it.")],
-    as_json: Json = False,
-) -> None:
+def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Show how a reviews job stands: accounts, locations, reviews and failures so far."""
-    seen = with_api(context, lambda at: at.api.get(f"/review-fetch/{job}"))
+
+    async def work(at: Reached) -> Any:
+        return await at.api.get(f"/review-fetch/{await full_job(at.api, job)}")
+
+    seen = with_api(context, work)
     if as_json:
         render.show_json(seen)
         return
@@ -63,21 +64,17 @@ def show(
 
 
 @commands.command()
-def stream(
-    context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Job id, as `forager jobs list` shows it.")],
-    as_json: Json = False,
-) -> None:
+def stream(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Show what a job finds, nested, while it runs.
 
     With --json, or if the output is not a terminal, every account, location and review is one line of JSON.
     """
 
     async def work(at: Reached) -> bool:
-        wait = not at.is_alone
+        wait, whole = not at.is_alone, await full_job(at.api, job)
         if not as_json and render.out().is_terminal:
-            return await watch_tree(at.api, job, wait=wait)
-        return await read_events(at.api, job, _print_line, sys.stdout.flush, wait=wait)
+            return await watch_tree(at.api, whole, wait=wait)
+        return await read_events(at.api, whole, _print_line, sys.stdout.flush, wait=wait)
 
     if not with_api(context, work):
         raise JobNotDone(f"Job {job} is not progressing, because Forager is not running. Start it: forager up")

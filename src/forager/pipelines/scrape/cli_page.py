@@ -48,10 +48,12 @@ def type_of(extractor: Path) -> str:
     """The target type of an extractor that a file holds. Raises `Rejected` unless there is exactly one."""
     from forager.pipelines.scrape.extractor_files import load_extractors
 
-    names = [each.name for each in load_extractors([str(extractor)])]
+    try:
+        names = [each.name for each in load_extractors([str(extractor)])]
+    except Rejected as wrong:
+        raise _not_usable(wrong.fields[0].message) from wrong
     if len(names) > 1:
-        problem = FieldError("extractor", f"{extractor} has several extractors ({', '.join(names)}); keep one in it")
-        raise Rejected(f"{problem.message}.", fields=[problem])
+        raise _not_usable(f"{extractor} has several extractors ({', '.join(names)}); keep one in it")
     return names[0]
 
 
@@ -61,6 +63,10 @@ def runs_elsewhere() -> Rejected:
         "a Forager is running, and it loads extractors when it starts: stop it, or start it with "
         "FORAGER_EXTRACTOR_FILES and name the extractor's type with --as"
     )
+    return _not_usable(message)
+
+
+def _not_usable(message: str) -> Rejected:
     return Rejected(f"--extractor: {message}.", fields=[FieldError("extractor", message)])
 
 

@@ -4,6 +4,7 @@ A file of Python is loaded once, and what it has at its top level that is an `Ex
 """
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,7 +38,7 @@ class ParseOfFile:
 @cache
 def _extractors_of(path: str) -> dict[str, Extractor]:
     file = Path(path).expanduser()
-    if not file.is_file():
+    if not os.path.isfile(file):  # noqa: PTH113 - False also for a name that no file can have
         raise _wrong(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(f"forager_extractor_{file.stem}", file)
     if spec is None or spec.loader is None:
