@@ -43,7 +43,7 @@ def list_products(
     if as_json:
         render.show_json(products)
         return
-    if not found:
+    if not products:
         render.notes().print("No products match. Crawl a shop: forager crawl URL --sitemap", soft_wrap=True)
         return
     rows = render.table("id", "product", "price", "stock", "brand", "shop", right=("id", "price"))
