@@ -44,7 +44,14 @@ def main(options: Options) -> None:
         sys.exit(f"the shared data set is not at {DATA}: set FORAGER_DATA")
     machine = Machine()
     machine.sample()
-    scores = {"product": products(), "job": jobs(), "company": companies(), "profile": profiles()}
+    pages_of_jobs, answers = jobs()
+    scores = {
+        "product": products(),
+        "job": pages_of_jobs,
+        "job_answer": answers,
+        "company": companies(),
+        "profile": profiles(),
+    }
     priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()
     machine.sample()

@@ -142,6 +142,11 @@ class Document:
         body = self.tree.body
         return tuple(_Reader().read(body)) if body else ()
 
+    @staticmethod
+    def lines_in(node: LexborNode) -> tuple[Line, ...]:
+        """What a reader sees inside of one element."""
+        return tuple(_Reader().read(node))
+
     @cached_property
     def text(self) -> str:
         """The visible text, up to a limit."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from forager.extract.document import Document, Line
 
 LONGEST_VALUE = 300
+LONGEST_LABEL = 30
 _LABEL_TAGS = frozenset("dt th h1 h2 h3 h4 h5 h6 label".split())
 
 
@@ -16,7 +17,7 @@ class Labelled:
     value: str
     line: int
     sure: bool
-    """By a colon, or by a tag that is made for labels."""
+    """By a colon, by a tag that is made for labels, or as two cells of a table."""
 
 
 def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> Iterator[Labelled]:
@@ -45,7 +46,8 @@ def labelled(document: Document, words: str, *, most: int = LONGEST_VALUE) -> It
                 None,
             )
             if after is not None and _is_value(lines[after], most):
-                sure = bool(match["colon"]) or line.bold or line.tag in _LABEL_TAGS
+                in_table = line.tag == "td" == lines[after].tag and len(line.text) <= LONGEST_LABEL
+                sure = bool(match["colon"]) or line.bold or line.tag in _LABEL_TAGS or in_table
                 yield Labelled(match["label"], lines[after].text.strip(), after, sure)
 
 

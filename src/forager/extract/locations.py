@@ -32,6 +32,14 @@ _REMOTE = re.compile(
     r"\b(?:fully |100 ?% )?(?:remote|hybrid|on-?site|work from home|home ?office|anywhere|télétravail|teletrabajo)\b",
     re.IGNORECASE,
 )
+_NOWHERE = re.compile(
+    r"(?:on[\s_-]?site|various|multiple|several|all|any)(?:\s(?:locations?|places?|offices?|cities))?"
+    r"|n/?a|none|tb[ad]|flexible|virtual|worldwide|global(?:ly)?|nationwide|field(?:[ -]based)?|home[ -]based|-+",
+    re.IGNORECASE,
+)
+"""What stands where a place should, and is none."""
+_CODED = re.compile(r"(?P<country>[A-Z]{2})-(?P<state>[A-Z]{2})-(?P<city>[A-Z][\w .'-]+)")
+"""`US-IL-Yorkville`, as some systems write it."""
 _AROUND = re.compile(
     r"^(?:greater |metropolitan )|(?: (?:bay )?(?:metropolitan )?area| metro(?:plex)?| region)$", re.IGNORECASE
 )
@@ -76,7 +84,11 @@ def location_of(text: str) -> NormalizedLocation:
     if not plain or len(plain) > LONGEST:
         return NormalizedLocation(raw=text)
     parts = [part for part in _SEPARATORS.split(_REMOTE.sub(" ", plain)) if part.strip(" ()-–.")][:MOST_PARTS]
-    parts = [part.strip(" ()-–") for part in parts]
+    coded = _CODED.fullmatch(plain)
+    if coded and country_code(coded["country"]):
+        return NormalizedLocation(city=coded["city"], state_region=coded["state"], country=coded["country"], raw=text)
+    parts = [part.strip(" ()-–:") for part in parts]
+    parts = [part for part in parts if not _NOWHERE.fullmatch(part)]
     country, parts = _take_country(parts)
     state, implied, parts = _take_state(parts, country)
     city, region = _city_and_region(parts, state_known=state is not None)

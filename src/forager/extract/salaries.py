@@ -16,14 +16,24 @@ _UNITS = {
     "annual": "year",
     "ann": "year",
 }
-_SIGN = r"(?:R\$|US\$|[£€$¥₹₽]|\b(?:USD|EUR|GBP|CHF|DKK|SEK|NOK|PLN|CAD|AUD|INR|BRL|JPY)\b|\bkr\.?)"
+_LEAST = ("minValue", "min", "minAmount", "minSalary", "salaryMin", "from")
+_MOST = ("maxValue", "max", "maxAmount", "maxSalary", "salaryMax", "to")
+_UNIT_NAMES = ("unitText", "period", "interval", "periodicity", "salaryPeriod", "per")
+"""What the ends of a range and their unit of time are called, in schema.org and in systems for applicants."""
+_CODES = (
+    "USD|EUR|GBP|CHF|DKK|SEK|NOK|PLN|CZK|HUF|RON|CAD|AUD|NZD|SGD|HKD|INR|BRL|MXN|ZAR|JPY|CNY|ILS|TRY|AED|SAR|RUB|UAH"
+)
+_SIGN = rf"(?:R\$|US\$|(?:CA|C|AU|A|NZ|S|HK)\$|[£€$¥₹₽₪₺]|\b(?:{_CODES})\b|\bkr\.?|\bRs\.?)"
+_AFTER = rf"(?:{_SIGN}|zł|Kč|Ft|円|元|лв|руб\.?|грн|[Ee]uros?\b)"
+"""The sign of a currency that may stand after the number."""
 _NUMBER = r"\d{1,3}(?:[.,'\s ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
 MONEY = re.compile(
     rf"{_SIGN}\s?(?:{_NUMBER})\s?[kK]?\b(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_SIGN}\s?)?(?:{_NUMBER})\s?[kK]?\b)?"
-    rf"|(?:{_NUMBER})\s?[kK]?(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_NUMBER})\s?[kK]?)?\s?(?:{_SIGN}|zł)"
+    rf"|(?:{_NUMBER})\s?[kK]?(?:\s?{_AFTER})?(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_NUMBER})\s?[kK]?)?\s?{_AFTER}"
 )
 _PER = re.compile(
-    r"(?:per|/|an?|pro|par|al|por|p\.?)\s?(hour|hr|day|week|month|year|annum|stunde|monat|jahr|heure|mois|an\b|mes|año|a\.)"
+    r"(?:per|/|an?|pro|par|al|por|za|p\.?)\s?"
+    r"(hour|hr|h\b|day|week|month|mo\b|year|yr|annum|stunde|monat|jahr|heure|mois|an\b|mes|año|a\.|měsíc|miesiąc|rok)"
     r"|\b(hourly|daily|weekly|monthly|yearly|annual(?:ly)?)\b",
     re.IGNORECASE,
 )
@@ -31,7 +41,8 @@ _PERIODS = {
     "hour": "hour", "hr": "hour", "hourly": "hour", "stunde": "hour", "heure": "hour", "day": "day", "daily": "day",
     "week": "week", "weekly": "week", "month": "month", "monthly": "month", "monat": "month", "mois": "month",
     "mes": "month", "year": "year", "annum": "year", "yearly": "year", "annual": "year", "annually": "year",
-    "jahr": "year", "an": "year", "año": "year", "a.": "year",
+    "jahr": "year", "an": "year", "año": "year", "a.": "year", "yr": "year", "rok": "year", "h": "hour", "mo": "month",
+    "měsíc": "month", "miesiąc": "month",
 }  # fmt: skip
 
 
@@ -65,15 +76,28 @@ def _amount(value: Mapping[str, Any]) -> str | None:
     inner = value.get("value")
     inner = inner[0] if isinstance(inner, list) and inner else inner
     source = inner if isinstance(inner, Mapping) else value
-    least, most = _number(source.get("minValue")), _number(source.get("maxValue"))
+    least, most = _first(source, _LEAST), _first(source, _MOST)
     one = _number(source.get("value")) if source is not value or not isinstance(inner, Mapping) else None
     if not (least or most or one):
         return salary_of(inner) if isinstance(inner, str) else None
     amount = f"{least}-{most}" if least and most and least != most else (least or most or one or "")
-    currency = one_line(str(value.get("currency") or source.get("currency") or value.get("currencyCode") or ""))[:3]
-    unit = one_line(str(source.get("unitText") or value.get("unitText") or "")).lower()
-    per = next((name for mark, name in _UNITS.items() if unit.startswith(mark)), "")
+    currency = one_line(
+        str(
+            value.get("currency")
+            or source.get("currency")
+            or value.get("currencyCode")
+            or value.get("currency_type")
+            or ""
+        )
+    )[:3]
+    unit = next((str(each[name]) for each in (source, value) for name in _UNIT_NAMES if each.get(name)), "")
+    words = re.sub(r"^(?:per|1)[\s_-]+", "", one_line(unit).lower())
+    per = next((name for mark, name in _UNITS.items() if words.startswith(mark)), "")
     return " ".join(part for part in (currency.upper(), amount, f"per {per}" if per else "") if part)
+
+
+def _first(source: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return next((number for name in names if (number := _number(source.get(name)))), "")
 
 
 def _number(value: Any) -> str:

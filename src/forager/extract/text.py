@@ -4,7 +4,9 @@ import html
 import re
 
 MOST_CHARACTERS = 200_000
-"""What a field may hold. A longer one is cut."""
+"""What a field may hold. A longer one is cut, after tags are gone."""
+MOST_SOURCE = 1_000_000
+"""How much of a text with tags is looked at."""
 _ROUNDS = 4
 """Entities hide tags, and those hide entities: `&amp;lt;b&amp;gt;`. So often is looked again."""
 
@@ -23,13 +25,22 @@ _LINE_ENDS = re.compile(r"[\n\r\x0b\x0c\x85\u2028\u2029]+")
 
 def one_line(value: str) -> str:
     """Without tags, entities and invisible characters, white space collapsed to single blanks."""
-    return " ".join(_without_tags(value[:MOST_CHARACTERS], " ").split())
+    return " ".join(_without_tags(_bounded(value), " ").split())[:MOST_CHARACTERS].rstrip()
 
 
 def paragraphs(value: str) -> str:
     """The same, but what stands on lines of its own stays on lines of its own."""
-    lines = (" ".join(line.split()) for line in _LINE_ENDS.split(_without_tags(value[:MOST_CHARACTERS], "\n")))
-    return "\n".join(line for line in lines if line)
+    lines = (" ".join(line.split()) for line in _LINE_ENDS.split(_without_tags(_bounded(value), "\n")))
+    return "\n".join(line for line in lines if line)[:MOST_CHARACTERS].rstrip()
+
+
+def _bounded(value: str) -> str:
+    """A text that is not too long; one that is cut does not end in the middle of a tag."""
+    if len(value) <= MOST_SOURCE:
+        return value
+    cut = value[:MOST_SOURCE]
+    begun, ended = cut.rfind("<"), cut.rfind(">")
+    return cut[:begun] if begun > ended else cut
 
 
 def _without_tags(value: str, gap: str) -> str:

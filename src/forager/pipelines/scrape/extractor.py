@@ -12,6 +12,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from forager.core.visit import Action
+from forager.extract.page_kind import PageKind
 
 MOST_MORE = 3
 """Maximum number of further pages of a site that an extractor may request."""
@@ -49,6 +50,9 @@ class Extracted:
     """Only what was found."""
     wall: str | None = None
     """The text of a login wall, if there is one: the task then fails, instead of returning an empty page."""
+    kind: PageKind = "item"
+    """What the page is. If it is not an item of the extractor's kind, `fields` is empty and the task fails with a
+    reason that names the kind: a list, a form or an error page has no values of its own."""
     more: tuple[str, ...] = ()
     """Up to three further URLs of the same site that may have the missing fields."""
 

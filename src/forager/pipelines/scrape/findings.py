@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from forager.extract.document import Document
+from forager.extract.page_kind import PageKind
 from forager.extract.structured_data import Thing
 from forager.pipelines.scrape.extractor import Extracted, Found
 
@@ -43,11 +44,13 @@ class Findings:
         finding = self._found.get(name)
         return finding.value if finding else None
 
-    def extracted(self, address: str, url: str, *, more: tuple[str, ...] = ()) -> Extracted:
+    def extracted(self, address: str, url: str, *, more: tuple[str, ...] = (), kind: PageKind = "item") -> Extracted:
         """Return the result, with the page's URL as the field `address` if any other field was found.
 
-        The URL alone would make an empty page look like a full one.
+        The URL alone would make an empty page look like a full one. A page of another `kind` has no fields.
         """
+        if kind != "item":
+            return Extracted(kind=kind, more=more)
         if self._found or self._wanted == {address}:
             self.offer(address, url, "url", 1.0)
         return Extracted(dict(self._found), more=more)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from forager.core.http import Response
 from forager.extract.document import decoded
 from forager.extract.normalise import normalise
+from forager.extract.page_kind import PageKind
 from forager.pipelines.scrape.extractor import SCREENSHOT, Extracted, Extractor, Found, Page, Parse
 from forager.pipelines.scrape.records import Result
 from forager.pipelines.scrape.target import Scrape
@@ -20,6 +21,8 @@ class Reading:
         self.found: dict[str, tuple[Found, str]] = {}
         """The finding and its page, by field."""
         self.wall: str | None = None
+        self.kind: PageKind = "item"
+        """What the first page is."""
         self.more: tuple[str, ...] = ()
         self.pages: list[str] = []
         self.rendered = False
@@ -41,7 +44,7 @@ class Reading:
         """Add the findings of a page. The first page decides whether there is a login wall, and which pages to read
         next."""
         if not self.pages:
-            self.wall, self.more = extracted.wall, extracted.more
+            self.wall, self.kind, self.more = extracted.wall, extracted.kind, extracted.more
             self._status, self._at = response.status, response.at
         self.pages.append(response.url)
         self.rendered = self.rendered or response.rendered

@@ -83,15 +83,19 @@ class _Visit:
     async def first(self) -> Reading:
         response = await self._page(self.task.target_url, "browser" if self.wants_picture else self.task.render)
         reading = await self._read(response)
-        if reading.found or response.rendered or self.task.render != "auto":
-            return reading
-        # It looked like a page but has none of the wanted fields: scripts may add them.
-        try:
-            return await self._read(await self._page(self.task.target_url, "browser"))
-        except Permanent as error:
-            if isinstance(error, CircuitOpen):
-                raise
-            return reading
+        settled = bool(reading.found) or reading.kind in ("list", "form", "error")
+        if not settled and not response.rendered and self.task.render == "auto":
+            # It looked like a page but has none of the wanted fields: scripts may add them.
+            try:
+                response = await self._page(self.task.target_url, "browser")
+                reading = await self._read(response)
+            except Permanent as error:
+                if isinstance(error, CircuitOpen):
+                    raise
+        if reading.kind != "item":
+            reason, message = words.INSTEAD[reading.kind]
+            raise _not_had(reason, f"{_where(response)} {message}", response)
+        return reading
 
     async def further(self, reading: Reading) -> None:
         """Read contact and about pages, within a small budget. Fields that they lack stay null."""

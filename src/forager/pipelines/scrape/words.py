@@ -3,6 +3,7 @@
 from typing import Final
 
 from forager.core.reasons import ErrorType, Reason
+from forager.extract.page_kind import PageKind
 
 ROBOTS: Final = Reason.ROBOTS.value
 CIRCUIT_OPEN: Final = Reason.CIRCUIT_OPEN.value
@@ -19,6 +20,11 @@ LOGIN_WALL: Final = "login_wall"
 NOT_FOUND: Final = "not_found"
 REFUSED: Final = "refused"
 NOT_A_PAGE: Final = "not_a_page"
+LIST_PAGE: Final = "list_page"
+FORM_PAGE: Final = "form_page"
+ERROR_PAGE: Final = "error_page"
+EMPTY_PAGE: Final = "empty_page"
+NO_ITEM: Final = "no_item"
 REASONS = frozenset(
     {
         ROBOTS,
@@ -34,6 +40,11 @@ REASONS = frozenset(
         BLOCKED,
         REFUSED,
         NOT_A_PAGE,
+        LIST_PAGE,
+        FORM_PAGE,
+        ERROR_PAGE,
+        EMPTY_PAGE,
+        NO_ITEM,
         PARSE_LATE,
         PARSE_CRASHED,
     }
@@ -44,8 +55,21 @@ TYPES = {
     NOT_FOUND: ErrorType.HTTP,
     REFUSED: ErrorType.HTTP,
     NOT_A_PAGE: ErrorType.PARSE,
+    LIST_PAGE: ErrorType.PARSE,
+    FORM_PAGE: ErrorType.PARSE,
+    ERROR_PAGE: ErrorType.PARSE,
+    EMPTY_PAGE: ErrorType.PARSE,
+    NO_ITEM: ErrorType.PARSE,
 }
-"""Error types of answers that are not a page."""
+"""Error types of answers that are not a page, and of pages that are not the wanted one."""
+INSTEAD: dict[PageKind, tuple[str, str]] = {
+    "list": (LIST_PAGE, "is a list of several. Give the URL of one of them."),
+    "form": (FORM_PAGE, "is a form to fill in. Give the URL of the page that it belongs to."),
+    "error": (ERROR_PAGE, "says that what it showed is not there any more."),
+    "empty": (EMPTY_PAGE, "shows next to nothing."),
+    "other": (NO_ITEM, "has none of the fields of this target type. Check that the type fits the page."),
+}
+"""Reason and message for each kind of page that is not an item."""
 
 
 def shown_reason(reason: str | None) -> str | None:

@@ -1,0 +1,1 @@
+"""How advertised jobs are read: applicant tracking systems, job boards, and pages without markup. Pure."""

@@ -1,0 +1,110 @@
+"""Who offers a job, where no structured data has it: names around the advertisement, the most reliable first. Pure.
+
+A job board's name stands all over its pages too, so a name counts only if the advertisement itself uses it, or if the
+page's title has it as `Baker at Kiln` and the site is not called so.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from forager.extract.document import Document
+from forager.extract.jobs.answers import employer_in
+from forager.extract.jobs.systems import BOARDS, SYSTEMS
+from forager.extract.locations import location_of
+from forager.extract.organisations import TITLE_PARTS, bare, copyright_owners, tidy
+from forager.extract.structured_data import Thing, of_type
+from forager.extract.text import one_line
+from forager.extract.urls import site_of
+
+A_SENTENCE = 60
+MOST_WORDS = 7
+_OWNERS = ("Organization", "Corporation", "LocalBusiness", "CollegeOrUniversity", "EducationalOrganization")
+_AROUND = frozenset("nav footer header aside form".split())
+_AT = re.compile(r"\s+(?:at|bei|chez|hos|@|je|en|w)\s+", re.IGNORECASE)
+_LOGO = re.compile(r"\b(?:company )?logo(?: (?:of|von|de))?\b|\bhome ?page\b", re.IGNORECASE)
+_NOT_A_NAME = re.compile(
+    r"^(?:apply(?: now| here)?|job(?:s| details?| posting| description| search| application)?"
+    r"|career(?:s| opportunities)?|vacanc(?:y|ies)|opening hours|menu|search|skip to .*|back(?: to .*)?|share|print"
+    r"|save|home|welcome.*|all rights.*|alle rechte.*|tous droits.*|todos los derechos.*|remote"
+    r"|full[ -]?time|part[ -]?time|karriere|stellenangebote?"
+    r"|jobannonce|details?|overview|.*\bcookies?\b.*)$",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"^[A-Z]{0,3}\d{2,}\s*[-–:]?\s+(?=\D)")
+
+
+def employers(document: Document, known: Sequence[Thing], title: str) -> Iterator[tuple[str, str, bool]]:
+    """Name, source, and whether it is sure that this is the employer; the most reliable first.
+
+    `title` is the job's. Names of boards and systems, commands, legal phrases and the title itself are left out.
+    """
+    told: list[tuple[str, str]] = []
+    for name, source in _candidates(document, known, title):
+        clean = _clean(name, title)
+        if clean:
+            told.append((clean, source))
+    prose = bare(" ".join(line.text for line in document.shown if _is_prose(len(line.text), line.area)))
+    site = {bare(document.metas.get("og:site_name", "")), bare(site_of(document.url).partition(".")[0])}
+    for name, source in told:
+        is_hiring = source == "title:at" and bare(name) not in site
+        yield name, source.removesuffix(":at"), is_hiring or bare(name) in prose
+
+
+def written_out(slug: str, text: str) -> str | None:
+    """An employer's short name in an address (`acme-corp`) as a text writes it (`Acme Corp`); None if it does not."""
+    letters = [re.escape(letter) for letter in slug.casefold() if letter.isalnum()]
+    if len(letters) < 3:
+        return None
+    match = re.search(rf"(?<!\w){'[ .&-]?'.join(letters)}(?!\w)", text[:50_000], re.IGNORECASE)
+    return match[0] if match and (match[0][0].isupper() or match[0] == slug) else None
+
+
+def _is_prose(length: int, area: str) -> bool:
+    return length > A_SENTENCE and area not in _AROUND
+
+
+def _candidates(document: Document, known: Sequence[Thing], title: str) -> Iterator[tuple[str, str]]:
+    for one in of_type(known, *_OWNERS):
+        yield one.text("name") or "", f"{one.source}:{min(one.types)}.name"
+    for key in ("og:site_name", "author", "application-name"):
+        yield document.metas.get(key, ""), f"meta:{key}"
+    for source, whole in (("title", document.title or ""), ("title", document.metas.get("og:title", ""))):
+        yield from ((part, f"{source}:at" if hiring else source) for part, hiring in _beside(whole, title))
+    for node in document.tree.css("header img[alt], [class*='logo' i] img[alt], img[class*='logo' i][alt]")[:5]:
+        yield _LOGO.sub(" ", node.attributes.get("alt") or ""), "css:img[alt]"
+    for owner in copyright_owners(document):
+        yield owner, "copyright"
+    slug = employer_in(document.url)
+    own = site_of(document.url).partition(".")[0]
+    for short in (slug[1] if slug else None, own if not _is_system(document.url) else None):
+        written = written_out(short, document.text) if short else None
+        if written:
+            yield written, "url"
+
+
+def _beside(whole: str, title: str) -> Iterator[tuple[str, bool]]:
+    """What a page's title has beside the job's, and whether by a word for `at`: `Baker at Kiln | Jobs`."""
+    at = whole.casefold().find(title.casefold())
+    if at < 0:
+        return
+    for rest in (whole[at + len(title) :], whole[:at]):
+        for part in TITLE_PARTS.split(rest):
+            told = _AT.split(f" {part} ", maxsplit=1)
+            yield told[-1].strip(), len(told) == 2 and not told[0].strip()
+
+
+def _clean(name: str, title: str) -> str | None:
+    clean = tidy(_CODE.sub("", one_line(name)))
+    if not clean or _NOT_A_NAME.match(clean) or len(clean.split()) > MOST_WORDS:
+        return None
+    short = bare(clean)
+    if not short or short in bare(title) or bare(title) in short or short.casefold() in BOARDS:
+        return None
+    where = location_of(clean)
+    return None if where.country and (where.city is None or "," in clean) else clean
+
+
+def _is_system(url: str) -> bool:
+    host = (urlsplit(url).hostname or "").casefold()
+    return any(host == domain or host.endswith(f".{domain}") for system in SYSTEMS for domain in system.hosts)

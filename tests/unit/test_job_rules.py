@@ -1,0 +1,161 @@
+"""How jobs are read: one small page or answer for each rule, and what is no job."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from forager.extract.normalise import normalise
+from forager.extract.salaries import salary_in, salary_of
+from forager.pipelines.scrape.extractor import Extracted, Page
+from forager.pipelines.scrape.extractors.job_posting import job_posting
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+PROSE = "<p>" + "You bake bread with us in the early morning, and you like it warm. " * 8 + "</p>"
+LINKS = "".join(f'<a href="/jobs/{number}-baker-{number}">Baker {number}</a>' for number in range(100, 108))
+
+
+def extract(html: str, url: str = "https://kiln.example.com/jobs/1") -> Extracted:
+    return job_posting.parse(Page(url, html, 200, AT), job_posting.fields)
+
+
+def read(html: str, url: str = "https://kiln.example.com/jobs/1") -> dict[str, Any]:
+    found = extract(html, url).fields
+    return normalise(job_posting.output, {name: one.value for name, one in found.items()}).result.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("html", "kind"),
+    [
+        (f"<title>Jobs at Kiln</title><h1>Open positions</h1>{LINKS}", "list"),
+        (f"<h1>Careers</h1>{LINKS}<p>{'x' * 200}</p>", "list"),
+        ("<h1>Job not found</h1><p>" + "Try another search, or come back later. " * 5 + "</p>", "error"),
+        ("<h1>Baker</h1><p>This position has been filled.</p><p>" + "Thank you for your interest in us. " * 5, "error"),
+        (
+            "<h1>Apply now</h1><form><input name=first_name><input name=last_name><input name=resume type=file></form>"
+            "<p>" + "Please fill in all of the fields below, one by one. " * 5,
+            "form",
+        ),
+        ("<div id=root></div>", "empty"),
+        ("<h1>About us</h1>" + PROSE, "other"),
+        (f"<h1>Baker</h1><p>Location: Leeds, United Kingdom</p>{PROSE}{LINKS}", "item"),
+        ('<script>var all = {"jobs": [{"title": "A", "city": "B"}, {"title": "C", "city": "D"}]};</script>', "list"),
+    ],
+)  # fmt: skip
+def test_a_page_says_what_it_is_if_it_is_no_job(html: str, kind: str) -> None:
+    extracted = extract(html)
+    assert extracted.kind == kind
+    assert bool(extracted.fields) == (kind == "item")
+
+
+GREENHOUSE = {
+    "title": "Baker", "absolute_url": "https://boards.greenhouse.io/kiln/jobs/1", "internal_job_id": 1,
+    "company_name": "Kiln", "location": {"name": "Leeds, United Kingdom"}, "content": "&lt;p&gt;" + "Bake bread. " * 9,
+}  # fmt: skip
+LEVER = {
+    "text": "Baker", "hostedUrl": "https://jobs.lever.co/kiln-works/1", "categories": {"location": "Leeds"},
+    "description": "<p>Kiln Works bakes bread since the beginning of time.</p>",
+    "salaryRange": {"min": 30000, "max": 40000, "currency": "GBP", "interval": "per-year-salary"},
+}  # fmt: skip
+ASHBY = {
+    "title": "Baker", "jobUrl": "https://jobs.ashbyhq.com/Kiln/1", "descriptionHtml": "<p>" + "Bake bread. " * 9,
+    "address": {"postalAddress": {"addressLocality": "Leeds", "addressCountry": "United Kingdom"}}, "location": "HQ",
+}  # fmt: skip
+SMART = {
+    "name": "Baker", "refNumber": "R1", "company": {"identifier": "k1", "name": "Kiln"},
+    "location": {"city": "Leeds", "country": "gb"},
+}  # fmt: skip
+WORKDAY = {
+    "jobPostingInfo": {"title": "Baker", "location": "US-IL-Yorkville", "jobDescription": "Bake bread. " * 9},
+    "hiringOrganization": {"name": "Kiln"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (GREENHOUSE, ("Baker", "Kiln", "Leeds", None)),
+        (LEVER, ("Baker", "Kiln Works", "Leeds", "GBP 30000-40000 per year")),
+        (ASHBY, ("Baker", "Kiln", "Leeds", None)),
+        (SMART, ("Baker", "Kiln", "Leeds", None)),
+        (WORKDAY, ("Baker", "Kiln", "Yorkville", None)),
+        ({"jobs": [GREENHOUSE]}, ("Baker", "Kiln", "Leeds", None)),
+    ],
+)
+def test_the_answer_of_a_system_is_read_by_its_own_names(answer: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    result = read(json.dumps(answer))
+    city = (result["location"] or {}).get("city")
+    assert (result["job_title"], result["company_name"], city, result["salary_range"]) == expected
+
+
+def test_several_postings_are_a_list_and_one_job_in_several_places_is_not() -> None:
+    assert extract(json.dumps({"jobs": [GREENHOUSE, GREENHOUSE | {"title": "Miller"}]})).kind == "list"
+    assert extract(json.dumps([GREENHOUSE, GREENHOUSE | {"location": {"name": "York"}}])).kind == "item"
+
+
+def test_of_several_marked_postings_the_one_in_the_headline_is_read() -> None:
+    marked = [{"@type": "JobPosting", "title": title} for title in ("Miller", "Baker", "Cook")]
+    script = f'<script type="application/ld+json">{json.dumps(marked)}</script>'
+    assert read(f"{script}<h1>Baker</h1>{PROSE}")["job_title"] == "Baker"
+    assert extract(f"{script}<h1>Jobs</h1>{PROSE}").kind == "list"
+
+
+@pytest.mark.parametrize(
+    ("html", "company"),
+    [
+        ("<title>Baker at Kiln Works | Jobpond</title><h1>Baker</h1>", "Kiln Works"),
+        ('<title>Baker</title><meta property="og:site_name" content="Jobpond"><h1>Baker</h1>', None),
+        ("<title>Apply now - Baker</title><h1>Baker</h1><p>© 2024 All rights reserved</p>", None),
+        (f'<h1>Baker</h1><header><img alt="Kiln logo"></header><p>{"At Kiln we bake. " * 5}</p>', "Kiln"),
+    ],
+)  # fmt: skip
+def test_the_employer_is_never_the_board_or_a_command(html: str, company: str | None) -> None:
+    assert read(html + PROSE, "https://jobpond.example/1")["company_name"] == company
+
+
+@pytest.mark.parametrize(
+    ("text", "pay"),
+    [
+        ("45 000 - 60 000 Kč za měsíc", "45 000 - 60 000 Kč per month"),
+        ("$120,000 - $150,000 a year", "$120,000 - $150,000 per year"),
+        ("£12.50 per hour", "£12.50 per hour"),
+        ("8 000 zł", "8 000 zł"),
+        ("competitive", None),
+    ],
+)
+def test_pay_is_read_with_its_sign_on_either_side(text: str, pay: str | None) -> None:
+    assert salary_in(text) == pay
+
+
+def test_pay_in_a_sentence_needs_a_word_for_pay_and_is_no_bonus() -> None:
+    page = "<h1>Baker</h1><p>Location: Leeds, United Kingdom</p>{}" + PROSE
+    assert read(page.format("<p>The base pay range is $50,000 - $60,000.</p>"))["salary_range"] == "$50,000 - $60,000"
+    assert read(page.format("<p>Compensation includes a bonus of $5,000.</p>"))["salary_range"] is None
+    assert read(page.format("<p>We raised $50,000 for charity.</p>"))["salary_range"] is None
+
+
+def test_pay_of_a_system_is_read_by_its_own_names() -> None:
+    assert (
+        salary_of({"min": "60000", "max": "75000", "period": "year", "currency": "EUR"}) == "EUR 60000-75000 per year"
+    )
+    assert salary_of({"min": None, "max": None, "period": None, "currency": None}) is None
+
+
+def test_who_may_apply_from_hundreds_of_countries_is_in_no_place() -> None:
+    marked = {
+        "@type": "JobPosting",
+        "title": "Baker",
+        "applicantLocationRequirements": [{"name": f"C{n}"} for n in range(9)],
+    }
+    assert read(f'<script type="application/ld+json">{json.dumps(marked)}</script>')["location"] is None
+
+
+def test_a_description_has_no_menu_form_or_similar_jobs() -> None:
+    html = (
+        f"<nav>Menu here</nav><h1>Baker</h1><p>Location: Leeds, United Kingdom</p><div class=job-description>{PROSE}"
+        "<form><label>Your name</label></form><p>Similar jobs</p><p>Miller</p></div>"
+    )
+    text = read(html)["description"]
+    assert text.startswith("You bake bread")
+    assert not {"Menu", "Your name", "Miller"} & set(text.split())
