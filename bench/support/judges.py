@@ -22,7 +22,8 @@ def same_number(expected: str) -> Judge:
 
 
 def same_city(expected: str) -> Judge:
-    return lambda value: plain(value["city"]) == plain(expected)
+    """The city, or the city with its state: `Washington, D.C.`"""
+    return lambda value: plain(expected) in (plain(value["city"]), plain(f"{value['city']}{value['state_region']}"))
 
 
 def exactly_at(expected: str) -> Judge:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from forager.extract.countries import country_code, country_of_state
 from forager.extract.document import Document, Line
 
 LONGEST = 80
@@ -30,11 +31,25 @@ _ENDS = re.compile(
 )
 _YEAR = re.compile(r"[\s,.-]*\b(?:19|20)\d\d\b[\s,.]*")
 _GENERIC = re.compile(
-    r"^(?:home(?: ?page)?|welcome|contact(?: us)?|about(?: us)?|kontakt|impressum|contacto?|contato|contatti|index|"
+    r"^(?:home(?: ?page)?|welcome|contact(?: (?:us|usa|info\w*|form|details|page))?|contacting .*|about(?: us)?|"
+    r"kontakt|impressum|contacto?|contato|contatti|index|site ?map|mapa (?:serwisu|strony|witryny|del sitio|do site)|"
+    r"plan du site|seitenübersicht|opening hours|öffnungszeiten|job details|apply now|mailing address|"
+    r"customer (?:service|support|care).*|(?:get|how to get) .*|directions.*|"
     r"start(?:seite)?|accueil|inicio|untitled.*|locations?|our offices?|offices|news|blog|login|sign in|careers?|jobs?|"
     r"(?:the )?(?:company|copyright|site|website|author|owner|all rights reserved).*|global (?:offices|locations).*|"
     r"(?:us|uk|worldwide) (?:offices|sites|locations).*)$",
     re.IGNORECASE,
+)
+_WELCOME = re.compile(
+    r"^(?:welcome to|(?:the )?official (?:web ?)?(?:site|page|homepage) of|home ?page of|willkommen bei|"
+    r"bienvenue (?:à|chez))\s*(?:the )?(?=\w)",
+    re.IGNORECASE,
+)
+_BEFORE_SIGN = re.compile(r"^(?P<name>[^|•·©\n]{3,80}?)\s*(?:©|\(c\))\s*(?:[|•·]|(?:19|20)\d\d|$)", re.IGNORECASE)
+"""`Bimbo Bakeries © | 255 Business Center Dr`: the sign after the name."""
+_FORM_FIRST = re.compile(r"^(?:ООО|ЗАО|ОАО|ПАО|АО|ИП|ТОВ|PT\.?|CV\.?)\s")
+_STREETS = re.compile(
+    r"^\d+[A-Za-z]?\s.*\b(?:st|street|rd|road|ave|avenue|dr|drive|blvd|lane|ln|way|court|suite)\b", re.IGNORECASE
 )
 TITLE_PARTS = re.compile(r"\s+[-–—|:·•»«]+\s+|\s*[|»«•]\s*|:\s+")
 
@@ -42,9 +57,16 @@ TITLE_PARTS = re.compile(r"\s+[-–—|:·•»«]+\s+|\s*[|»«•]\s*|:\s+")
 def copyright_owners(document: Document) -> Iterator[str]:
     """Who a page's copyright lines name, from its end, where they stand."""
     for line in reversed(document.lines[-400:]):
+        before = _BEFORE_SIGN.match(line.text) if len(line.text) <= 400 else None
+        if before and (name := tidy(_YEAR.sub(" ", before["name"]))):
+            yield name
+            continue
         match = _COPYRIGHT.search(line.text) if len(line.text) <= 400 else None
         if match:
             owner = _ENDS.sub("", match["name"])
+            year = _YEAR.search(owner)
+            owner = owner[: year.start()] if year and year.start() > 2 else owner
+            owner = owner.partition(",")[0] if _FORM_FIRST.match(owner) else owner
             form = LEGAL_FORM.search(owner)  # what follows it is another matter
             name = tidy(_YEAR.sub(" ", owner[: form.end()] if form else owner))
             if name:
@@ -60,15 +82,27 @@ def legal_names(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def title_parts(title: str) -> list[str]:
-    return [part for part in (tidy(piece) for piece in TITLE_PARTS.split(title)) if part]
+    """The parts of a page's title that can be names; what is in quotes stays together."""
+    plain = re.sub(r"«([^«»]{2,60})»", r"\1", title)
+    return [part for part in (tidy(piece) for piece in TITLE_PARTS.split(plain)) if part]
 
 
 def tidy(name: str) -> str | None:
     """A name without signs around it; None where it is no name at all."""
     name = " ".join(re.sub(r"[®™©]", " ", name).split()).strip(" -–—|•·,:;»«*\"'")
+    name = _WELCOME.sub("", name)
     if not 2 <= len(name) <= LONGEST or not any(letter.isalpha() for letter in name) or _GENERIC.match(name):
         return None
-    return name
+    return None if _STREETS.match(name) else _without_place(name)
+
+
+def _without_place(name: str) -> str:
+    """`City of Dallas, Texas` is City of Dallas; what is in brackets after a name is a place too."""
+    name = re.sub(r"\s*\([^()]*\d{4,}[^()]*\)$", "", name)
+    start, comma, end = name.rpartition(",")
+    place = end.strip(" .")
+    is_place = bool(country_of_state(place)) or bool(country_code(place, codes=False))
+    return start.strip() if comma and is_place and len(start) > 2 else name
 
 
 def bare(name: str) -> str:

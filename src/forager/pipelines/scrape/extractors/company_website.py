@@ -9,13 +9,15 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
-from forager.extract.addresses import addresses, region_of
+from forager.extract.addresses import Address, addresses, region_of
+from forager.extract.company_names import company_name
 from forager.extract.document import Document, Link
 from forager.extract.emails import clean_email, emails_in
 from forager.extract.labels import labelled
 from forager.extract.locations import NormalizedLocation, location_of, location_of_address
 from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
-from forager.extract.organisations import bare, copyright_owners, legal_names, tidy, title_parts
+from forager.extract.organisations import LEGAL_FORM, bare, tidy
+from forager.extract.page_kind import PageKind, error_of
 from forager.extract.phones import e164, phones_in
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.urls import same_site, site_of
@@ -67,9 +69,16 @@ _MAILBOXES = re.compile(
     r"^(?:info|contact|kontakt|office|hello|hallo|mail|post|enquir|inquir|service|support|sales|team|admin)",
     re.IGNORECASE,
 )
+_OTHERS = re.compile(
+    r"ombuds|schlicht|mediat|dispute|consumer-?protection|datenschutz-?(?:behoerde|beauftrag)|webmaster@|webdesign|"
+    r"web-?agen|werbeagentur|hosting|@(?:ec\.europa|sentry)",
+    re.IGNORECASE,
+)
 _ELSEWHERE = frozenset(
     "gmail.com googlemail.com yahoo.com hotmail.com outlook.com gmx.de web.de aol.com icloud.com".split()
 )
+_SURE = ((6.0, 0.9), (4.0, LABEL), (2.5, OPEN_GRAPH), (1.5, GUESS - 0.1))
+"""Votes for a name, and how sure that makes it. With fewer it is none."""
 _LINKED_IN = re.compile(r"(?:^|\.)linkedin\.com$")
 
 
@@ -97,14 +106,23 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     if organisation is not None:
         _from_organisation(organisation, findings, region)
     _by_labels(document, findings)
-    _place(document, findings, region)
+    places = list(addresses(document, region))
+    _place(document, places, findings)
     _phone(document, findings, region)
+    _name(document, places, findings)
     _email(document, findings)
-    _name(document, findings)
     _prose(document, findings)
     missing = wanted - {"website_url"} - findings.names
     more = _more(document) if missing and not _is_linked_in(document) else ()
-    return findings.extracted("website_url", _website(document, findings), more=more)
+    kind = _kind(document) if organisation is None else "item"
+    return findings.extracted("website_url", _website(document, findings), more=more, kind=kind)
+
+
+def _kind(document: Document) -> PageKind:
+    """Any page of a site may be its company's, unless it says that it is not there or shows nothing."""
+    if error_of(document):
+        return "error"
+    return "empty" if not document.text and not document.metas else "item"
 
 
 def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
@@ -157,7 +175,8 @@ def _by_labels(document: Document, findings: Findings) -> None:
     if findings.wants("headquarters"):
         for labelled_line in labelled(document, _HEADQUARTERS, most=150):
             where = location_of(labelled_line.value)
-            if labelled_line.sure and where.city and (where.country or where.state_region):
+            is_name = LEGAL_FORM.search(labelled_line.value)  # a legal form marks a name, not a place
+            if labelled_line.sure and not is_name and where.city and (where.country or where.state_region):
                 findings.offer("headquarters", labelled_line.value, f"label:{labelled_line.label}", LABEL)
                 break
     if findings.wants("industry"):
@@ -176,9 +195,9 @@ def _by_labels(document: Document, findings: Findings) -> None:
             findings.offer("employee_count_range", told["range"], "text", GUESS)
 
 
-def _place(document: Document, findings: Findings, region: str | None) -> None:
+def _place(document: Document, places: list[Address], findings: Findings) -> None:
+    """The address under a word for headquarters, else the first one."""
     if findings.wants("headquarters"):
-        places = list(addresses(document, region))
         heads = [
             at
             for at, line in enumerate(document.shown)
@@ -199,7 +218,7 @@ def _phone(document: Document, findings: Findings, region: str | None) -> None:
             findings.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
     before = ""
     for line in document.shown:
-        for phone in phones_in(line.text, region) if len(line.text) <= 400 else ():
+        for phone in phones_in(line.text, region) if len(line.text) <= 1_000 else ():
             ahead = line.text[max(0, phone.start - 25) : phone.start] or before
             if _FAX.search(ahead) and not _TEL.search(ahead[_last_fax(ahead) :]):
                 continue
@@ -220,6 +239,8 @@ def _email(document: Document, findings: Findings) -> None:
     linked = [mail for link in document.links if link.url[:7].lower() == "mailto:" and (mail := _mailed(link.url))]
     written = list(emails_in(document.text))
     site = site_of(document.url).partition(".")[0]
+    name = bare(str(findings.value("company_name") or "")) or "-"
+    linked, written = ([mail for mail in mails if not _is_others(mail, site, name)] for mails in (linked, written))
     for source, sure, mails in (("css:a[href^=mailto]", SELECTOR, linked), ("text", LABEL, written)):
         ranked = sorted(
             mails,
@@ -233,8 +254,14 @@ def _email(document: Document, findings: Findings) -> None:
             findings.offer("contact_email", mail, source, sure)
 
 
-def _name(document: Document, findings: Findings) -> None:
-    """By what the site calls itself, who holds its copyright, and what the title and the text have in common."""
+def _is_others(mail: str, site: str, name: str) -> bool:
+    """Whether a mailbox belongs to an authority, an agency or the maker of the site."""
+    label = bare(site_of(f"https://{mail.partition('@')[2]}/").partition(".")[0])
+    return bool(_OTHERS.search(mail)) and not (site and site in mail) and label not in name and name not in label
+
+
+def _name(document: Document, places: list[Address], findings: Findings) -> None:
+    """By what the site calls itself: the more places agree, the surer."""
     if not findings.wants("company_name"):
         return
     if _is_linked_in(document):
@@ -243,27 +270,11 @@ def _name(document: Document, findings: Findings) -> None:
         )
         findings.offer("company_name", tidy(got[0]) if got else None, "css:h1", SELECTOR)
         return
-    text = bare(document.text)
-    names = [
-        ("meta:og:site_name", document.metas.get("og:site_name", "")),
-        ("meta:application-name", document.metas.get("application-name", "")),
-    ]
-    for source, name in names:
-        findings.offer("company_name", tidy(name), source, OPEN_GRAPH)
-    owners = list(copyright_owners(document))
-    legal = list(legal_names(document.shown))
-    parts = title_parts(document.title or "")
-    for name in legal:
-        if any(bare(name) in bare(other) or bare(other) in bare(name) for other in (*owners, *parts)):
-            findings.offer("company_name", name, "text:legal", LABEL)
-    for name in owners:
-        sure = any(bare(name) in bare(part) or bare(part) in bare(name) for part in parts)
-        findings.offer("company_name", name, "text:copyright", OPEN_GRAPH - 0.05 if sure else GUESS)
-    for part in parts:
-        if len(part.split()) <= 6 and text.count(bare(part)) >= 2:
-            findings.offer("company_name", part, "title", GUESS - 0.05)
-    for name in legal[:1]:
-        findings.offer("company_name", name, "text:legal", GUESS - 0.1)
+    named = company_name(document, places)
+    if named is not None:
+        sure = next((confidence for least, confidence in _SURE if named.weight >= least), None)
+        if sure is not None:
+            findings.offer("company_name", named.name, named.source, sure)
 
 
 def _prose(document: Document, findings: Findings) -> None:

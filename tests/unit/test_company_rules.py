@@ -1,0 +1,123 @@
+"""How companies are read: names by votes, addresses by country, contacts, and what is no company page."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from forager.extract.addresses import addresses, region_of
+from forager.extract.company_names import company_name
+from forager.extract.document import Document
+from forager.extract.locations import location_of
+from forager.extract.normalise import normalise
+from forager.extract.organisations import copyright_owners, tidy
+from forager.pipelines.scrape.extractor import Page
+from forager.pipelines.scrape.extractors.company_website import company_website
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def document(*lines: str, url: str = "https://page.example/") -> Document:
+    return Document("".join(f"<p>{line}</p>" for line in lines), url)
+
+
+def read(html: str, url: str = "https://page.example/") -> dict[str, Any]:
+    found = company_website.parse(Page(url, html, 200, AT), company_website.fields).fields
+    return normalise(company_website.output, {name: one.value for name, one in found.items()}).result.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("lines", "city"),
+    [
+        (("1300 New York Avenue, N.W.", "Washington, D.C. 20577, USA"), "Washington"),
+        (("1617 3rd Avenue", "New York, NY", "10128"), "New York"),
+        (("439 King Street West", "Toronto, Ontario, Canada", "M5V 1K4"), "Toronto"),
+        (("Kruisstraat 10", "6634 AG Batenburg"), "Batenburg"),
+        (("ul. Głowackiego 39", "74-200 Pyrzyce"), "Pyrzyce"),
+        (("Clonminch House,", "Tullamore,", "Co. Offaly"), "Tullamore"),
+        (("Khadim Ali Road,", "Sialkot (51310) - Pakistan."), "Sialkot"),
+        (("1 Mill Lane", "Cudham", "Sevenoaks", "Kent", "TN14 7QA"), "Sevenoaks"),
+        (("45 Ironmongers Place, Isle of Dogs.", "E14 9YD"), "London"),
+        (("Avenida Juan Luis 3", "29639 Benalmádena (Málaga)"), "Benalmádena"),
+        (("baliseauto.com", "MA 01089"), None),
+        (("Type HP21 3AB cartridge", "ZZ9 9ZZ"), None),
+    ],
+)
+def test_the_city_is_where_the_country_writes_it(lines: tuple[str, ...], city: str | None) -> None:
+    found = [address.where.city for address in addresses(document(*lines))]
+    assert (found[0] if found else None) == city
+
+
+@pytest.mark.parametrize(
+    ("html", "region"),
+    [
+        ("<p>info@acebraces.ie</p>", "IE"),
+        ('<html lang="en-US"><p>Write to info@bridge.nl</p>', "NL"),
+        ('<html lang="pl"><p>Witamy</p>', "PL"),
+        ("<p>Cartridge T0 6AB</p>", None),
+    ],
+)
+def test_the_country_of_a_page_is_that_of_its_mailboxes_before_its_language(html: str, region: str | None) -> None:
+    assert region_of(Document(html, "https://page.example/")) == region
+
+
+@pytest.mark.parametrize(
+    ("line", "owner"),
+    [
+        ("© Thames Plumbers 2012 l Terms and Conditions", "Thames Plumbers"),
+        ("Bimbo Bakeries USA © | 255 Business Center Dr. | Horsham", "Bimbo Bakeries USA"),
+        ("© ЗАО АВАНГАРД ЛИЗИНГ, финансовый лизинг, 2010", "ЗАО АВАНГАРД ЛИЗИНГ"),
+        ("© 2010 All Rights Reserved", None),
+    ],
+)
+def test_a_copyright_line_names_its_owner_and_nothing_else(line: str, owner: str | None) -> None:
+    assert next(copyright_owners(document(line)), None) == owner
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("City of Dallas, Texas.", "City of Dallas"),
+        ("The Official Website of Arlington Cemetery", "Arlington Cemetery"),
+        ("Mapa serwisu", None),
+        ("Opening hours", None),
+        ("255 Business Center Dr", None),
+    ],
+)
+def test_a_name_has_no_place_and_no_command(words: str, name: str | None) -> None:
+    assert tidy(words) == name
+
+
+def test_the_line_over_the_street_is_a_name_and_places_that_agree_win() -> None:
+    page = document(
+        "H&amp;S Solicitors", "250 Finchley Road", "Hampstead", "London", "NW3 6DN", "mail@hssolicitors.co.uk"
+    )
+    named = company_name(page, list(addresses(page)))
+    assert named is not None
+    assert named.name == "H&S Solicitors"
+    alone = company_name(document("© 2024 Google", "Our restaurant"), [])
+    assert alone is None
+
+
+def test_a_mailbox_of_an_ombudsman_is_no_contact() -> None:
+    html = "<title>Kiln Works</title><p>office@kilnworks.example.com</p><p>help@ombudsman.example.org</p>"
+    assert read(html)["contact_email"] == "office@kilnworks.example.com"
+    assert read("<title>Kiln Works</title><p>help@ombudsman.example.org</p>")["contact_email"] is None
+
+
+def test_a_legal_form_marks_a_name_and_not_a_headquarters() -> None:
+    assert read("<p>Headquarters: ioSafe, Inc.</p>")["headquarters"] is None
+
+
+@pytest.mark.parametrize("html", ["<h1>Page not found</h1><p>Sorry.</p>", "<title>404</title><p>x</p>"])
+def test_an_error_page_is_no_company(html: str) -> None:
+    extracted = company_website.parse(Page("https://page.example/", html, 200, AT), company_website.fields)
+    assert (extracted.kind, extracted.fields) == ("error", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "city"),
+    [("US-IL-Yorkville", "Yorkville"), ("Remote", None), ("Anywhere", None), ("-", None), ("on_site", None)],
+)
+def test_what_is_no_place_has_no_city(text: str, city: str | None) -> None:
+    assert location_of(text).city == city
