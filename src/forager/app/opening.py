@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 
 from forager.app.application import App
 from forager.app.fit import check_blob_folder, check_keys
@@ -41,9 +41,6 @@ from forager.wiring import (
     open_rules,
     secrets,
 )
-
-THRESHOLDS = (20_000, 20, 20)
-"""Allocations until the garbage collector looks at new objects; then how often at older ones."""
 
 
 @asynccontextmanager
@@ -147,11 +144,11 @@ async def open_app(
         yield app
 
 
+@cache
 def _spare_the_collector() -> None:
     """Exclude everything that exists now (classes, pipelines) from garbage collection. It stays alive anyway, and
     scanning it repeatedly would cost a tenth of the time of every task. Objects that a task creates are freed by
-    reference counting. Once in a process, which its thresholds then show: an application that is opened later must not
-    keep the garbage of earlier ones."""
-    if gc.get_threshold() != THRESHOLDS:
-        gc.set_threshold(*THRESHOLDS)
-        gc.freeze()
+    reference counting. Once in a process: an application that is opened later must not keep the garbage of earlier
+    ones."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

@@ -1,5 +1,6 @@
 """Runs the command line, and maps every way in which a command can end to an exit code. No other module does."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from forager.kit.cli.invocation import Invocation
 
 
 def main() -> None:
+    # What a command imports stays alive. Looking through it for garbage again and again took a seventh of the time that
+    # a command needs to start.
+    gc.set_threshold(50_000, 20, 20)
     sys.exit(run(sys.argv[1:]))
 
 
