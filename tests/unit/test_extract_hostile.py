@@ -21,7 +21,8 @@ LONGEST = 5.0
 """CPU seconds a page: what the machine gives to others in between is not ours."""
 MANY = 100_000
 
-BOMBS = {
+# What hurts a parser, before any extractor sees it: one extractor shows it.
+MARKUP = {
     "nested": "<div>" * MANY,
     "nested and closed": "<div>" * MANY + "x" + "</div>" * MANY,
     "end tags in attributes": '<div x="</div>">' * MANY,
@@ -90,6 +91,10 @@ BOMBS = {
     "unclosed comments": "<!--" * MANY,
     "unclosed scripts": "<script>" * MANY,
     "unclosed titles": "<title>" * MANY,
+}  # fmt: skip
+
+# What each extractor reads in its own way.
+CONTENT = {
     "things in things": '<i itemscope itemtype="http://schema.org/Person" itemprop=x>' * 30_000,
     "rdfa in rdfa": "<i typeof=Person property=x>" * 30_000,
     "json in json": '<script type="application/ld+json">' + '{"@graph":[' * 50_000 + "</script>",
@@ -111,9 +116,12 @@ BOMBS = {
 }  # fmt: skip
 
 
+BOMBS = MARKUP | CONTENT
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_page_made_to_hurt_is_read_in_time__S6(name: str) -> None:
-    for extractor in EXTRACTORS:
+    for extractor in EXTRACTORS[-1:] if name in MARKUP else EXTRACTORS:
         began = time.process_time()
         extracted = extractor.parse(Page("https://hostile.example/", BOMBS[name], 200, AT), extractor.fields)
         normalise(extractor.output, {field: found.value for field, found in extracted.fields.items()})
