@@ -26,6 +26,12 @@ class Database(Protocol):
         """
         ...
 
+    async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Read rows by a full-text condition. The plan is made for these values: how common a word is decides whether
+        the full-text index or the order of ids reaches the newest matches sooner.
+        """
+        ...
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read a few rows by key that were written a moment ago and are still in memory."""
         ...

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from forager.core.database import Database, Dialect, Row
+from forager.kit.search import index_of
+from forager.pipelines.products.records import Product
 from forager.pipelines.products.reports import ProductFilter, find_products
 from tests.support.shop import open_shop
 
@@ -27,6 +29,9 @@ class Explaining:
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         return await self._inner.fetch_by_keys(sql, keys)
 
+    async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self.fetch(sql, values)
 
@@ -36,9 +41,9 @@ class Explaining:
 
 LISTS = {
     "": "SCAN items",  # by its id, newest first
-    "brand": "ix_items_brand_id",
-    "category": "ix_items_category_id",
-    "domain": "ix_items_domain_id",
+    "brand": "SEARCH items USING COVERING INDEX ix_items_brand_id_",
+    "category": "SEARCH items USING COVERING INDEX ix_items_category_id_",
+    "domain": "SEARCH items USING COVERING INDEX ix_items_domain_id_",
 }
 
 
@@ -50,7 +55,6 @@ async def test_a_list_walks_the_index_of_its_filter__PR_20(tmp_path: Path, drivi
             database = Explaining(shop.app.database)
             await find_products(database, ProductFilter(**others, **({driving: "x"} if driving else {})))
             assert LISTS[driving] in " ".join(database.steps)
-            assert "SEARCH items USING INDEX" in " ".join(database.steps) or not driving
         due = await shop.app.database.fetch(
             "EXPLAIN QUERY PLAN SELECT id FROM pages WHERE next_crawl_at IS NOT NULL AND next_crawl_at <= 5"
             " ORDER BY next_crawl_at LIMIT 1000"
@@ -58,3 +62,26 @@ async def test_a_list_walks_the_index_of_its_filter__PR_20(tmp_path: Path, drivi
         assert [row["detail"] for row in due] == [
             "SEARCH pages USING COVERING INDEX ix_pages_next_crawl_at_id (next_crawl_at>? AND next_crawl_at<?)"
         ]
+
+
+async def test_a_search_is_planned_for_its_words_and_by_the_full_text_index__PR_20(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    rare = "SELECT id FROM search_items WHERE document @@ to_tsquery('english', :word) ORDER BY id DESC LIMIT 100"
+    modes = "SELECT current_setting('plan_cache_mode') AS plans, current_setting('enable_bitmapscan') AS bitmaps"
+    async with open_shop(tmp_path / "home", postgres_url, pages=1) as shop:
+        database = shop.app.database
+        await index_of(Product, database).search("oak")  # creates the index
+        await database.write(
+            "INSERT INTO search_items (id, document)"
+            " SELECT n, to_tsvector('english', 'common rare' || n || :more) FROM generate_series(1, 20000) n",
+            {"more": " ".join(f" word{n}" for n in range(30))},
+        )
+        await database.write("SELECT gin_clean_pending_list('ix_search_items_document')")
+        await database.write("ANALYZE search_items")
+        steps = await database.fetch_by_words(f"EXPLAIN {rare}", {"word": "rare77"})
+        assert "Bitmap Index Scan on ix_search_items_document" in str(steps)
+        steps = await database.fetch_by_words(f"EXPLAIN {rare}", {"word": "common"})
+        assert "Index Scan Backward using search_items_pkey" in str(steps)
+        assert await database.fetch_by_words(modes) == [{"plans": "force_custom_plan", "bitmaps": "on"}]
+        assert await database.fetch(modes) == [{"plans": "auto", "bitmaps": "off"}]  # they hold for one search

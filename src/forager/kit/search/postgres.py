@@ -76,7 +76,7 @@ class PostgresStore:
         return [row["word"] for row in rows]
 
     async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
-        (row,) = await self._db.fetch(
+        (row,) = await self._db.fetch_by_words(
             f"SELECT count(*) AS number FROM (SELECT 1 FROM {self._table} WHERE document @@ {_ASKED} LIMIT :most) m",
             {"question": question(terms), "most": most},
         )
@@ -93,7 +93,7 @@ class PostgresStore:
     ) -> Sequence[Row]:
         where = f" WHERE {' AND '.join(only)}" if only else ""
         shown = "".join(f", i.{name}" for name in columns)
-        return await self._db.fetch(
+        return await self._db.fetch_by_words(
             # OFFSET 0 keeps the planner from joining whole tables: each candidate is looked up by its id.
             f"WITH c AS MATERIALIZED (SELECT s.id, s.document FROM {self._table} s WHERE s.document @@ {_ASKED}"
             f" ORDER BY s.id DESC LIMIT :window)"

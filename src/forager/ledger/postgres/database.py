@@ -10,6 +10,11 @@ from forager.core.database import Dialect, Row
 from forager.ledger.postgres.connection import Connections, translated_errors
 from forager.ledger.postgres.names import numbered
 
+SEARCH_SETTINGS = (
+    "SET LOCAL enable_bitmapscan = on; SET LOCAL plan_cache_mode = force_custom_plan;"
+    " SET LOCAL max_parallel_workers_per_gather = 0"  # several processes for one search would slow down all others
+)
+
 
 class PostgresDatabase:
     dialect: Dialect = "postgresql"
@@ -27,6 +32,14 @@ class PostgresDatabase:
         a list of 100 keys makes the planner prefer a scan of a table of some 10,000 rows, which takes longer."""
         text, ordered = numbered(_with_arrays(sql), keys)
         async with translated_errors(), self._connections.hot.acquire() as db:
+            return [dict(row) for row in await db.fetch(text, *ordered)]
+
+    async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Read with planner settings of its own, for one transaction: reports may use no bitmap scan, and a full-text
+        index has no other; a plan for any words is ten times slower for most of them."""
+        text, ordered = numbered(sql, values)
+        async with translated_errors(), self._connections.reports.acquire() as db, db.transaction(readonly=True):
+            await db.execute(SEARCH_SETTINGS)
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:

@@ -48,6 +48,9 @@ class SqliteDatabase:
         lists = {name: orjson.dumps(list(values)).decode() for name, values in keys.items()}
         return await self.fetch(_with_lists(sql), lists)
 
+    async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return await self.fetch(sql, values)
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read on the event loop: the rows are in the cache, and a thread would take longer."""
         try:

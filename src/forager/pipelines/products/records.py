@@ -18,6 +18,9 @@ from forager.extract.products.findings import FIELDS
 from forager.pipelines.products.quarantine import kept_values
 from forager.pipelines.products.recrawl import DAY, after_failure, next_interval
 
+LOOKED_AT = ("price", "rating", "availability", "gone_at")
+"""What lists are filtered by beside their index. It is part of the index, so that no row is read that does not fit."""
+
 
 class Product(Record):
     """A product as its page shows it. A field that a page does not show any more keeps its last value."""
@@ -46,9 +49,9 @@ class Product(Record):
     key_field: ClassVar[str] = "url_hash"
     # Each serves one filter of the product list, newest first. They are few: every one is paid for by each new product.
     indexes: ClassVar[tuple[Index, ...]] = (
-        Index(("domain", "id")),
-        Index(("brand", "id")),
-        Index(("category", "id")),
+        Index(("domain", "id", *LOOKED_AT)),
+        Index(("brand", "id", *LOOKED_AT)),
+        Index(("category", "id", *LOOKED_AT)),
         Index(("pictures_due_at", "id"), where="pictures_due_at IS NOT NULL"),
     )
     search: ClassVar[Mapping[str, str]] = {"product_name": "A", "brand": "B", "category": "B", "description": "D"}

@@ -14,6 +14,7 @@ from forager.extract.availability import Availability
 from forager.extract.canonical import canonical_url, url_hash
 from forager.kit.queries import Database, Page, Row, Walk, at, loads, no_job, walk
 from forager.kit.reports import Report
+from forager.pipelines.products.records import LOOKED_AT
 from forager.pipelines.products.reports_domains import currencies_of
 
 CENT = Decimal("0.01")
@@ -90,11 +91,16 @@ class PricePoint(Report):
 async def find_products(
     db: Database, asked: ProductFilter, *, cursor: str | None = None, limit: int = 20
 ) -> Page[ProductReport]:
-    """Newest first. One equality filter drives an index; the others are looked at along it."""
+    """Newest first. One equality filter drives an index; the others are looked at along it, and only the products that
+    meet all of them are read."""
     if asked.url is not None:
         return Page(items=await _shown_by(db, asked.url), next_cursor=None)
-    rows, following = await walk(db, _walk_for(asked), cursor, limit)
-    return Page(items=await product_reports(db, rows), next_cursor=following)
+    if asked == ProductFilter(gone=asked.gone):
+        rows, following = await walk(db, _walk_for(asked, "*"), cursor, limit)
+        return Page(items=await product_reports(db, rows), next_cursor=following)
+    rows, following = await walk(db, _walk_for(asked, ", ".join(_columns_for(asked))), cursor, limit)
+    products = await products_by_id(db, [row["id"] for row in rows])
+    return Page(items=sorted(products, key=lambda each: -each.id), next_cursor=following)
 
 
 async def one_product(db: Database, number: int) -> ProductReport:
@@ -202,11 +208,20 @@ def _in_currency(row: str) -> str:
     )
 
 
-def _walk_for(asked: ProductFilter) -> Walk:
+def _columns_for(asked: ProductFilter) -> list[str]:
+    """What a walk needs in order to apply the filters. Those that are always here are part of its index."""
+    more = [name for name in _BY_INDEX if getattr(asked, name) is not None]
+    if asked.currency is not None:
+        more += ["currency", "evidence", *([] if "domain" in more else ["domain"])]
+    return ["id", *LOOKED_AT, *more]
+
+
+def _walk_for(asked: ProductFilter, columns: str) -> Walk:
     driving = next((name for name in _BY_INDEX if getattr(asked, name) is not None), None)
     only, values = conditions(asked, "w", but=driving)
     where = (f"{driving} = :{driving}",) if driving else ()
-    return Walk("products", "SELECT * FROM items", ("id",), where, descending=True, only=tuple(only), values=values)
+    source = f"SELECT {columns} FROM items"
+    return Walk("products", source, ("id",), where, descending=True, only=tuple(only), values=values)
 
 
 async def product_reports(db: Database, rows: Sequence[Row]) -> list[ProductReport]:
