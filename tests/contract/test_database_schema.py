@@ -57,6 +57,27 @@ async def test_tables_get_a_schema_of_their_own_beside_those_of_another_program(
     await run(postgres_url, "SELECT count(*) FROM public.crawl_tasks")
 
 
+async def test_operators_write_their_tables_without_naming_the_schema__LI_1(postgres_url: str) -> None:
+    catalog = Catalog([each for each in build_pipelines(new_settings(), all_features()) if each.name == "listings"])
+    url = locate(postgres_url, "forager")
+    migrate.create_postgres(url, catalog)
+    city = "INSERT INTO market_configs (id, display_name, city, state) VALUES ('{0}', '{0}', '{0}', 'MA')"
+    await run(postgres_url, city.format("lowell"), "UPDATE data_sources SET max_requests_per_day = 5")
+    migrate.upgrade(url, catalog)
+    migrate.check(url, catalog)
+    await run(postgres_url, city.format("salem"))
+    db = await asyncpg.connect(postgres_url)
+    rows = await db.fetch("SELECT id, tier, is_enabled, created_at FROM forager.market_configs ORDER BY id")
+    await db.close()
+    assert [(row["id"], row["tier"], row["is_enabled"]) for row in rows] == [
+        ("lowell", "standard", True),
+        ("salem", "standard", True),
+    ]
+    assert all(row["created_at"] > 1_700_000_000_000 for row in rows)
+    migrate.downgrade(url, catalog, "base")
+    assert {schema for schema, _ in await relations(postgres_url)} == {"forager"}
+
+
 async def test_a_store_in_public_stays_where_it_is(app_postgres_url: str, tmp_path: Path) -> None:
     async with open_app(new_settings(home=tmp_path, database_url=app_postgres_url)) as app:
         assert (await app.reports.health()) is not None

@@ -17,7 +17,10 @@ from sqlalchemy.exc import DBAPIError
 from forager.core.errors import StoreError
 from forager.ledger.schema.namespace import add_public_view, drop_public_view
 
-_CREATE = re.compile(r"CREATE VIEW (\w+)", re.IGNORECASE)
+_CREATE = re.compile(r"CREATE VIEW ((?:public\.)?\w+)", re.IGNORECASE)
+_PUBLIC = "public."
+"""`CREATE VIEW public.markets AS SELECT * FROM markets` shows a table that operators write in `public`, unless it is
+there already. Such a view accepts INSERT, UPDATE and DELETE."""
 _OWN_FOLDER = Path(__file__).parents[1]
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
@@ -49,8 +52,9 @@ def drop(connection: Connection) -> None:
         return
     for (name,) in connection.execute(text("SELECT name FROM derived ORDER BY position DESC")).fetchall():
         try:
-            drop_public_view(connection, name)
-            connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
+            drop_public_view(connection, name.removeprefix(_PUBLIC))
+            if not name.startswith(_PUBLIC):
+                connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
         except DBAPIError as error:
             raise StoreError(
                 f"The view {name} cannot be made anew, because something of yours stands on it: {error.orig}. "
@@ -64,9 +68,10 @@ def make(connection: Connection, wanted: Sequence[View]) -> None:
     if not inspect(connection).has_table("derived"):
         return
     for position, view in enumerate(wanted):
-        connection.exec_driver_sql(view.sql)
+        if not view.name.startswith(_PUBLIC):
+            connection.exec_driver_sql(view.sql)
         if view.for_readers:
-            add_public_view(connection, view.name)
+            add_public_view(connection, view.name.removeprefix(_PUBLIC))
         connection.execute(
             text("INSERT INTO derived (name, position, hash) VALUES (:name, :position, :hash)"),
             {"name": view.name, "position": position, "hash": view.hash},

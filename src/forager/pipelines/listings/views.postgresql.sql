@@ -60,3 +60,8 @@ SELECT
   CAST(s.cost_usd / 10000.0 AS numeric(12, 4)) AS cost_usd,
   s.complete
 FROM market_scrapes s;
+
+-- Operators write these two: an INSERT need not name the schema of the tables.
+CREATE VIEW public.market_configs AS SELECT * FROM market_configs;
+
+CREATE VIEW public.data_sources AS SELECT * FROM data_sources;
