@@ -11,6 +11,8 @@ from starlette.middleware import Middleware
 
 from forager.api.auth import KeyGate, ServiceKey
 from forager.api.blobs import blobs_router
+from forager.api.change_feed import ChangeFeed
+from forager.api.changes import changes_router
 from forager.api.dead import dead_router
 from forager.api.docs import docs_router
 from forager.api.errors import answer_errors
@@ -40,6 +42,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
     `state.service_key.replace` to change the key."""
     service_key = ServiceKey(key)
     feeds = Feeds(app.ledger, app.reports)
+    changes = ChangeFeed(app.ledger, app.database)
     vital = VitalSigns(app)
     metrics = Metrics(app, vital)
     api = FastAPI(
@@ -65,6 +68,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
             *(each.routes.load()(app, waiter) for each in with_routes if each.routes is not None),
             jobs_router(app),
             events_router(feeds, service_key, app.reports.kinds),
+            changes_router(changes, feeds, service_key, app.reports.kinds),
             dead_router(app),
             schedules_router(app),
             watches_router(app),

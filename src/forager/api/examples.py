@@ -42,6 +42,18 @@ JOB_CHANGE = {
     "at": "2026-03-14T12:00:30Z",
     "body": {"state": "paused", "reason": "credits are being topped up"},
 }
+CHANGE: dict[str, Any] = {
+    "id": 977,
+    "kind": "place",
+    "key": "ChIJN1t",
+    "op": "changed",
+    "version": 3,
+    "scope": "world",
+    "job": JOB["id"],
+    "pipeline": "places",
+    "at": "2026-03-14T12:04:00.120Z",
+    "body": {"place_uid": "ChIJN1t", "title": "Still"},
+}
 REJECTED = {
     "id": 7,
     "task": "00000000-0001-8000-8000-00000000002a",
