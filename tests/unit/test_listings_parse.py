@@ -142,6 +142,15 @@ def test_a_row_that_is_no_listing_is_rejected__LI_8(raw: Any) -> None:
     assert batch.rejected[0].key is None
 
 
+@pytest.mark.parametrize("rent", ["$" + "9" * 30, "$" + "9" * 400])
+def test_a_number_that_no_column_holds_costs_its_row_only__LI_8(rent: str) -> None:
+    batch = read({**ROW, "id": "absurd", "rent": {"min": rent, "max": rent}}, {**ROW, "photos": ["https://[x/a.jpg"]})
+    assert [(reject.key, "impossible" in reject.reason) for reject in batch.rejected] == [
+        ("apartments.com:absurd", True)
+    ]
+    assert [each.listing.photos for each in batch.found] == [["https://[x/a.jpg"]]
+
+
 def test_a_property_that_two_rows_show_is_read_once__LI_9() -> None:
     batch = read(ROW, ROW)
     assert (len(batch.found), batch.repeated) == (1, 1)

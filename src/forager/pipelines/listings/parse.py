@@ -173,4 +173,4 @@ def _ranges(row: Row) -> tuple[Any, Any, Any]:
 
 def _photos(row: Row) -> list[str]:
     shown = texts(row.get("photos")) or texts(row.get("images"))
-    return [url for url in shown if not _MAP_PICTURE.search(urlsplit(url).path)]
+    return [url for url in shown if not _MAP_PICTURE.search(url.partition("?")[0])]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, Final, NamedTuple
 
+_LARGEST: Final = 1e9
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
@@ -43,6 +44,9 @@ def span(values: Iterable[float | None]) -> Range | None:
 
 
 def whole(value: float | None) -> int | None:
+    """Return a number rounded. Raises `ValueError` if it is too large for any rent or area (and for a column)."""
+    if value is not None and not abs(value) <= _LARGEST:
+        raise ValueError(f"The number {value:g} is impossible.")
     return None if value is None else round(value)
 
 
