@@ -27,6 +27,7 @@ demo: $(RUNTIME) ## see it work: one small job of each pipeline against the buil
 test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres
 	@scripts/setup browser
+	@scripts/setup prefect
 	$(PYTEST) -m "not chaos and not servers" $(ARGS)
 
 test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven

@@ -2,7 +2,8 @@
 
 Both are lists of what is allowed, so that a new module or package is inside the rules before anyone thinks of it.
 
-`rooms`: which package below `forager` may import which. Every package must be named; `*` may import everything.
+`rooms`: which package below `forager` may import which. Every package must be named; `*` may import everything. A rule
+for a module inside a package replaces the package's rule for that module and what is below it.
 
 `pipeline_folders`: a module of a pipeline's folder is an edge if its name matches one of `edges`; every other module is
 pure. A pure module may import `pure_may_import` and the pure modules of its own folder; an edge may also import
@@ -36,8 +37,10 @@ class Rooms(Contract):
         for room in sorted(graph.find_children(str(self.root))):
             if room not in allowed:
                 yield f"{room} has no rule: name it, and what it may import."
-            elif "*" not in allowed[room]:
-                yield from _refused(graph, room, [room, *allowed[room]])
+        for room, names in allowed.items():
+            if "*" not in names and room in graph.modules:
+                inner = [name for name in allowed if name.startswith(f"{room}.")]
+                yield from _refused(graph, room, [room, *names], but=inner)
 
 
 class PipelineFolders(Contract):
@@ -76,10 +79,12 @@ class PipelineFolders(Contract):
         return any(fnmatchcase(name, pattern) for pattern in self.edges)
 
 
-def _refused(graph: ImportGraph, room: str, allowed: list[str]) -> Iterator[str]:
+def _refused(graph: ImportGraph, room: str, allowed: list[str], *, but: list[str]) -> Iterator[str]:
     """Direct imports are enough: what an allowed package imports is its own rule's business."""
     root = room.partition(".")[0]
     for importer in sorted({room, *graph.find_descendants(room)}):
+        if _inside(importer, but):
+            continue
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             if imported.startswith(f"{root}.") and not _inside(imported, allowed):
                 yield f"{importer} must not import {imported}."

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from uuid import UUID
 
 from forager.core.errors import Undecodable
 from forager.core.ledger import NewJob, Settlement, Want
@@ -250,3 +251,22 @@ async def test_a_paused_job_grows_older_too__SC_4(rig: Rig) -> None:
     await rig.ledger.resume(big.job)
     worker = await rig.worker()
     assert [lease.job_id for lease in await worker.lease(2)] == [rig.job(big.job)["id"]] * 2
+
+
+async def test_a_lease_for_one_job_takes_no_task_of_another_and_keeps_its_limits(rig: Rig, worker: Worker) -> None:
+    first = (await rig.submit(calls(5, prefix="a"))).job
+    second = (await rig.submit(calls(5, prefix="b"), batch_size=2)).job
+    await worker.take_lanes()
+    numbers = {row["public_id"]: row["id"] for row in await rig.ledger.database.fetch("SELECT id, public_id FROM jobs")}
+
+    async def keys(job: UUID, most: int) -> list[str]:
+        want = Want(worker.lanes["api"], most, numbers[str(job)])
+        return [lease.key for lease in (await rig.ledger.settle_and_lease(worker.session, [], [want])).leases]
+
+    assert await keys(second, 10) == ["b0", "b1"], "its batch size"
+    assert await keys(first, 3) == ["a0", "a1", "a2"]
+    assert await keys(first, 10) == ["a3", "a4"]
+    assert await keys(first, 10) == []
+    await rig.ledger.pause(second)
+    assert await keys(second, 10) == []
+    rig.check()

@@ -23,6 +23,7 @@ from forager.core.pipeline import Lane, Pipeline
 from forager.core.retention import Pruned
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
+from forager.engine.batch import BatchWork
 from forager.engine.deliver import Delivery
 from forager.engine.prune import prune_forever
 from forager.engine.schedule import Scheduler, next_firing
@@ -214,6 +215,11 @@ class App:
         self.is_api_only = True
         async with self._runner.beside([RULES, SINKS]):
             yield
+
+    def batches(self) -> AbstractAsyncContextManager[BatchWork]:
+        """Work in the batches that the block asks for, in place of `engine()`. Delivers and sweeps beside; neither
+        schedules nor watches create work."""
+        return self._runner.in_batches(without=(SCHEDULES, WATCHES))
 
     @property
     def is_stopping(self) -> bool:

@@ -71,6 +71,8 @@ class Want:
 
     lane: int
     most: int
+    job: int | None = None
+    """Only tasks of this job; None: of any job, shared fairly."""
 
 
 # Created for every task: freezing them would cost more than leasing and settling does.

@@ -85,8 +85,9 @@ class LaneRun:
 
     # ── what may start ──
 
-    def most(self, free: int) -> int:
-        """Return how many tasks may be leased now, with `free` places in the process."""
+    def most(self, free: int, horizon: float = HORIZON) -> int:
+        """Return how many tasks may be leased now, with `free` places in the process, to start within `horizon`
+        seconds."""
         now = self._clock.monotonic()
         self._pace(now)
         room = self.room(free)
@@ -98,7 +99,7 @@ class LaneRun:
             if state == "open":
                 return room if self._fail_fast else 0  # some tasks are to fail at once instead of waiting
             return max(0, min(room, self.breaker.admits(now) - self.in_flight))
-        return self._limiter.available(now, HORIZON, room)
+        return self._limiter.available(now, horizon, room)
 
     def room(self, free: int) -> int:
         """Return how many more tasks may be in flight, regardless of the rate."""

@@ -228,6 +228,10 @@ class OwnedLanes:
             taken.seen_open = now
         return taken
 
+    async def take_named(self, session: Session, name: str) -> LaneRun | Away:
+        """Return a lane by name; take it if no session owns it."""
+        return self._by_name.get(name) or await self._take_one(session, name)
+
     async def give_back_idle(self, session: Session, unsettled: Collection[int] = ()) -> bool:
         """Give back lanes that are idle or closed for long, so that any session can take them when they have work, and
         lanes that make room for others once they have nothing in flight and nothing `unsettled`. Returns whether a

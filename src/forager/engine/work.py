@@ -27,6 +27,7 @@ from forager.core.robots import Robots
 from forager.core.secret import JobSecrets
 from forager.core.timing import TimeLimit
 from forager.engine.attempt import PATIENCE
+from forager.engine.batch import BatchWork
 from forager.engine.heartbeat import BEATS_PER_LEASE, Heartbeat
 from forager.engine.in_flight import InFlight
 from forager.engine.lane import HORIZON, LaneRun
@@ -136,6 +137,12 @@ class Worker:
     def when_settled(self, tell: Callable[[Sequence[Settlement]], None]) -> None:
         """Register a callback that is called with every group of attempts right after it was settled."""
         self._told.append(tell)
+
+    def batches(self) -> BatchWork:
+        """Return this worker's parts for work in batches, in place of `run`."""
+        return BatchWork(
+            self._ledger, self._heart, self._lanes, self._flight, self._clock, self.stats, self._tell_settled
+        )
 
     @property
     def in_flight(self) -> int:
@@ -258,8 +265,8 @@ class Worker:
         refused = set(batch.fenced)
         settled = [s for s in finished if s.lease.task_id not in refused] if refused else finished
         self.stats.settled(settled)
-        for tell in self._told if settled else ():
-            tell(settled)
+        if settled:
+            self._tell_settled(settled)
         now = self._clock.monotonic()
         got = Counter([lease.lane for lease in batch.leases])
         for number, count in got.items():
@@ -279,6 +286,10 @@ class Worker:
                 lane.due = now + max(HORIZON / 4, due / 1000 - self._clock.now().timestamp())
         if batch.suspects:
             self._suspects.expect(now)
+
+    def _tell_settled(self, settled: Sequence[Settlement]) -> None:
+        for tell in self._told:
+            tell(settled)
 
     def _start(self, leases: Sequence[Lease]) -> None:
         if self._stopping:  # this lease was under way when the stop came

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from forager.core.clock import Clock
+from forager.engine.batch import BatchWork
 from forager.engine.deliveries import Deliveries
 from forager.engine.work import Worker
 
@@ -80,6 +81,18 @@ class EmbeddedRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def in_batches(self, *, without: Collection[str] = ()) -> AsyncIterator[BatchWork]:
+        """Run every loop, except those named, while the block runs. Work happens only in the batches that the block
+        asks for. At the end, each sink finishes its current batch, and unsettled tasks return to the queue."""
+        batches = self._worker.batches()
+        async with batches.running(), self.beside([name for name in self._loops if name not in without]):
+            self._deliveries.start()
+            try:
+                yield batches
+            finally:
+                await self._deliveries.stop(min(DELIVERY_GRACE, self._grace))
 
     async def _keep_up(self, name: str, loop: Loop) -> None:
         while True:

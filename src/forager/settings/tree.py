@@ -218,11 +218,14 @@ class Settings(BaseSettings):
         le=10,
     )
 
+    prefect_api_url: str | None = _engine(
+        None, "Prefect: address of its server's API, such as http://127.0.0.1:4200/api.", seed="PREFECT_API_URL"
+    )
+
     google_application_credentials: Location | None = _later(
         None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"
     )
     bigquery_project_id: str | None = _later(None, "BigQuery: project of the mirror.", seed="BIGQUERY_PROJECT_ID")
-    prefect_api_url: str | None = _later(None, "Prefect: its server.", seed="PREFECT_API_URL")
 
     def of(self, part: type[Part]) -> Part:
         """Return the typed settings of one feature. Raises `LookupError` if the feature is not among the merged

@@ -143,6 +143,17 @@ async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_job
     assert shown["forager_pipeline_waiting_seconds", "places"] == 0
 
 
+async def test_every_metric_of_the_alerts_the_dashboards_and_the_guide_exists(simple: Front) -> None:
+    ops = Path(__file__).parents[3] / "ops"
+    files = [*ops.glob("*.yml"), *ops.glob("grafana/*.json"), ops.parent / "docs" / "operations.md"]
+    named = {name for file in files for name in re.findall(r"\b(?:forager|process)_[a-z_]+", file.read_text())}
+    assert len(named) > 30
+    shown: set[str] = set()
+    for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", (await simple.client.get("/metrics")).text, re.MULTILINE):
+        shown |= {name, *(f"{name}_{suffix}" for suffix in ("bucket", "count", "sum") if kind == "histogram")}
+    assert named - shown == set()
+
+
 async def _metrics(front: Front) -> dict[tuple[str, ...], float]:
     text = (await front.client.get("/metrics")).text
     families = text_string_to_metric_families(text)

@@ -32,6 +32,8 @@ class Round:
     """The job that was served last, by lane. It belongs to the lane's owner; losing it is harmless."""
     left: dict[int, int] = field(default_factory=dict)
     """Tasks still wanted, by lane."""
+    only: dict[int, int] = field(default_factory=dict)
+    """Lanes in which tasks of one job are wanted, with that job."""
     rows: list[Any] = field(default_factory=list)
     """Leased rows, in `LEASE_COLUMNS`."""
     closed: set[Flow] = field(default_factory=set)
@@ -52,6 +54,7 @@ async def lease(db: Db, round_: Round, wants: Sequence[Want], own: Collection[in
     """Lease tasks in the wanted lanes. Returns, for each lane that had fewer than wanted, when its next task is due.
     `own`: the lanes that the session owns and that are not paused."""
     round_.left = {w.lane: w.most for w in wants if w.lane in own and w.most > 0}
+    round_.only = {w.lane: w.job for w in wants if w.job is not None}
     short: dict[int, int | None] = dict.fromkeys(w.lane for w in wants if w.lane not in own)
     open_lanes = set(round_.left)
     while open_lanes:
@@ -85,14 +88,7 @@ def count_leases(effect: Effect, rows: Sequence[Any]) -> None:
 
 async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
     """Run one round. Returns the lanes that want more and may have more."""
-    numbers = sorted(lanes)
-    rows = await db.fetch(
-        _CANDIDATES,
-        numbers,
-        [round_.last.get(lane, 0) for lane in numbers],
-        [lane for lane, _ in round_.closed],
-        [job for _, job in round_.closed],
-    )
+    rows = await _candidates(db, round_, lanes)
     by_lane: defaultdict[int, list[Any]] = defaultdict(list)
     for row in rows:
         by_lane[row["lane_id"]].append(row)
@@ -110,6 +106,17 @@ async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
     round_.closed |= exhausted
     more |= {lane for lane, job in asks if (lane, job) not in round_.closed}
     return {lane for lane in more if round_.left[lane] > 0}
+
+
+async def _candidates(db: Db, round_: Round, lanes: set[int]) -> list[Any]:
+    closed = [lane for lane, _ in round_.closed], [job for _, job in round_.closed]
+    shared = sorted(lanes - round_.only.keys())
+    rows: list[Any] = []
+    if shared:
+        rows += await db.fetch(_CANDIDATES, shared, [round_.last.get(lane, 0) for lane in shared], *closed)
+    if one_job := sorted(lanes & round_.only.keys()):
+        rows += await db.fetch(_CANDIDATES_OF_ONE_JOB, one_job, [round_.only[lane] for lane in one_job], *closed)
+    return rows
 
 
 async def _share(db: Db, round_: Round, lane: int, candidates: Sequence[Any], asks: dict[Flow, int]) -> None:
@@ -265,6 +272,15 @@ CROSS JOIN LATERAL (
   ORDER BY z.turn, z.lap, z.job_id LIMIT {MOST_JOBS}) f
 JOIN jobs j ON j.id = f.job_id
 ORDER BY l.lane_id, f.turn, f.lap, f.job_id
+"""
+_CANDIDATES_OF_ONE_JOB = """
+SELECT f.lane_id, f.job_id, f.turn, j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
+       j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
+FROM unnest($1::bigint[], $2::bigint[]) AS l(lane_id, job_id)
+JOIN flows f ON f.lane_id = l.lane_id AND f.job_id = l.job_id AND NOT f.paused
+JOIN jobs j ON j.id = f.job_id
+WHERE NOT EXISTS (
+  SELECT 1 FROM unnest($3::bigint[], $4::bigint[]) AS c(lane, job) WHERE c.lane = f.lane_id AND c.job = f.job_id)
 """
 _LIMITS = """
 SELECT id, running, concurrency, batch_size, max_cost, spent + reserved AS committed, drain FROM jobs

@@ -90,6 +90,10 @@ class Flows:
                 return chosen
         return []
 
+    def offers(self, lane: int, job: int) -> bool:
+        """Return whether a job may have ready work in a lane."""
+        return lane in self._where.get(job, ())
+
     def served(self, lane: int, job: int) -> None:
         """Move a job behind those that have not been served yet."""
         turn = self._where.get(job, {}).get(lane)

@@ -158,7 +158,7 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
     left = want.most
     limited: set[int] = set()
     while left > 0:
-        jobs = memory.flows.next_jobs(want.lane, but=limited)
+        jobs = _candidates(memory, want, limited)
         if not jobs:
             break
         claim.mark(db)  # a job that is served again must not return the same tasks
@@ -179,6 +179,12 @@ def _lease_lane(db: sqlite3.Connection, memory: Memory, claim: _Claim, want: Wan
             elif len(rows) < most:
                 memory.flows.drop(want.lane, job)
     return want.most - left
+
+
+def _candidates(memory: Memory, want: Want, limited: set[int]) -> list[int]:
+    if want.job is None:
+        return memory.flows.next_jobs(want.lane, but=limited)
+    return [want.job] if want.job not in limited and memory.flows.offers(want.lane, want.job) else []
 
 
 def _allowed(

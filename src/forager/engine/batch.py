@@ -1,0 +1,233 @@
+"""Work on single jobs in batches: lease some tasks of a job, attempt them, settle them.
+
+For runners that show each phase to a person, such as Prefect. A `BatchWork` uses the parts of a `Worker` in place of
+its loop, so lanes, limits, retries and fences are the same; never run both. A heartbeat beside the batches keeps the
+session alive. If the session is lost, the unsettled attempts are dropped, and the next batch begins with a new session.
+
+While the store does not answer, a phase waits for it instead of failing: a settlement can be repeated, because its
+claim fences it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import structlog
+
+from forager.core.errors import StoreError, StoreFull, StoreUnavailable
+from forager.core.ledger import Lease, Ledger, Session, Settlement, Want
+from forager.engine.heartbeat import Heartbeat
+from forager.engine.in_flight import InFlight
+from forager.engine.lane import LaneRun
+from forager.engine.lane_ownership import OwnedLanes
+from forager.engine.settle_singly import settle_apart
+from forager.engine.stats import WorkStats
+from forager.engine.store_clock import StoreClock
+
+log = structlog.get_logger("forager.engine")
+
+T = TypeVar("T")
+
+AHEAD = 2.0
+"""Tasks are leased so many seconds before they may start. A request that must wait longer than
+`LONGEST_WAIT_INSIDE` would return to the queue."""
+BACK_OFF = (0.1, 0.5, 1.0, 2.0)
+
+
+class BatchWork:
+    """The phases of a batch. Made by `Worker.batches`; use it inside `running`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        heart: Heartbeat,
+        lanes: OwnedLanes,
+        flight: InFlight,
+        clock: StoreClock,
+        stats: WorkStats,
+        tell: Callable[[Sequence[Settlement]], None],
+    ) -> None:
+        self._ledger = ledger
+        self._heart = heart
+        self._lanes = lanes
+        self._flight = flight
+        self._clock = clock
+        self._stats = stats
+        self._tell = tell
+        self._leased: list[Lease] = []
+        self._suspects = False
+        """Whether tasks of a dead worker wait to be leased, alone."""
+        self._unsure = False
+        """Whether the store may have leased us tasks in an answer that was lost."""
+        self._renewing = asyncio.Lock()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold a session while the block runs. At the end, unsettled attempts return to the queue, and the lanes are
+        given back."""
+        await self._heart.begin()
+        beating = asyncio.create_task(self._beat_forever())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
+            await self._end()
+
+    async def lease(self, job: int, lanes: Collection[str], most: int) -> Sequence[Lease]:
+        """Lease up to `most` ready tasks of a job in these lanes. Returns what `attempt` will run.
+
+        It may be less than `most`: other sessions own the lanes, or the lane's limits or the job's allow no more now.
+        Tasks that were in flight when a worker died come first and by themselves, whichever job of these lanes has
+        them.
+        """
+        self._flight.give_back(self._leased, "Its batch was not attempted.")
+        self._leased = []
+        self._leased = list(await self._persist(lambda: self._lease(job, lanes, most)))
+        return tuple(self._leased)
+
+    async def attempt(self) -> Sequence[Settlement]:
+        """Run the leased tasks until each has ended. Returns how they ended; nothing is stored before `settle`."""
+        leased, self._leased = self._leased, []
+        if not self._heart.alive:
+            return ()  # they are not ours any more
+        self._flight.start(leased)
+        while self._flight.running:
+            await asyncio.wait(self._flight.running)
+        return tuple(self._flight.finished)
+
+    async def settle(self) -> Sequence[Settlement]:
+        """Store how the attempts ended, in one transaction. Returns those that were stored: a settlement whose claim
+        was lost has no effect."""
+        return await self._persist(self._settle)
+
+    async def _lease(self, job: int, lanes: Collection[str], most: int) -> Sequence[Lease]:
+        session = await self._session()
+        if self._unsure:
+            await self._reconcile(session)
+        owned = [lane for name in lanes if isinstance(lane := await self._lanes.take_named(session, name), LaneRun)]
+        if self._suspects and not self._flight.running:
+            suspects = await self._ledger.lease_suspects(
+                session, {lane.id: min(most, lane.room(most)) for lane in owned}
+            )
+            self._suspects = bool(suspects)
+            if suspects:
+                return suspects
+        wants: list[Want] = []
+        for lane in owned:
+            part = lane.most(most, AHEAD)
+            if part > 0:
+                wants.append(Want(lane.id, part, job))
+                most -= part
+        if not wants:
+            return ()
+        batch = await self._ledger.settle_and_lease(session, [], wants)
+        self._stats.transactions += 1
+        self._suspects = batch.suspects
+        return batch.leases
+
+    async def _settle(self) -> Sequence[Settlement]:
+        session = await self._session()
+        finished = self._flight.take_finished()
+        if not finished:
+            return ()
+        left, began = list(finished), self._clock.monotonic()
+        try:
+            fenced = await self._settle_these(session, left)
+        except BaseException:
+            self._flight.finished[:0] = left
+            raise
+        self._stats.settling.add(self._clock.monotonic() - began)
+        self._stats.transactions += 1
+        self._stats.fenced += len(fenced)
+        settled = [each for each in finished if each.lease.task_id not in fenced]
+        self._stats.settled(settled)
+        if settled:
+            self._tell(settled)
+        return settled
+
+    async def _settle_these(self, session: Session, left: list[Settlement]) -> set[int]:
+        try:
+            return set((await self._ledger.settle_and_lease(session, left, [])).fenced)
+        except (StoreFull, StoreUnavailable):
+            raise
+        except Exception:
+            log.exception("a group could not be settled: its members are settled one by one")
+            return set(await settle_apart(self._ledger, session, left))
+
+    async def _persist(self, phase: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a phase until the store has answered."""
+        failures = 0
+        while True:
+            try:
+                answer = await phase()
+            except StoreError as error:
+                if self._stats.trouble is None:
+                    log.error("the store does not take work; waiting until it does", error=error.message)
+                self._stats.trouble, self._unsure = error.message, True
+                await self._clock.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
+                failures += 1
+            else:
+                self._stats.trouble = None
+                return answer
+
+    async def _reconcile(self, session: Session) -> None:
+        """Return tasks to the queue that we lease without knowing it, because an answer of the store was lost."""
+        known = self._flight.known()
+        unheard = [each for each in await self._ledger.held(session) if (each.task_id, each.claim) not in known]
+        self._flight.give_back(unheard, "Its lease was not heard of.")
+        await self._settle()
+        self._unsure = False
+
+    # ── the session ──
+
+    async def _session(self) -> Session:
+        """Return the living session; begin a new one if it was lost."""
+        async with self._renewing:
+            if self._heart.session is None or not self._heart.alive:
+                await self._drop()
+                await self._heart.begin()
+            if self._heart.session is None:
+                raise AssertionError("a heart that has begun has a session")
+            return self._heart.session
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await self._clock.sleep(max(0.0, self._heart.next_at - self._clock.monotonic()))
+            try:
+                async with self._renewing:
+                    session = self._heart.session
+                    lost = session is not None and not await self._heart.beat(session, self._lanes.states(), 0)
+                    if lost:
+                        self._stats.lost += 1
+                        log.warning("the session was lost; what it held is not ours any more")
+                        await self._drop()
+                        await self._heart.begin()
+            except StoreError:
+                await self._clock.sleep(BACK_OFF[-1])
+
+    async def _drop(self) -> None:
+        """Forget everything that the lost session held."""
+        self._leased.clear()
+        await self._flight.abandon()
+        self._lanes.clear()
+
+    async def _end(self) -> None:
+        self._flight.give_back(self._leased, "Given back at a stop.")
+        self._leased = []
+        self._flight.cancel()
+        while self._flight.running:
+            await asyncio.wait(self._flight.running)
+        session = self._heart.session
+        if session is None or not self._heart.alive:
+            await self._drop()
+            return
+        try:
+            await self._settle()
+            await self._lanes.give_all(session)
+            await self._ledger.end(session)
+        except StoreError as error:
+            log.warning("the session could not be ended; it ends with its lease", error=error.message)

@@ -1,0 +1,145 @@
+"""What the flows work with: the API of this store and, where this process may lease tasks, the engine in batches.
+
+On PostgreSQL, and on an embedded store that no other process has, a flow opens the store itself. Beside a running
+`forager up` on the embedded store, it goes through that process's API: it creates and watches jobs, and `up` does the
+work.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+from forager.api import create_api
+from forager.app import App, open_app
+from forager.cli.connect import LOCAL_KEY, find_running, over_http, service_key_for
+from forager.cli.transport import LocalTransport
+from forager.config import load_settings
+from forager.core.errors import StoreLocked
+from forager.core.ledger import Settlement
+from forager.engine.batch import BatchWork
+from forager.kit.cli.client import Api
+from forager.kit.queries import job_number
+from forager.logs import configure_logs
+from forager.settings import Settings
+
+PIPELINE = "places"
+LOOK_FOR_STORE_EVERY = 1.0
+OPEN_STATES = ("queued", "running")
+
+
+class Desk:
+    """The places jobs of one store."""
+
+    def __init__(self, api: Api, app: App | None = None) -> None:
+        self._api = api
+        self._app = app
+        self._batches: BatchWork | None = None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Hold a session, and deliver changes to the sinks, while the block runs. Only watches if another process has
+        the store."""
+        if self._app is None or self._batches is not None:
+            yield
+            return
+        async with self._app.batches() as self._batches:
+            try:
+                yield
+            finally:
+                self._batches = None
+
+    async def create(self, params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """Create a job, once for each key. Raises `Rejected` if its parameters are invalid."""
+        given = {name: value for name, value in params.items() if value is not None}
+        made: Mapping[str, Any] = (await self._api.create("/places/jobs", given, idempotency_key=key)).data
+        return made
+
+    async def open_jobs(self) -> list[Mapping[str, Any]]:
+        """Return the jobs that are queued or running, oldest first."""
+        found: list[Mapping[str, Any]] = []
+        for state in OPEN_STATES:
+            async for page in self._api.pages("/jobs", state=state, pipeline=PIPELINE):
+                found += page
+        return sorted(found, key=lambda job: str(job["created_at"]))
+
+    async def job(self, job: str) -> Mapping[str, Any]:
+        """Return the report of one job, with its counters."""
+        report: Mapping[str, Any] = await self._api.get(f"/jobs/{UUID(job)}")
+        return report
+
+    async def lease(self, job: str, most: int) -> Sequence[str]:
+        """Lease up to `most` queries of a job. Returns their keys; none while another process has the lane."""
+        if self._app is None or self._batches is None:
+            return ()
+        number = await job_number(self._app.database, UUID(job))
+        lanes = [lane.name for lane in self._app.pipelines[PIPELINE].lanes]
+        return [lease.key for lease in await self._batches.lease(number, lanes, most)]
+
+    async def attempt(self) -> Mapping[str, int]:
+        """Send the leased queries. Returns how many ended in which state."""
+        return {} if self._batches is None else _counted(await self._batches.attempt())
+
+    async def settle(self) -> Mapping[str, int]:
+        """Store how the queries ended, with what they found. Returns how many were stored, by state."""
+        return {} if self._batches is None else _counted(await self._batches.settle())
+
+    async def work_arrived(self, timeout: float) -> None:
+        """Wait until there may be something to lease, or for `timeout` seconds."""
+        if self._app is None:
+            await asyncio.sleep(timeout)
+        else:
+            await self._app.ledger.work_arrived(timeout)
+
+
+_CURRENT: ContextVar[Desk | None] = ContextVar("desk", default=None)
+
+
+@asynccontextmanager
+async def at_desk() -> AsyncIterator[Desk]:
+    """Yield the desk of the flow that called this one, or open one from the settings of this process."""
+    current = _CURRENT.get()
+    if current is not None:
+        yield current
+        return
+    settings = load_settings()
+    configure_logs(settings.log_level, settings.log_format, settings.secrets())
+    logging.getLogger("prefect").propagate = False  # it has handlers of its own: its lines would be written twice
+    async with AsyncExitStack() as stack:
+        desk = await _opened(settings, stack)
+        token = _CURRENT.set(desk)
+        try:
+            yield desk
+        finally:
+            _CURRENT.reset(token)
+
+
+def current_desk() -> Desk:
+    """Return the desk of the flow that runs. Raises `RuntimeError` for a task that was called outside a flow."""
+    current = _CURRENT.get()
+    if current is None:
+        raise RuntimeError(
+            "This task needs a store to work on: call it in one of the flows of forager.runners.prefect."
+        )
+    return current
+
+
+async def _opened(settings: Settings, stack: AsyncExitStack) -> Desk:
+    """Open the store. While a process without an API has it, wait: it may be another run of these flows."""
+    while True:
+        if settings.database_url is None and find_running(settings) is not None:
+            return Desk(over_http(lambda: find_running(settings), service_key_for(settings)))
+        try:
+            app = await stack.enter_async_context(open_app(settings))
+        except StoreLocked:
+            await asyncio.sleep(LOOK_FOR_STORE_EVERY)
+        else:
+            return Desk(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
+
+
+def _counted(ended: Sequence[Settlement]) -> Mapping[str, int]:
+    return dict(Counter(each.state.name.lower() for each in ended))

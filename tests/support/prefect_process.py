@@ -1,0 +1,60 @@
+"""A process that runs the Prefect flows as a user's program does. Imports take seconds, so a test starts it early.
+
+It reads a call per line (`{"flow": …, "parameters": {…}}`) and prints the result of each.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+PATIENCE = 120.0
+RESULT = "result: "
+
+
+class FlowProcess:
+    """One such process."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.support.prefect_process"]
+        pipe, self._log = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `kill`
+        self._process = subprocess.Popen(
+            command, env=dict(environment), stdin=pipe, stdout=pipe, stderr=self._log, text=True
+        )
+
+    def call(self, flow: str, **parameters: Any) -> None:
+        """Start a flow run."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"flow": flow, "parameters": parameters}) + "\n")
+        self._process.stdin.flush()
+
+    def result(self) -> Any:
+        """Wait for the end of the flow run. Fails with the process's log if the run failed."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(RESULT):
+                return json.loads(line.removeprefix(RESULT))
+        self._log.seek(0)
+        raise AssertionError(self._log.read()[-4_000:])
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+
+def main() -> None:
+    import forager.runners.prefect as runner
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        result = asyncio.run(getattr(runner, asked["flow"])(**asked["parameters"]))
+        sys.stdout.write(f"\n{RESULT}{json.dumps(result)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

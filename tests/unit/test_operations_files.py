@@ -1,0 +1,173 @@
+"""The image, the compose file, the alerts and the dashboards fit together and fit the code.
+
+Where the tools that read them are installed, these have the last word.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from forager.config import declared_settings, load_settings
+from tests.support.cli import Forager
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = [name for name, service in SERVICES.items() if service["image"] == "forager"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+PROMETHEUS = yaml.safe_load((ROOT / "ops" / "prometheus.yml").read_text())
+ALERTS = [
+    rule for group in yaml.safe_load((ROOT / "ops" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+]
+DASHBOARDS = sorted((ROOT / "ops" / "grafana").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_pinned_restarted_and_checked(name: str) -> None:
+    service = SERVICES[name]
+    assert service["restart"] == "unless-stopped"
+    if name in OURS:
+        assert service["build"] == "."
+    else:
+        assert re.search(r":[^:]*\d", service["image"]), "an image without a version changes by itself"
+    if name != "flows":  # it serves no port
+        assert {"test", "interval", "timeout", "retries"} <= service["healthcheck"].keys()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_depends_only_on_what_starts_with_it_and_can_be_waited_for(name: str) -> None:
+    for other, how in SERVICES[name].get("depends_on", {}).items():
+        assert how["condition"] == "service_healthy"
+        assert "healthcheck" in SERVICES[other]
+        assert set(SERVICES[other].get("profiles", [])) <= set(SERVICES[name].get("profiles", []))
+
+
+def test_every_volume_is_declared_and_used_and_every_mounted_file_exists() -> None:
+    sources = [mount.split(":")[0] for service in SERVICES.values() for mount in service.get("volumes", [])]
+    assert {source for source in sources if not source.startswith(".")} == COMPOSE["volumes"].keys()
+    assert all((ROOT / source).exists() for source in sources if source.startswith("."))
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "flows"])
+def test_a_command_of_the_compose_file_is_one_of_ours(name: str, forager: Forager) -> None:
+    shown = forager(*SERVICES[name]["command"], "--help")
+    assert shown.code == 0, shown.all
+
+
+def test_every_setting_of_the_compose_file_exists() -> None:
+    known = {name for each in declared_settings() for name in (each.name.variable, each.name.seed) if name}
+    given = {key for name in OURS for key in SERVICES[name]["environment"]}
+    assert {key for key in given if key.startswith(("FORAGER_", "SERPER_"))} <= known
+    assert given - known == {"DO_NOT_TRACK"}
+
+
+def test_the_settings_of_the_compose_file_are_valid_without_the_optional_ones() -> None:
+    given = SERVICES["worker"]["environment"]
+    environment = {key: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for key, value in given.items()}
+    settings = load_settings(env={**environment, "FORAGER_SERVICE_KEY": "q7Zr2-Wm9xL4vTn8KcB5hYs3DgJ6fPa1"})
+    assert settings.database_url == "postgresql://forager:forager@postgres:5432/forager"
+    assert not settings.secret_key
+
+
+def test_our_ports_are_reachable_from_this_machine_only() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_prometheus_scrapes_every_process_on_its_port() -> None:
+    jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
+    assert jobs["forager-api"]["static_configs"] == [{"targets": [f"api:{_option('api', '--port')}"]}]
+    (found,) = jobs["forager-worker"]["dns_sd_configs"]
+    assert found["names"] == ["worker"]
+    assert found["port"] == int(_option("worker", "--metrics-port"))
+    mounted = {mount.split(":")[1] for mount in SERVICES["prometheus"]["volumes"]}
+    assert {f"/etc/prometheus/{name}" for name in ("prometheus.yml", *PROMETHEUS["rule_files"])} <= mounted
+
+
+def test_the_image_has_a_chromium_and_runs_without_privileges() -> None:
+    build, run = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+    assert "chromium-headless-shell" in run
+    assert re.findall(r"^USER (\S+)", run, re.MULTILINE) == ["forager"]
+    assert "useradd --uid 10001" in run
+    assert "pip install" not in run, "the second stage only copies"
+    extras = re.search(r"'\.\[([a-z,]+)\]'", build)
+    assert extras is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras[1].split(",")) == project["optional-dependencies"].keys()
+
+
+def test_what_the_image_copies_is_sent_to_the_builder() -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    }
+    assert copied == sent
+    assert all((ROOT / source).exists() for source in copied)
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_tells_what_happened_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("page", "warn")
+    assert rule["annotations"].keys() == {"summary", "action"}
+    assert rule["expr"].count("(") == rule["expr"].count(")")
+    for command in re.findall(r"`forager ([a-z]+ [a-z]+)", rule["annotations"]["action"]):
+        assert f"## `forager {command}`" in (ROOT / "docs" / "cli.md").read_text()
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_a_dashboard_has_panels_of_its_own_that_do_not_overlap(path: Path) -> None:
+    board = json.loads(path.read_text())
+    assert board["uid"]
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [place for panel in panels for place in _places(panel["gridPos"])]
+    assert len(set(places)) == len(places)
+    assert all(panel["description"] and panel["targets"] for panel in panels if panel["type"] != "row")
+
+
+def test_every_row_of_what_happens_when_something_dies_names_a_test_that_exists() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    guide = (ROOT / "docs" / "operations.md").read_text().partition("## What happens when something dies")[2]
+    named = re.findall(r"`(test_\w+)`", guide)
+    assert len(named) >= 15
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker-compose --file docker-compose.yml --profile kafka --profile celery --profile prefect config --quiet",
+        "hadolint --ignore DL3008 Dockerfile",
+        "promtool check rules ops/alerts.yml",
+    ],
+)
+def test_the_tools_accept_the_files_where_they_are_installed(command: str) -> None:
+    program, *arguments = command.split()
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed; the tests above check what can be checked without it")
+    key = {"FORAGER_SERVICE_KEY": "k" * 32, "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    ran = subprocess.run([program, *arguments], cwd=ROOT, env=key, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _option(service: str, option: str) -> str:
+    command = SERVICES[service]["command"]
+    value: str = command[command.index(option) + 1]
+    return value
+
+
+def _places(grid: dict[str, int]) -> Iterator[tuple[int, int]]:
+    for x in range(grid["x"], grid["x"] + grid["w"]):
+        for y in range(grid["y"], grid["y"] + grid["h"]):
+            yield x, y

@@ -1,0 +1,42 @@
+"""The Prefect runner without a server: its names, its retries, and what it says when it cannot start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_serving_without_a_prefect_server_says_what_to_set(tmp_path: Path) -> None:
+    ran = _serve(tmp_path, {})
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "PREFECT_API_URL" in ran.stderr
+
+
+def test_flows_and_tasks_have_the_names_of_the_specification_and_no_retries__PL_16(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    import forager.runners.prefect as runner
+
+    flows: list[Any] = [runner.create_scraping_job, runner.process_batch, runner.process_job_batches]
+    assert [flow.name for flow in flows] == ["create-scraping-job", "process-batch", "process-job-batches"]
+    tasks = [getattr(runner, name) for name in runner.__all__ if getattr(runner, name) not in flows]
+    assert len(tasks) == 6
+    assert {each.retries for each in (*flows, *tasks)} == {0}
+    assert os.environ["DO_NOT_TRACK"] == "1"
+
+
+def _serve(folder: Path, more: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "FORAGER_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "forager.runners.prefect"],
+        env={**environment, **more, "PREFECT_HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
