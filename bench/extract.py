@@ -13,6 +13,7 @@ import sys
 from bench.support.company_pages import companies, profiles
 from bench.support.data_set import DATA
 from bench.support.job_pages import jobs
+from bench.support.listing_pages import listings
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
 from bench.support.product_pages import prices, products
@@ -34,6 +35,8 @@ TARGETS = (
     Target("company_recall_held_out", at_least=0.80),
     Target("company_precision_held_out", at_least=0.90),
     Target("profile_recall", at_least=0.90),
+    Target("listing_recall", at_least=0.75),
+    Target("listing_precision", at_least=0.90),
     Target("prices", at_least=0.97),
     Target("robots", at_least=1.0),
 )
@@ -51,6 +54,7 @@ def main(options: Options) -> None:
         "job_answer": answers,
         "company": companies(),
         "profile": profiles(),
+        "listing": listings(),
     }
     priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()

@@ -30,7 +30,7 @@ _GB_AREAS = frozenset(
     "TR TS TW UB W WA WC WD WF WN WR WS WV YO ZE".split()
 )
 _LONDON = frozenset(("E", "EC", "N", "NW", "SE", "SW", "W", "WC"))
-_COUNTIES = frozenset(
+COUNTIES = frozenset(
     "bedfordshire berkshire buckinghamshire cambridgeshire cheshire cornwall cumbria derbyshire devon dorset "
     "durham essex gloucestershire hampshire herefordshire hertfordshire kent lancashire leicestershire "
     "lincolnshire merseyside middlesex norfolk northamptonshire northumberland nottinghamshire oxfordshire "
@@ -121,7 +121,7 @@ def british(texts: Sequence[str], at: int, region: str | None) -> NormalizedLoca
     streets = [index for index, part in enumerate(parts) if STREET.search(part)]
     names = [part.strip(" .,") for part in (parts[streets[-1] + 1 :] if streets else [])]
     names = [name for name in names if name and not country_code(name, codes=False) and len(name) <= 40]
-    towns = [name for name in names if name.casefold() not in _COUNTIES]
+    towns = [name for name in names if name.casefold() not in COUNTIES]
     city = "London" if match["area"] in _LONDON and parts else towns[-1] if towns else None
     raw = ", ".join([*parts, match["code"]])
     return NormalizedLocation(city=city, country="GB", raw=raw) if city else None

@@ -38,7 +38,7 @@ As = Annotated[
     str,
     typer.Option(
         "--as",
-        help="Page type: page (any page), job_posting, company_website, linkedin_profile …; or one format of any page: "
+        help="Page type: page (any page), job_posting, company_website, product, listing …; or one format of any page: "
         "markdown, html, text, screenshot, links.",
     ),
 ]

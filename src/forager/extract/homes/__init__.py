@@ -1,0 +1,1 @@
+"""How pages of homes for rent or sale are read. Pure."""

@@ -1,0 +1,293 @@
+"""A home by its page: structured data first, then the text around the headline. Pure.
+
+Prices stand all over such a page: per area, deposits, mortgages, averages of the street, other homes. Only the amount
+beside a word for the price, or the first one near the headline, is the price.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from forager.extract.addresses import addresses
+from forager.extract.document import Document, Line
+from forager.extract.homes import words
+from forager.extract.homes.places import Place, is_street, place_of
+from forager.extract.page_kind import PageKind, error_of, is_empty
+from forager.extract.prices import parse_price
+from forager.extract.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.text import one_line
+
+HOMES = (
+    "RealEstateListing", "Apartment", "House", "SingleFamilyResidence", "Residence", "ApartmentComplex",
+    "Accommodation", "Suite", "Product",
+)  # fmt: skip
+NEAR = 14
+"""Lines around the headline in which the price stands."""
+LEAST_PRICE = Decimal(100)
+MANY = 8
+"""Prices on a page that make it a list, if its headline does too."""
+STRUCTURED, SELECTOR, LABEL, NEARBY, GUESS = 0.95, 0.85, 0.8, 0.7, 0.55
+_AROUND = frozenset(("nav", "footer", "header", "aside"))
+_SIGNED = re.compile(r"[$€£₹¥]|\b(?:EUR|eur|USD|GBP|AUD|ZAR|CHF)\b|\bRs\.?|\bR \d")
+
+
+@dataclass(slots=True)
+class Home:
+    """Values by field, each with its source and confidence. The first value of a field holds."""
+
+    kind: PageKind = "item"
+    values: dict[str, tuple[Any, str, float]] = field(default_factory=dict)
+
+    def add(self, name: str, value: Any, source: str, confidence: float) -> None:
+        if value not in (None, "") and name not in self.values:
+            self.values[name] = (value, source, confidence)
+
+    def get(self, name: str) -> Any:
+        return self.values[name][0] if name in self.values else None
+
+
+def read_home(document: Document) -> Home:
+    """Read a page. A list of homes, an error or an empty page has a `kind` that says so, and no values."""
+    home = Home()
+    lines = [line for line in document.shown if line.area not in _AROUND]
+    headline = _headline(document)
+    home.kind = _kind(document, lines, headline)
+    if home.kind != "item":
+        return home
+    for thing in of_type(things(document), *HOMES):
+        _read_thing(thing, home)
+    home.add("title", headline, "css:h1", LABEL)
+    scope = _scope(lines, headline)
+    _read_price(scope, headline, home)
+    _read_numbers(scope, headline, home)
+    _read_place(document, scope, headline, home)
+    _read_offer(document, scope, headline, home)
+    if not home.values.keys() & {"price", "bedrooms", "area", "street"}:
+        return Home("other")
+    return home
+
+
+def _headline(document: Document) -> str | None:
+    texts = [text for node in document.tree.css("h1")[:5] if (text := one_line(node.text(separator=" ")))]
+    title = document.title or ""
+    if texts:
+        return next((text for text in texts if text.casefold() in title.casefold()), texts[0])
+    for node in document.tree.css("h2")[:5]:
+        text = one_line(node.text(separator=" "))
+        if len(text) > 5 and title.casefold().startswith(text.casefold()):
+            return text
+    return re.split(r"\s+[|–-]\s+", title)[0] or None
+
+
+def _kind(document: Document, lines: Sequence[Line], headline: str | None) -> PageKind:
+    if is_empty(document):
+        return "empty"
+    if error_of(document):
+        return "error"
+    amounts = {line.text for line in lines if len(line.text) <= 80 and _amount(line.text) is not None}
+    listed = headline is None or words.LIST_TITLE.match(headline) or not document.tree.css_first("h1")
+    if len(amounts) >= MANY and listed and not re.match(r"\d", headline or ""):
+        return "list"
+    return "item"
+
+
+def _scope(lines: Sequence[Line], headline: str | None) -> list[Line]:
+    """From shortly before the headline to where other homes begin."""
+    start = next((at for at, line in enumerate(lines) if headline and headline in line.text), 0)
+    begin = max(0, start - NEAR)
+    end = next((at for at, line in enumerate(lines) if at > start and words.ENDS.match(line.text)), len(lines))
+    return list(lines[begin:end])
+
+
+def _read_thing(thing: Thing, home: Home) -> None:
+    kind = min(thing.types)
+    source = f"{thing.source}:{kind}"
+    offer = first(thing.get("offers"))
+    if isinstance(offer, dict) and "Product" not in thing.types:
+        price = parse_price(text_of(offer.get("price")) or text_of(first(offer.get("priceSpecification"))))
+        if price.amount and price.amount >= LEAST_PRICE:
+            home.add("price", str(price.amount), f"{source}.offers", STRUCTURED)
+            home.add("currency", text_of(offer.get("priceCurrency")), f"{source}.offers", STRUCTURED)
+    address = first(thing.get("address"))
+    if isinstance(address, dict):
+        street = text_of(address.get("streetAddress"))
+        if street and "," in street:
+            street = place_of(street).street or street
+        home.add("street", street, f"{source}.address", STRUCTURED)
+        home.add("city", text_of(address.get("addressLocality")), f"{source}.address", STRUCTURED)
+        home.add("state_region", text_of(address.get("addressRegion")), f"{source}.address", STRUCTURED)
+        home.add("postcode", text_of(address.get("postalCode")), f"{source}.address", STRUCTURED)
+        home.add("country", text_of(address.get("addressCountry")), f"{source}.address", STRUCTURED)
+    home.add("bedrooms", _plain(text_of(thing.get("numberOfBedrooms"))), f"{source}.numberOfBedrooms", STRUCTURED)
+    baths = thing.get("numberOfBathroomsTotal", "numberOfFullBathrooms")
+    home.add("bathrooms", _plain(text_of(baths)), f"{source}.numberOfBathroomsTotal", STRUCTURED)
+    size = first(thing.get("floorSize"))
+    if isinstance(size, dict) and (number := _plain(text_of(size.get("value")))):
+        unit = (text_of(size.get("unitCode")) or text_of(size.get("unitText")) or "").casefold()
+        home.add("area", number, f"{source}.floorSize", STRUCTURED)
+        home.add("area_unit", "sqft" if unit in ("ftk", "sqft", "sq ft", "square feet") else "m2", source, STRUCTURED)
+
+
+def _read_price(scope: Sequence[Line], headline: str | None, home: Home) -> None:
+    if any(words.NO_PRICE.search(line.text) for line in scope[: 3 * NEAR] if len(line.text) <= 60):
+        return
+    headlines = [at for at, line in enumerate(scope) if headline and headline in line.text] or [0]
+    labelled, near = [], []
+    for at, line in enumerate(scope):
+        before = scope[at - 1].text if at else ""
+        amount = _amount(line.text, before)
+        if amount is None:
+            continue
+        after = scope[at + 1].text if at + 1 < len(scope) else ""
+        if words.PRICE_LABEL.match(line.text) or _labels(scope, at) or (_is_below(scope, at) and _is_label(after)):
+            labelled.append((line.text, amount))
+        elif min(abs(at - each) for each in headlines) <= NEAR:
+            near.append((line.text, amount))
+    for found, source, sure in ((labelled, "label:price", LABEL), (near, "text:price", NEARBY)):
+        for text, amount in found[:1]:
+            home.add("price", str(amount), source, sure)
+            home.add("currency", parse_price(text).currency, source, sure)
+            home.add("price_period", _period(text), source, sure)
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= 40 and bool(words.PRICE_LABEL.match(text))
+
+
+def _labels(scope: Sequence[Line], at: int) -> bool:
+    """Whether the line above is a label for the price, and not one that stands under the amount before it."""
+    return at > 0 and _is_label(scope[at - 1].text) and not (at > 1 and _is_below(scope, at - 2))
+
+
+def _is_below(scope: Sequence[Line], at: int) -> bool:
+    """Whether an amount has its label under it: it is one, and what is above is none for an amount."""
+    above = scope[at - 1].text if at else ""
+    is_amount = bool(_SIGNED.search(scope[at].text)) and len(scope[at].text) <= 20
+    return is_amount and not _is_label(above) and not words.OTHER_MONEY.search(above[:40])
+
+
+def _amount(text: str, before: str = "") -> Decimal | None:
+    """The price in a line; None if it is an amount of something else."""
+    if len(text) > 140 or not _SIGNED.search(text):
+        return None
+    head = re.split(r"\s@\s|\(", text)[0]
+    if words.OTHER_MONEY.search(head[:60]) or (len(before) <= 40 and words.OTHER_MONEY.search(before)):
+        return None
+    sign = _SIGNED.search(head)
+    amount = parse_price(head[max(0, sign.start() - 12) :] if sign else head).amount
+    return amount if amount is not None and amount >= LEAST_PRICE else None
+
+
+def _period(text: str) -> str | None:
+    return next((name for name, pattern in words.PERIODS if pattern.search(text)), None)
+
+
+def _read_numbers(scope: Sequence[Line], headline: str | None, home: Home) -> None:
+    texts = [*([headline] if headline else []), *(line.text for line in scope if len(line.text) <= 300)]
+    for name, patterns in (
+        ("bedrooms", (words.BEDS, words.BEDS_AFTER)),
+        ("bathrooms", (words.BATHS, words.BATHS_AFTER)),
+    ):
+        found = next((match for text in texts for each in patterns if (match := each.search(text))), None)
+        if found:
+            home.add(name, _plain(words.number_of(found)), "text", NEARBY)
+    for text in texts[1:]:
+        match = words.LABELLED_AREA.search(text)
+        if match:
+            home.add("area", _area(match["number"]), "label:area", LABEL)
+            home.add(
+                "area_unit", "sqft" if "ft" in match[0].casefold() or "feet" in match[0] else "m2", "label:area", LABEL
+            )
+    for text in texts[1:]:
+        match = words.AREA.search(text)
+        if match and not words.OTHER_AREA.search(text[: match.start()][-25:]):
+            home.add("area", _area(match["number"]), "text", NEARBY)
+            unit = match["unit"].casefold()
+            home.add("area_unit", "sqft" if "f" in unit else "m2", "text", NEARBY)
+            break
+
+
+def _read_place(document: Document, scope: Sequence[Line], headline: str | None, home: Home) -> None:
+    for text, source, sure in _address_texts(document, scope, headline):
+        place = place_of(text)
+        if place.city or place.street:
+            _add_place(place, source, sure, home)
+        if home.get("city") and home.get("street"):
+            break
+    shown = document.shown
+    for address in addresses(document):
+        if shown[address.line].area == "footer":
+            continue
+        line = shown[address.line].text
+        above = shown[address.line - 1].text if address.line else ""
+        street = place_of(line).street or place_of(above).street
+        found = Place(street, address.where.city, place_of(line).postcode)
+        _add_place(found, "text:address", GUESS, home)
+        break
+
+
+def _add_place(place: Place, source: str, sure: float, home: Home) -> None:
+    home.add("street", place.street, source, sure)
+    home.add("city", place.city, source, sure)
+    home.add("postcode", place.postcode, source, sure)
+
+
+def _address_texts(document: Document, scope: Sequence[Line], headline: str | None) -> Iterator[tuple[str, str, float]]:
+    """Texts that may be the address, the most likely first."""
+    for node in document.tree.css("[itemprop=address], [class*='address' i], [data-testid*='address' i]")[:5]:
+        text = ", ".join(line.text.strip(" ,") for line in document.lines_in(node) if line.tag != "button")
+        if 5 < len(text) <= 120:
+            yield text, "css:address", SELECTOR
+    if headline and ("," in headline or is_street(headline)):
+        yield headline, "css:h1", LABEL
+    at = next((at for at, line in enumerate(scope) if headline and headline in line.text), 0)
+    for line in scope[at + 1 : at + 4]:
+        if "," in line.text and len(line.text) <= 120 and not _SIGNED.search(line.text):
+            yield line.text, "text:address", NEARBY
+    title = re.split(r"\s+[|]\s+", document.title or "")[0]
+    told = re.search(r"\b(?:in|en)\s+(?P<place>[^|]{4,80})$", title)
+    if told:
+        yield told["place"], "title", GUESS
+
+
+def _read_offer(document: Document, scope: Sequence[Line], headline: str | None, home: Home) -> None:
+    told = f"{headline or ''} {document.title or ''} {document.url}"
+    is_rent, is_sale = bool(words.RENT.search(told)), bool(words.SALE.search(told))
+    if is_rent != is_sale:
+        home.add("offer", "rent" if is_rent else "sale", "title", LABEL)
+    for line in scope:
+        match = words.AVAILABLE.search(line.text[:300])
+        if match and (day := _day(match["date"])):
+            home.add("available_from", day.isoformat(), "text", NEARBY)
+            return
+    for line, below in pairwise(scope):
+        match = words.AVAILABLE.search(f"{line.text} {below.text}") if len(line.text) <= 40 else None
+        if match and (day := _day(match["date"])):
+            home.add("available_from", day.isoformat(), "label:available", LABEL)
+            return
+
+
+def _day(text: str) -> date | None:
+    for form in ("%d.%m.%Y", "%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%B %d %Y", "%b %d %Y"):
+        try:
+            return datetime.strptime(text.replace(",", ""), form).date()  # noqa: DTZ007 - a day has no zone
+        except ValueError:
+            continue
+    return None
+
+
+def _area(text: str) -> str | None:
+    amount = parse_price(f"{text} €").amount
+    return None if amount is None or not 5 <= amount <= 100_000 else _plain(str(amount))
+
+
+def _plain(text: str | None) -> str | None:
+    """A number without a needless `.0`; None for anything else."""
+    match = re.match(r"\d+(?:\.\d+)?", (text or "").replace(",", "."))
+    if not match:
+        return None
+    return match[0].rstrip("0").rstrip(".") if "." in match[0] else match[0]

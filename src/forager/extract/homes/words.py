@@ -1,0 +1,94 @@
+"""Words and numbers that pages of homes use, in the languages that are read. A new language is a few words here."""
+
+import re
+
+_COUNTED = {"studio": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6"}
+_NUMBER = r"(?<![\d.,/-])(?P<number>\d{1,2}(?:[.,]\d)?|one|two|three|four|five|six)"
+_BED_WORDS = (
+    r"bed(?:room)?s?(?![a-z])|br(?![a-z])|bhk(?![a-z])|schlafzimmer|habitaci(?:ones|ón)|hab(?![a-z])"
+    r"|dormitorios?|chambres?|camere da letto|"
+    r"slaapkamers?|quartos?|sypialni\w*|soveværelser|sovrum"
+)
+_BATH_WORDS = (
+    r"(?:full )?bath(?:room)?s?(?![a-z])|ba(?![a-z])|baños?|badezimmer|bäder|salles? de bains?|bagni|badkamers?|"
+    r"banheiros?|łazien\w+"
+)
+BEDS = re.compile(rf"{_NUMBER}\s*-?\s*(?:{_BED_WORDS})", re.IGNORECASE)
+BATHS = re.compile(rf"{_NUMBER}\s*-?\s*(?:{_BATH_WORDS})", re.IGNORECASE)
+BEDS_AFTER = re.compile(r"(?:bedrooms?|beds|schlafzimmer)\s*:?\s*(?P<number>\d{1,2})\b", re.IGNORECASE)
+BATHS_AFTER = re.compile(r"(?:bathrooms?|baths|badezimmer)\s*:?\s*(?P<number>\d{1,2}(?:[.,]\d)?)\b", re.IGNORECASE)
+AREA = re.compile(
+    r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,\s]\d{3})+(?:[.,]\d{1,2})?|\d{1,6}(?:[.,]\d{1,2})?)\s?"
+    r"(?P<unit>sq\.?\s?ft\b|sqft\b|ft2\b|ft²|square feet|m²|m2\b|qm\b|quadratmeter|sq\.?\s?m\b)",
+    re.IGNORECASE,
+)
+LABELLED_AREA = re.compile(
+    r"(?:approx\.?\s*)?(?:sq\.?\s?ft\.?|square feet|wohnfläche|living area"
+    r"|floor area)\s*:?\s*(?P<number>\d[\d.,]{1,8})",
+    re.IGNORECASE,
+)
+OTHER_AREA = re.compile(
+    r"\b(?:plot|lot|land|garden|balcony|terrace|garage|grundstück|keller|balkon|super area|útiles|per|pro)\b",
+    re.IGNORECASE,
+)
+"""Beside an area that is not the home's."""
+OTHER_MONEY = re.compile(
+    r"/\s?(?:sq|m²|m2|ft)|per sq|eur/m|€/m|\b(?:deposit|fee|kaution|nebenkosten|heizkosten|betriebskosten|warmmiete|"
+    r"gesamtmiete|service charge|ground rent|council tax|mortgage|estimate\w*|est\.|average|typical|hoa|gastos"
+    r"|hipoteca|"
+    r"cuota|commission|provision|special|off the|bond|repayment|income|turnover|sold|reduced by|price change"
+    r"|down payment)\b",
+    re.IGNORECASE,
+)
+"""Beside an amount that is not the price."""
+PRICE_LABEL = re.compile(
+    r"^(?:kaltmiete|nettokaltmiete|miete|kaufpreis|(?:monthly |asking |guide |starting |base )*(?:rent|price)"
+    r"|precio|alquiler|"
+    r"prix|loyer|prezzo|affitto|prijs|huur|cena|czynsz)\b",
+    re.IGNORECASE,
+)
+NO_PRICE = re.compile(
+    r"\b(?:call for price|price on (?:request|application)|poa|auf anfrage|prix sur demande|a consultar)\b",
+    re.IGNORECASE,
+)
+RENT = re.compile(
+    r"\b(?:for rent|to (?:rent|let)|rental|apartments? for rent|miete|mietwohnung|alquiler|à louer|affitto"
+    r"|te huur|rent)\b|"
+    r"/(?:rent|to-rent|mieten)\b",
+    re.IGNORECASE,
+)
+SALE = re.compile(
+    r"\b(?:for sale|en venta|zu verkaufen|kaufen|à vendre|in vendita|te koop|sale)\b|/(?:sale|for-sale|buy)\b",
+    re.IGNORECASE,
+)
+PERIODS = (
+    ("week", re.compile(r"\b(?:pw|p\.w\.|per week|weekly)\b|/\s?w(?:ee)?k", re.IGNORECASE)),
+    (
+        "month",
+        re.compile(r"\b(?:pcm|per (?:calendar )?month|monthly|monat)\b|/\s?mo(?:nth)?\b|al mes|/mes", re.IGNORECASE),
+    ),
+)
+AVAILABLE = re.compile(
+    r"\b(?:available|verfügbar|bezugsfrei|bezug|frei|disponible|libre|move[- ]in)\b[^\d]{0,25}"
+    r"(?P<date>\d{1,2}\.\d{1,2}\.(?:20)\d\d|20\d\d-\d\d-\d\d|\d{1,2} \w{3,9},? 20\d\d|\w{3,9} \d{1,2},? 20\d\d)",
+    re.IGNORECASE,
+)
+ENDS = re.compile(
+    r"^(?:similar|related|nearby|recently (?:viewed|sold)|more (?:homes|properties|listings)|you may also"
+    r"|other (?:homes|properties)|"
+    r"communities recently|properties you|mortgage calculator|market (?:insights|trends)|ähnliche|weitere)\b",
+    re.IGNORECASE,
+)
+"""A line after which other homes follow."""
+LIST_TITLE = re.compile(
+    r"^(?:[\d.,]+\s)?(?:houses|homes|propert(?:y|ies)|apartments?|flats|rentals|listings|real estate"
+    r"|new instructions|results|"
+    r"invest|nyc|immobilien|wohnungen|pisos|casas|maisons|appartements)\b(?!.*\d{3,}.*(?:road|street|drive|ave))",
+    re.IGNORECASE,
+)
+
+
+def number_of(match: re.Match[str]) -> str:
+    """The number of a match as plain text: `2,5` is 2.5, `two` is 2."""
+    words = match["number"].casefold()
+    return _COUNTED.get(words, words.replace(",", "."))
