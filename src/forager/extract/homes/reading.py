@@ -154,6 +154,11 @@ def _read_price(scope: Sequence[Line], headline: str | None, home: Home) -> None
             home.add("price_period", _period(text), source, sure)
 
 
+def _labels_other(text: str) -> bool:
+    """Whether a line is a label of another amount; one with an amount of its own is none."""
+    return len(text) <= 40 and not re.search(r"\d", text) and bool(words.OTHER_MONEY.search(text))
+
+
 def _is_label(text: str) -> bool:
     return len(text) <= 40 and bool(words.PRICE_LABEL.match(text))
 
@@ -175,7 +180,7 @@ def _amount(text: str, before: str = "") -> Decimal | None:
     if len(text) > 140 or not _SIGNED.search(text):
         return None
     head = re.split(r"\s@\s|\(", text)[0]
-    if words.OTHER_MONEY.search(head[:60]) or (len(before) <= 40 and words.OTHER_MONEY.search(before)):
+    if words.OTHER_MONEY.search(head[:60]) or (_labels_other(before)):
         return None
     sign = _SIGNED.search(head)
     amount = parse_price(head[max(0, sign.start() - 12) :] if sign else head).amount

@@ -1,0 +1,77 @@
+"""How homes for rent or sale are read: one small page for each rule, and the amounts that are not the price."""
+
+import pytest
+
+from forager.extract.document import Document
+from forager.extract.homes.places import place_of
+from forager.extract.homes.reading import Home, read_home
+
+PROSE = "<p>" + "A house of stone with a garden to the south. " * 5 + "</p>"
+
+
+def read(lines: str, url: str = "https://homes.example/1") -> Home:
+    return read_home(Document(f"<title>5 Mill Lane, Leeds</title><h1>5 Mill Lane, Leeds</h1>{lines}{PROSE}", url))
+
+
+@pytest.mark.parametrize(
+    ("lines", "price"),
+    [
+        ("<p>£325,000 (£271/sq. ft)</p>", "325000"),
+        ("<p>Deposit £1,500</p><p>£950 pcm</p>", "950"),
+        ("<p>959,87 €</p><p>Kaltmiete</p><p>1.290,87 €</p><p>Warmmiete</p>", "959.87"),
+        ("<dl><dt>Warmmiete</dt><dd>1079,17 €</dd><dt>Kaltmiete</dt><dd>800,00 €</dd></dl>", "800.00"),
+        ("<p>R 1 395 000</p><p>Bond repayment R 13 693</p>", "1395000"),
+        ("<p>$470,000 - $500,000</p>", "470000"),
+        ("<p>Price on request</p><p>Deposit £500</p>", None),
+        ("<p>Estimated mortgage £1,450 per month</p>", None),
+    ],
+)
+def test_the_price_is_none_of_the_other_amounts(lines: str, price: str | None) -> None:
+    assert read(lines + "<p>3 beds</p>").get("price") == price
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("3 Beds1 Bath1 Parking315.15m²", "bedrooms", "3"),
+        ("3 Beds1 Bath1 Parking315.15m²", "bathrooms", "1"),
+        ("2BR / 1.5Ba 950ft2", "bathrooms", "1.5"),
+        ("2 BHK Flat", "bedrooms", "2"),
+        ("Two bedroom flat", "bedrooms", "2"),
+        ("1,611 sqft", "area", "1611"),
+        ("61,53 m²", "area", "61.53"),
+        ("Plot 1 596 m²", "area", None),
+        ("£289 /sqft", "area", None),
+        ("Available from 1 September 2026", "available_from", "2026-09-01"),
+    ],
+)
+def test_numbers_are_read_with_their_words(text: str, field: str, value: str | None) -> None:
+    assert read(f"<p>£325,000</p><p>{text}</p>").get(field) == value
+
+
+def test_what_follows_similar_homes_is_of_others() -> None:
+    home = read("<p>£325,000</p><h2>Similar homes</h2><p>4 beds</p>")
+    assert home.get("bedrooms") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "street", "city", "postcode"),
+    [
+        ("133 Bethany Road, Hoppers Crossing VIC 3029", "133 Bethany Road", "Hoppers Crossing", "3029"),
+        ("Station Road, Great Shefford, Hungerford, Berkshire, RG17", "Station Road", "Hungerford", None),
+        ("2200 Pacific Ave Unit 1B, San Francisco, CA 94115", "2200 Pacific Ave Unit 1B", "San Francisco", "94115"),
+        ("Dúplex en venta en calle Subida Amargura, 2, El Molar", "calle Subida Amargura, 2", "El Molar", None),
+        ("4 bedroom house for sale", None, "4 bedroom house for sale", None),
+    ],
+)
+def test_an_address_of_one_line_is_taken_apart(text: str, street: str | None, city: str, postcode: str | None) -> None:
+    place = place_of(text)
+    assert (place.street, place.postcode) == (street, postcode)
+    if street:
+        assert place.city == city
+
+
+def test_many_prices_under_a_plural_are_a_list() -> None:
+    prices = "".join(f"<p>£{300 + number},000</p>" for number in range(12))
+    assert read_home(Document(f"<h1>Houses for sale in Leeds</h1>{prices}{PROSE}")).kind == "list"
+    assert read_home(Document("<p>Please enable JS</p>")).kind == "empty"
