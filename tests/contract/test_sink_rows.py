@@ -1,6 +1,7 @@
 """Sinks as rows: one delivery for each, in every process, while it runs. On either store."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from forager.app import App, open_app, sink_roster
 from forager.config import new_settings
-from forager.core.sink import SinkRow
+from forager.core.sink import SinkRow, SinkStatus
+from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks.webhook.pipeline import NAME as DELIVERIES
 from tests.support.engine import until
 
@@ -106,3 +108,34 @@ async def test_a_row_that_this_process_cannot_build_is_reported_and_left_alone(a
     assert app.roster.names == ["fax", "k", "search", "webhook"]
     assert "no type of sink 'fax'" in app.roster.problems["fax"]
     assert "FORAGER_KAFKA_BROKERS" in app.roster.problems["k"]
+
+
+async def test_changes_reach_the_receiver_of_a_row_signed_with_both_secrets_and_a_410_stops_it__SC_13(
+    tmp_path: Path,
+) -> None:
+    async with WebhookReceiver([SECRET]) as receiver:
+        settings = new_settings(
+            home=tmp_path,
+            egress_allow=(receiver.endpoint,),
+            webhook_secret="the one before",
+            webhook_next_secret=SECRET,
+        )
+        async with open_app(settings) as app, app.engine(schedules=False):
+            await app.roster.add(
+                SinkRow("jobs", "webhook", kinds=frozenset({"job"}), options={"url": receiver.url("/changes")})
+            )
+            await app.submit("places", JOB)
+            await until(lambda: receiver.taken)
+            told = json.loads(receiver.taken["jobs_1"])
+            assert (told["kind"], told["op"], told["pipeline"]) == ("job", "created", "places")
+            receiver.mood = Mood.GONE
+            await app.submit("places", JOB)
+            await until(lambda: any(each.status == 410 for each in receiver.log))
+            await app.submit("places", JOB)
+            async with asyncio.timeout(30):
+                while "wants no more webhooks (410)" not in ((await _status(app, "jobs")).error or ""):
+                    await asyncio.sleep(0.05)
+
+
+async def _status(app: App, name: str) -> SinkStatus:
+    return next(each for each in await app.sinks.statuses(app.roster.names) if each.name == name)

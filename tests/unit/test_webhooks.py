@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forager.sinks.webhook.signing import NotFresh, Replayed, Unsigned, WebhookError, WrongSignature, sign, verify
+from forager.sinks.webhook.signing import (
+    BODY_SIGNATURE,
+    SIGNATURE,
+    NotFresh,
+    Replayed,
+    Unsigned,
+    WebhookError,
+    WrongSignature,
+    sign,
+    verify,
+)
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 AT = int(NOW.timestamp())
@@ -101,6 +111,16 @@ def test_two_secrets_are_accepted_while_one_takes_the_place_of_the_other__S14() 
         assert verify(signed(secret), BODY, ["new", "old"], NOW)
     with pytest.raises(WrongSignature):
         verify(signed("third"), BODY, ["new", "old"], NOW)
+
+
+def test_while_the_sender_changes_its_secret_either_is_enough__SC_13() -> None:
+    headers = signed("old-secret\nnew-secret")
+    assert headers[SIGNATURE].count("v1,") == 2
+    for known in ("old-secret", "new-secret"):
+        assert verify(headers, BODY, [known], NOW) == "job_1_2"
+    with pytest.raises(WrongSignature):
+        verify(headers, BODY, ["another"], NOW)
+    assert headers[BODY_SIGNATURE] == signed("old-secret")[BODY_SIGNATURE]
 
 
 def test_one_of_several_signatures_is_enough_and_foreign_versions_are_passed_over__S14() -> None:

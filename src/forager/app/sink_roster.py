@@ -117,8 +117,9 @@ class SinkRoster:
     def _begin(self, row: SinkRow) -> None:
         try:
             self.deliveries.add(self._deliver(self._built(row)))
-        except (ForagerError, OSError, ImportError) as error:
-            self.problems[row.name] = error.message if isinstance(error, ForagerError) else str(error)
+        except Exception as error:  # noqa: BLE001 - a defect of one type must not stop the sinks of others
+            told = error.message if isinstance(error, ForagerError) else f"{type(error).__name__}: {error}"
+            self.problems[row.name] = told
             log.warning("a sink cannot be delivered by this process", sink=row.name, error=self.problems[row.name])
 
     def _built(self, row: SinkRow) -> Sink:

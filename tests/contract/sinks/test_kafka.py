@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
+from pydantic import ValidationError
 
 from forager.config import new_settings
 from forager.core.change import Change
@@ -21,6 +23,7 @@ from forager.kit.publication import Message, Publication
 from forager.kit.service import SinkService
 from forager.sinks.kafka.cluster import Cluster
 from forager.sinks.kafka.cursor import TOPIC, read_cursor
+from forager.sinks.kafka.records import TopicOptions, publication_of
 from forager.sinks.kafka.sink import KafkaSink
 from forager.sinks.kafka.wiring import build, from_settings
 from tests.support import kafka
@@ -154,6 +157,50 @@ def test_a_bitmap_knows_what_was_added_and_nothing_else() -> None:
     for number in (1, 8, 9, 1_000_003):
         published.add(number)
     assert [n for n in (0, 1, 7, 8, 9, 10, 1_000_002, 1_000_003, 5_000_000) if n in published] == [1, 8, 9, 1_000_003]
+
+
+# ── rows ──
+
+
+async def test_a_row_publishes_whole_changes_and_a_replay_writes_them_again_with_the_same_numbers(
+    engine: EngineRig, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 2)
+    log = await log_of(engine.ledger)
+    prefix = kafka.prefix_of(tmp_path)
+    cluster = Cluster(kafka.brokers_of(tmp_path), kafka.TIMEOUT)
+    everything = publication_of(frozenset({"job", "thing", "seen"}), TopicOptions(topic="all"))
+    sink = KafkaSink(
+        cluster, {"rig": everything}, engine.ledger, sink="mine", name=prefix + "mine", prefix=prefix, again=True,
+        partitions=0,
+    )  # fmt: skip
+    assert (sink.name, sink.kinds) == ("mine", everything.kinds)
+    wanted = [each for each in log if each.kind in everything.kinds]
+    for batch in (wanted[:4], wanted[:4], wanted[4:]):  # the second: its answer was lost
+        await sink.write(batch)
+    told = kafka.read_topic(tmp_path)
+    assert [change for change, _, _ in told] == [each.id for each in wanted]
+    assert [(key, value["body"]) for _, key, value in told] == [(each.identity, each.body) for each in wanted]
+    await sink.write(wanted[:4])
+    again = sorted([each.id for each in wanted] + [each.id for each in wanted[:4]])
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == again
+    for message in cluster.read(prefix + "all"):
+        headers: dict[str, Any] = dict(message.headers() or ())
+        change = log[int(headers["forager-change"]) - 1]
+        names = (headers["forager-kind"], headers["forager-op"], headers["forager-version"])
+        assert names == (change.kind.encode(), change.op.encode(), str(change.version).encode())
+
+
+def test_without_a_topic_each_kind_has_its_own_and_the_key_may_be_the_job() -> None:
+    job = UUID(int=7)
+    change = Change(1, "thing", "k1", "new", 1, job, "rig", 0, {})
+    made = publication_of(frozenset({"thing", "job"}), TopicOptions(key="job"))
+    assert made.topics == ("job", "thing")
+    message = made.message(change)
+    assert message is not None
+    assert (message.topic, message.key) == ("thing", str(job))
+    with pytest.raises(ValidationError):
+        TopicOptions(topic="not a topic/../")
 
 
 # ── settings ──

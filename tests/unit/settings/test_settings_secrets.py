@@ -20,6 +20,7 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "SERPER_API_KEY",
         "BACKEND_SERVICE_KEY",
         "WEBHOOK_SECRET",
+        "WEBHOOK_NEXT_SECRET",
         "APIFY_TOKEN",
         "KAFKA_PASSWORD",
     }

@@ -14,6 +14,9 @@ class WebhookSettings(FeatureSettings):
     webhook_secret: SecretStr | None = _webhooks(
         None, "Key that signs webhooks; without it, no webhook is sent.", seed="SCRAPER_WEBHOOK_SECRET"
     )
+    webhook_next_secret: SecretStr | None = _webhooks(
+        None, "Key that takes the place of the other; while both are set, webhooks are signed with both."
+    )
     default_webhook_url: SecretUrl | None = _webhooks(
         None,
         "Receiver of webhooks of jobs without a callback_url; without it, such jobs send none.",

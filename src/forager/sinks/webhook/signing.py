@@ -52,16 +52,21 @@ class Replayed(WebhookError):
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - the header's own word
-    """Return the headers for a body. `timestamp` is the time of sending, in Unix seconds."""
-    if not secret:
+    """Return the headers for a body. `timestamp` is the time of sending, in Unix seconds.
+
+    `secret` may be two, one per line, while one takes the place of the other: the message has a `webhook-signature` of
+    each; the signature over the body alone, of which there can be one, is of the first.
+    """
+    secrets = secret.split("\n")
+    if not all(secrets):
         raise ValueError("a webhook cannot be signed with an empty secret.")
     if not _ID.fullmatch(id) or timestamp < 0:
         raise ValueError("the id of a webhook is 1 to 256 printable characters, its timestamp is not negative.")
     return {
-        BODY_SIGNATURE: _of_body(secret, body),
+        BODY_SIGNATURE: _of_body(secrets[0], body),
         ID: id,
         TIMESTAMP: str(timestamp),
-        SIGNATURE: f"v1,{_of_message(secret, id, str(timestamp), body)}",
+        SIGNATURE: " ".join(f"v1,{_of_message(each, id, str(timestamp), body)}" for each in secrets),
     }
 
 
@@ -84,8 +89,9 @@ def verify(
     message, timestamp = _needed(given, ID, _ID), _needed(given, TIMESTAMP, _SECONDS)
     if not _is_signed(given.get(SIGNATURE), known, message, timestamp, body):
         raise WrongSignature("The webhook-signature fits no known secret: another secret, or a changed message.")
-    # Not strictly needed after the check above, but a message with one wrong signature is not what was sent.
-    told = given.get(BODY_SIGNATURE.lower())
+    # Not strictly needed after the check above, but a message with one wrong signature is not what was sent. While the
+    # sender changes its secret, there are several signatures of the message, and this one may be of an unknown secret.
+    told = given.get(BODY_SIGNATURE.lower()) if given[SIGNATURE].count("v1,") == 1 else None
     if told is not None and not _any_equal([told], [_of_body(secret, body) for secret in known]):
         raise WrongSignature(f"The {BODY_SIGNATURE} fits no known secret: another secret, or a changed body.")
     if abs(now.timestamp() - int(timestamp)) > TOLERANCE:

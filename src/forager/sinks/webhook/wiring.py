@@ -25,7 +25,10 @@ def build(settings: SettingsTree) -> Pipeline:
 
 
 def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:
-    return {pipeline.SECRET: settings.of(WebhookSettings).webhook_secret}
+    """Return the signing key, or both, one per line, while one takes the place of the other."""
+    webhooks = settings.of(WebhookSettings)
+    keys = [key.get_secret_value() for key in (webhooks.webhook_secret, webhooks.webhook_next_secret) if key]
+    return {pipeline.SECRET: SecretStr("\n".join(keys)) if keys else None}
 
 
 def from_settings(_: SinkService) -> SinkRow:
