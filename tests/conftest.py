@@ -1,5 +1,6 @@
 """Fixtures that every test may use. Servers start when the first test asks for them, one per test process."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,11 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 use_memory()
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the thousands of tests, and what they import, from garbage collection: it stays alive until the end."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
