@@ -84,7 +84,7 @@ async def open_app(
             user_agent=settings.user_agent,
             limit=settings.capacity,
             endpoint_of=proxies.endpoint,
-            sign=signing.sign,
+            sign=signing.sign_with_each,
         )
         stack.push_async_callback(fetcher.close)
         browsers = await open_browsers(settings, guard, clock, proxies)

@@ -27,6 +27,8 @@ BODY_SIGNATURE = "X-Webhook-Signature"
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 """The headers of Standard Webhooks. The signature covers id, time and body, so that none of them can be exchanged."""
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of a secret, not a secret
+SEPARATOR = "\0"
+"""Between two secrets: no environment variable can hold it."""
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 _ID = re.compile(r"[\x21-\x7e]{1,256}", re.ASCII)
 
@@ -52,22 +54,27 @@ class Replayed(WebhookError):
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - the header's own word
-    """Return the headers for a body. `timestamp` is the time of sending, in Unix seconds.
-
-    `secret` may be two, one per line, while one takes the place of the other: the message has a `webhook-signature` of
-    each; the signature over the body alone, of which there can be one, is of the first.
-    """
-    secrets = secret.split("\n")
-    if not all(secrets):
+    """Return the headers for a body. `timestamp` is the time of sending, in Unix seconds."""
+    if not secret:
         raise ValueError("a webhook cannot be signed with an empty secret.")
     if not _ID.fullmatch(id) or timestamp < 0:
         raise ValueError("the id of a webhook is 1 to 256 printable characters, its timestamp is not negative.")
     return {
-        BODY_SIGNATURE: _of_body(secrets[0], body),
+        BODY_SIGNATURE: _of_body(secret, body),
         ID: id,
         TIMESTAMP: str(timestamp),
-        SIGNATURE: " ".join(f"v1,{_of_message(each, id, str(timestamp), body)}" for each in secrets),
+        SIGNATURE: f"v1,{_of_message(secret, id, str(timestamp), body)}",
     }
+
+
+def sign_with_each(secrets: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:  # noqa: A002 - see above
+    """Like `sign`, with one secret, or with two joined by `SEPARATOR` while one takes the place of the other.
+
+    The message then has a `webhook-signature` of each; the signature over the body alone, of which there can be only
+    one, is of the first.
+    """
+    first, *others = (sign(secret, id, timestamp, body) for secret in secrets.split(SEPARATOR))
+    return {**first, SIGNATURE: " ".join([first[SIGNATURE], *(other[SIGNATURE] for other in others)])}
 
 
 def verify(

@@ -15,6 +15,7 @@ from forager.sinks.webhook import pipeline
 from forager.sinks.webhook.changes import ChangeWebhooks, ReceiverOptions
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.settings import WebhookSettings
+from forager.sinks.webhook.signing import SEPARATOR
 
 OWN = "webhook"
 """The sink that is always there: a message for every job that has ended."""
@@ -25,10 +26,10 @@ def build(settings: SettingsTree) -> Pipeline:
 
 
 def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:
-    """Return the signing key, or both, one per line, while one takes the place of the other."""
+    """Return the signing key, or both, joined, while one takes the place of the other."""
     webhooks = settings.of(WebhookSettings)
     keys = [key.get_secret_value() for key in (webhooks.webhook_secret, webhooks.webhook_next_secret) if key]
-    return {pipeline.SECRET: SecretStr("\n".join(keys)) if keys else None}
+    return {pipeline.SECRET: SecretStr(SEPARATOR.join(keys)) if keys else None}
 
 
 def from_settings(_: SinkService) -> SinkRow:
