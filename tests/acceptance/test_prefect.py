@@ -28,7 +28,7 @@ from tests.support.prefect_server import QUIET, PrefectServer, require_prefect
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
-ZIPS = tuple(f"{85001 + n}" for n in range(30))
+ZIPS = tuple(f"{85001 + n}" for n in range(20))
 BATCH = 5
 LEASE = 2.0
 

@@ -12,7 +12,7 @@ from forager.core.proxies import Proxy
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
 from forager.kit.figures import Figure
-from forager.ledger.reports import Health
+from forager.ledger.reports import Health, QueueLoad
 
 FRESH = 1.0
 PATIENCE = 2.0
@@ -32,6 +32,8 @@ class Vital:
     """What pipelines count themselves."""
     time: datetime | None = None
     """The moment of these figures, by the store's clock."""
+    queues: Mapping[str, QueueLoad] = field(default_factory=dict)
+    """Lanes that have work and no owner."""
 
 
 class VitalSigns:
@@ -59,7 +61,8 @@ class VitalSigns:
                 sinks = await app.sinks.statuses(app.roster.names)
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
-                return Vital("ok", figures, circuits, proxies, sinks, watches, await _figures(app), time)
+                features, queues = await _figures(app), await app.reports.waiting_by_queue(now)
+                return Vital("ok", figures, circuits, proxies, sinks, watches, features, time, queues)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

@@ -10,7 +10,7 @@ from forager.api.health_snapshot import Vital
 from forager.api.worker_metrics import gauge
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
-from forager.ledger.reports import PipelineLoad
+from forager.ledger.reports import PipelineLoad, QueueLoad
 
 
 def ledger_metrics(vital: Vital) -> Iterable[Metric]:
@@ -28,6 +28,7 @@ def ledger_metrics(vital: Vital) -> Iterable[Metric]:
     yield gauge("forager_last_change", "Number of the newest change.", figures.last_change)
     yield gauge("forager_sessions", "Worker processes whose session has not ended.", figures.sessions)
     yield from _pipeline_metrics(figures.pipelines, vital.time)
+    yield from _queue_metrics(vital.queues, vital.time)
     yield from _sink_metrics(vital.sinks)
     yield from _watch_metrics(vital.watches)
     yield from (gauge(each.name, each.about, each.value) for each in vital.features)
@@ -48,6 +49,19 @@ def _pipeline_metrics(pipelines: Mapping[str, PipelineLoad], now: datetime | Non
         age = 0.0 if since is None or now is None else (now - since).total_seconds()
         waiting.add_metric([pipeline], max(0.0, age))
     yield from (queued, running, waiting)
+
+
+def _queue_metrics(queues: Mapping[str, QueueLoad], now: datetime | None) -> Iterable[Metric]:
+    lanes = GaugeMetricFamily(
+        "forager_queue_lanes_waiting", "Lanes that have work and no owner, counted to 10,000.", labels=["queue"]
+    )
+    waiting = GaugeMetricFamily(
+        "forager_queue_waiting_seconds", "How long the first of these lanes has waited for an owner.", labels=["queue"]
+    )
+    for queue, load in sorted(queues.items()):
+        lanes.add_metric([queue], load.lanes)
+        waiting.add_metric([queue], 0.0 if now is None else max(0.0, (now - load.since).total_seconds()))
+    yield from (lanes, waiting)
 
 
 def _sink_metrics(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:

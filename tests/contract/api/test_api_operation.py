@@ -136,9 +136,13 @@ async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_job
     assert shown["forager_pipeline_queued", "places"] == 3
     assert 0 < shown["forager_pipeline_waiting_seconds", "places"] < PATIENCE
     assert shown["forager_sessions",] == 0
+    (queue,) = {lane.queue for lane in front.app.pipelines["places"].lanes}
+    assert shown["forager_queue_lanes_waiting", queue] == 1
+    assert 0 < shown["forager_queue_waiting_seconds", queue] < PATIENCE
 
     await front.work()
     shown = await _metrics(front)
+    assert ("forager_queue_lanes_waiting", queue) not in shown, "its lane sleeps until it has work"
     assert shown["forager_pipeline_queued", "places"] == 1
     assert shown["forager_pipeline_waiting_seconds", "places"] == 0
 

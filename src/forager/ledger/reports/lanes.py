@@ -6,11 +6,12 @@ from datetime import date, datetime
 from forager.core.errors import NotFound
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
-from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, SessionReport, Spending
+from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, QueueLoad, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
 
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
+LANES_LOOKED_AT = 10_000
 
 _BROKEN = "CAST(state AS TEXT) LIKE '%open_for%'"
 # A paused job and one whose tasks are still being written wait for something else than a worker.
@@ -18,6 +19,12 @@ _OPEN = """
 SELECT pipeline, state, drain, count(*) AS jobs, sum(queued) AS queued, sum(running) AS running,
        min(CASE WHEN state = 'queued' AND drain IS NULL AND queued > 0 THEN created_at END) AS waiting_since
 FROM jobs WHERE finished_at IS NULL GROUP BY pipeline, state, drain
+"""
+_WAITING_LANES = f"""
+SELECT queue, count(*) AS lanes, min(wake_at) AS since FROM
+  (SELECT queue, wake_at FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused
+   ORDER BY wake_at LIMIT {LANES_LOOKED_AT}) w
+GROUP BY queue
 """
 _IDLE = PipelineLoad(queued=0, running=0, waiting_since=None)
 _LANE = "SELECT id, name, owner, paused, wake_at, state FROM lanes"
@@ -93,6 +100,13 @@ async def circuits(db: Database, now: int) -> dict[str, str]:
         if isinstance(left := known.get("open_for"), int | float):
             states[row["name"]] = "open" if known.get("at", now) + left * 1000 > now else "half_open"
     return states
+
+
+async def waiting_by_queue(db: Database, now: int) -> dict[str, QueueLoad]:
+    """Return the lanes that have work and no owner, by queue, of those that have waited longest. Queues without any are
+    left out."""
+    rows = await db.fetch(_WAITING_LANES, {"now": now})
+    return {row["queue"]: QueueLoad(lanes=row["lanes"], since=at(row["since"])) for row in rows}
 
 
 async def last_change(db: Database) -> int:

@@ -87,6 +87,13 @@ class PipelineLoad(Report):
     waiting_since: datetime | None = Field(description="When the oldest job that waits for its first attempt was made.")
 
 
+class QueueLoad(Report):
+    """The lanes of one queue that have work and no owner."""
+
+    lanes: int = Field(description="How many of them there are.")
+    since: datetime = Field(description="Since when the one that has waited longest could be taken.")
+
+
 class Health(Report):
     """The state of the ledger, in figures that are cheap to read."""
 

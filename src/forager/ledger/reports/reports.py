@@ -19,6 +19,7 @@ from forager.ledger.reports.models import (
     Health,
     LaneReport,
     QueuedTask,
+    QueueLoad,
     RecordKind,
     SessionReport,
     Spending,
@@ -173,6 +174,10 @@ class Reports:
 
     async def health(self) -> Health:
         return await lanes.health(self._db)
+
+    async def waiting_by_queue(self, now: int) -> dict[str, QueueLoad]:
+        """Return the lanes that have work and no owner, by queue."""
+        return await lanes.waiting_by_queue(self._db, now)
 
     async def circuits(self, now: int) -> dict[str, str]:
         return await lanes.circuits(self._db, now)
