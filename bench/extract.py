@@ -37,9 +37,12 @@ TARGETS = (
     Target("profile_recall", at_least=0.90),
     Target("listing_recall", at_least=0.75),
     Target("listing_precision", at_least=0.90),
+    Target("sure_right", at_least=0.97),
     Target("prices", at_least=0.97),
     Target("robots", at_least=1.0),
 )
+SURE = 0.9
+"""Confidence from which nearly every value must be right."""
 
 
 def main(options: Options) -> None:
@@ -65,8 +68,11 @@ def main(options: Options) -> None:
         print_table(("page that is not held out", "field", "ours", "expected"), failures)
     if priced.failures:
         print_table(("price string", "", "ours", "expected"), priced.failures)
+    sure = [answer for score in scores.values() for answer in score.answers if (answer.confidence or 0) >= SURE]
     figures = {
         **figures_of(scores),
+        "sure_right": round(sum(answer.verdict == "right" for answer in sure) / max(1, len(sure)), 4),
+        "sure_values": len(sure),
         "prices": round(priced.share, 4),
         "prices_expected_to_fail": round(priced.share_of_hard, 4),
         "robots": round(right / of, 4),

@@ -3,7 +3,7 @@
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from urllib.parse import urljoin
 
@@ -17,6 +17,8 @@ MOST_LINES = 20_000
 MOST_SHOWN = 4_000
 MOST_TEXT = 400_000
 MOST_LINKS = 3_000
+FORM_SHARE = 0.6
+"""A form that holds more of a page's text than this is the page itself: some frameworks put one around everything."""
 _HIDDEN = frozenset("script style noscript template svg head title iframe object select textarea datalist".split())
 _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr o:p q s samp small span "
@@ -140,7 +142,11 @@ class Document:
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         body = self.tree.body
-        return tuple(_Reader().read(body)) if body else ()
+        lines = tuple(_Reader().read(body)) if body else ()
+        inside = sum(len(line.text) for line in lines if line.area == "form")
+        if inside <= FORM_SHARE * sum(len(line.text) for line in lines):
+            return lines
+        return tuple(replace(line, area="") if line.area == "form" else line for line in lines)
 
     @staticmethod
     def lines_in(node: LexborNode) -> tuple[Line, ...]:

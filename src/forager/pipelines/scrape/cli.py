@@ -45,6 +45,10 @@ As = Annotated[
 Workspace = Annotated[str, typer.Option("--workspace", help="Workspace whose logins are used where a page needs one.")]
 Browser = Annotated[bool, typer.Option("--browser", help="Render the page in a browser.")]
 Http = Annotated[bool, typer.Option("--http", help="Use plain HTTP only.")]
+Sure = Annotated[
+    float | None,
+    typer.Option("--min-confidence", min=0, max=1, help="Drop values that are less sure than this (0 to 1)."),
+]
 Auto = Annotated[bool, typer.Option("--auto", help="Use a browser only if the page needs one (default).")]
 
 
@@ -60,6 +64,7 @@ def page(
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
+    min_confidence: Sure = None,
     extractor: Annotated[
         Path | None,
         typer.Option("--extractor", dir_okay=False, help="Python file with an extractor of your own for this page."),
@@ -81,6 +86,7 @@ def page(
         "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
         **({"formats": [form]} if form else {}),
+        **({} if min_confidence is None else {"min_confidence": min_confidence}),
     }
     if names := [name.strip() for text in requested_fields or () for name in text.split(",") if name.strip()]:
         target["requested_fields"] = names
@@ -115,6 +121,7 @@ def batch(
     browser: Browser = False,
     http: Http = False,
     auto: Auto = False,
+    min_confidence: Sure = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", dir_okay=False, help="Write to this file: CSV if it ends so, else JSON lines."),
@@ -124,13 +131,14 @@ def batch(
     """Read the pages that a file names, and print what was found. Exit code 1 if some could not be fetched.
 
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
-    requested_fields, workspace_id, render. A line can also be just a URL. The file becomes one job (of up to 10,000
-    pages; a longer file, several), whose id is printed first.
+    requested_fields, workspace_id, render, min_confidence. A line can also be just a URL. The file becomes one job (of
+    up to 10,000 pages; a longer file, several), whose id is printed first.
     """
     otherwise: dict[str, Any] = {
         "target_type": target_type,
         "workspace_id": workspace_id,
         "render": _render(browser=browser, http=http, auto=auto),
+        **({} if min_confidence is None else {"min_confidence": min_confidence}),
     }
     if target_type in FORMATS:
         otherwise.update(target_type=ANY_PAGE, formats=[target_type])

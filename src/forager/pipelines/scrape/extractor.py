@@ -41,7 +41,9 @@ class Found:
     source: str
     """Where it came from, such as `json-ld:JobPosting.title`, `microdata:…`, `meta:og:title`, `css:h1`, `text`."""
     confidence: float
-    """From 0 to 1: structured data above selectors above guesses from text."""
+    """From 0 to 1: structured data above selectors above guesses from text; lower if another source disagrees."""
+    also: tuple[tuple[str, str], ...] = ()
+    """Value and source of every other source that disagrees."""
 
 
 @dataclass(frozen=True, slots=True)

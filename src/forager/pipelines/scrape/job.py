@@ -73,8 +73,9 @@ class Target(BaseModel):
 
     target_type: Name = Field(
         default=ANY_PAGE,
-        description="What kind of page it is: job_posting, company_website, linkedin_profile, what a plug-in adds, or "
-        "page, which is any: title, language, main text as Markdown, links, metadata, structured data.",
+        description="What kind of page it is: job_posting, company_website, product, listing, linkedin_profile, what "
+        "a plug-in adds, or page, which is any: title, language, main text as Markdown, links, metadata, structured "
+        "data.",
         examples=["job_posting"],
     )
     target_url: WebUrl = Field(description="The page.", examples=["https://example.com/jobs/1"])
@@ -102,6 +103,13 @@ class Target(BaseModel):
     render: Render = Field(
         default="auto",
         description="http, browser, or auto: a browser only if the page needs one, because it costs 100 times more.",
+    )
+
+    min_confidence: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="Return only values that are at least this sure, from 0 to 1; others are null. 0.9 keeps values of "
+        "which at least 97 % are right.",
+        examples=[0.9],
     )
 
     @model_validator(mode="after")

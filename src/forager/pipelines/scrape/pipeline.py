@@ -36,6 +36,7 @@ def plan(job: ScrapeJob) -> Iterator[Plan]:
             requested_fields=target.wanted,
             workspace_id=target.workspace_id,
             render=target.render,
+            min_confidence=target.min_confidence,
         )
         yield Plan(task, rank=number)
 

@@ -15,8 +15,11 @@ from forager.pipelines.scrape.target import Scrape
 
 
 class Reading:
-    def __init__(self, extractor: Extractor, requested: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, extractor: Extractor, requested: tuple[str, ...] | None, min_confidence: float | None = None
+    ) -> None:
         self._extractor = extractor
+        self._least = min_confidence or 0.0
         self._names = tuple(requested or extractor.by_default or extractor.output.model_fields)
         self.found: dict[str, tuple[Found, str]] = {}
         """The finding and its page, by field."""
@@ -51,7 +54,8 @@ class Reading:
         self._ms += response.elapsed_ms
         if extracted.wall is None:
             for name in self.missing & extracted.fields.keys():
-                self.found[name] = extracted.fields[name], response.url
+                if extracted.fields[name].confidence >= self._least:
+                    self.found[name] = extracted.fields[name], response.url
         if SCREENSHOT in self._names and response.screenshot:
             picture = Found(b64encode(response.screenshot).decode(), "browser", 1.0)
             self.found.setdefault(SCREENSHOT, (picture, response.url))
@@ -101,4 +105,7 @@ def _as_answered(value: Any, page_url: str) -> Any:
 
 
 def _told(finding: Found, url: str) -> dict[str, Any]:
-    return {"source": finding.source, "confidence": round(finding.confidence, 3), "page": url}
+    told: dict[str, Any] = {"source": finding.source, "confidence": round(finding.confidence, 3), "page": url}
+    if finding.also:
+        told["also"] = [{"value": value, "source": source} for value, source in finding.also]
+    return told

@@ -135,7 +135,7 @@ class _Visit:
         reading.add(response, extracted)
 
     async def _read(self, response: Response) -> Reading:
-        reading = Reading(self.extractor, self.task.requested_fields)
+        reading = Reading(self.extractor, self.task.requested_fields, self.task.min_confidence)
         await self._add(reading, response)
         if reading.wall is not None:
             # A page that was requested with a login may repeat it, so nothing of the page is quoted.

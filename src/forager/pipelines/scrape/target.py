@@ -18,6 +18,7 @@ class Scrape(Task):
     requested_fields: tuple[str, ...] | None = None
     workspace_id: str
     render: Render = "auto"
+    min_confidence: float | None = None
 
     def key(self) -> str:
         return f"{self.number:03d}"

@@ -115,7 +115,7 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     missing = wanted - {"website_url"} - findings.names
     more = _more(document) if missing and not _is_linked_in(document) else ()
     kind = _kind(document) if organisation is None else "item"
-    return findings.extracted("website_url", _website(document, findings), more=more, kind=kind)
+    return findings.extracted("website_url", _website(document, findings), more=more, kind=kind, sure=SELECTOR)
 
 
 def _kind(document: Document) -> PageKind:
@@ -284,12 +284,13 @@ def _prose(document: Document, findings: Findings) -> None:
             findings.offer("description", words, f"meta:{key}", OPEN_GRAPH)
 
 
-def _website(document: Document, findings: Findings) -> str:
+def _website(document: Document, findings: Findings) -> str | None:
     """The site's own address; on a page about a company elsewhere, the one that it gives for it."""
     if _is_linked_in(document):
         for labelled_line in labelled(document, r"website|site web|webseite|sitio web", most=200):
             if re.match(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?$", labelled_line.value):
                 return labelled_line.value
+        return None
     parts = urlsplit(document.url)
     return f"{parts.scheme or 'https'}://{parts.netloc}/" if parts.netloc else document.url
 

@@ -57,6 +57,8 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
         return Extracted(wall=wall) if wall else Extracted(kind=kind)
     for name, value in told.values.items():
         findings.offer(name, str(value.value), _SOURCES.get(value.source, "text"), value.confidence)
+    for name, others in told.others.items():
+        findings.disagree(name, ((str(each.value), _SOURCES.get(each.source, "text")) for each in others))
     if told.images:
         findings.offer("image_url", told.images[0].url, "meta:image", 0.7)
     return findings.extracted("product_url", page_url(document))
