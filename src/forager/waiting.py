@@ -112,8 +112,10 @@ class Waits:
         if lane is not None and lane.reason not in PACING:
             return lane  # takes precedence over the task's own reason
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
-            why = (task.error or "The last attempt could not be completed").rstrip(".")
-            message = f"{why}; next try in {seconds_left(task.due_at, now)}"
+            left = seconds_left(task.due_at, now)
+            message = (
+                f"{task.error.rstrip('.')}; next try in {left}" if task.error else f"its next step is due in {left}"
+            )
             return Waiting(reason=task.reason or WaitReason.RETRY, message=message, lane=task.lane, until=task.due_at)
         if task.state is TaskState.SUSPECT and lane is None:
             message = "retrying tasks that were in flight at the crash"

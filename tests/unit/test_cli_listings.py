@@ -1,5 +1,9 @@
 """`forager markets` and `forager listings` on a store of its own, without a worker."""
 
+import pytest
+
+from forager.kit.cli import render
+from forager.pipelines.listings.cli import badge_of
 from tests.support.cli import Forager
 
 
@@ -40,3 +44,19 @@ def test_a_listing_that_is_not_there_is_told_so__LI_14(forager: Forager) -> None
         ran = forager("listings", command, "7")
         assert ran.code != 0, command
         assert "There is no listing 7." in ran.all
+
+
+@pytest.mark.parametrize(
+    ("listing", "told"),
+    [
+        ({"badge": {"color": "orange", "text": "May no longer be available"}}, "May no longer be available"),
+        ({"badge": None, "gone_reason": "soft_404"}, "soft 404"),
+        ({"badge": None, "gone_reason": None}, "not shown"),
+    ],
+)
+def test_a_badge_and_a_confidence_are_shown_as_text_without_markup__LI_14(
+    listing: dict[str, object], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render.out().print(render.facts([("badge", badge_of(listing)), ("confidence", 99)]))
+
+    assert capsys.readouterr().out.split() == ["badge", *told.split(), "confidence", "99"]

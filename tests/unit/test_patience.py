@@ -72,7 +72,7 @@ async def test_what_may_never_be_mended_is_waited_for_with_patience(end: Outcome
 
 @pytest.mark.parametrize(
     "end",
-    [MustSnooze(600.0), TooLate(), StoreUnavailable("it is away."), Halt("a wrong key")],
+    [MustSnooze(600.0, "Not due yet."), TooLate(), StoreUnavailable("it is away."), Halt("a wrong key")],
 )
 async def test_what_is_polite_or_our_own_trouble_counts_for_nothing(end: Outcome | Exception) -> None:
     settlement = await ended(end)

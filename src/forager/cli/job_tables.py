@@ -24,6 +24,7 @@ def listed(jobs: Sequence[Mapping[str, Any]]) -> Table:
     rows = render.table(*columns, right=("progress", "age"), fold=("request",))
     for column, width in zip(rows.columns, (8, 8, 9, 9, 8, 6), strict=True):
         column.no_wrap, column.min_width = column.header not in ("state", "request"), width
+    rows.columns[2].max_width = 9  # `partially completed` takes two lines
     # The request is the only column of unlimited length, so it gets the width that the others leave.
     room = rows.columns[3].max_width = max(9, render.out().width - _OTHER_COLUMNS)
     now = datetime.now(UTC)
@@ -102,9 +103,10 @@ def _params(params: Mapping[str, Any]) -> str:
 
 
 def _spent(job: Mapping[str, Any]) -> str:
-    text = render.some(job["spent"], "credit")
+    words = words_of(job["pipeline"])
+    text = words.cost(job["spent"])
     if job["max_cost"] is not None:
-        text += f" of at most {render.count(job['max_cost'])}"
+        text += f" of at most {words.cost(job['max_cost'])}"
     return text + assumed(job)
 
 

@@ -110,9 +110,10 @@ def google(options: Options) -> Simulated:
         served,
         lambda: [
             f"Google Business Profile, with any access token that begins with `{config.prefix}`:",
-            f"  accounts   {served.accounts_url}",
-            f"  locations  {served.locations_url}",
-            f"  reviews    {served.reviews_url}",
+            f"  export FORAGER_GOOGLE_ACCOUNTS_URL={served.accounts_url}",
+            f"  export FORAGER_GOOGLE_LOCATIONS_URL={served.locations_url}",
+            f"  export FORAGER_GOOGLE_REVIEWS_URL={served.reviews_url}",
+            f"  echo {config.prefix}token | forager reviews run --token-file -",
         ],
         lambda: {"google": served.announcement()},
     )
@@ -126,9 +127,9 @@ def apify(options: Options) -> Simulated:
     return Simulated(
         served,
         lambda: [
-            f"Apify, with any token that begins with `{config.prefix}`, and the site of its listings:",
-            f"  api   {served.url}",
-            f"  site  {served.site_url}",
+            f"Apify, with any token that begins with `{config.prefix}` (the site of its listings: {served.site_url}):",
+            f"  export FORAGER_APIFY_BASE_URL={served.url} APIFY_TOKEN={config.prefix}token",
+            "  forager markets scrape boston",
         ],
         lambda: {"apify": served.announcement()},
     )
@@ -140,7 +141,7 @@ def shop(options: Options) -> Simulated:
     served = ShopSandbox(config, port=options.shop_port)
     return Simulated(
         served,
-        lambda: ["A shop:", f"  pages    {served.url('/')}", f"  sitemap  {served.url('/sitemap.xml')}"],
+        lambda: ["A shop:", f"  forager crawl {served.url('/sitemap.xml')} --sitemap"],
         lambda: {"shop": served.announcement()},
     )
 

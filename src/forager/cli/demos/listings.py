@@ -35,7 +35,7 @@ LOOKS = 1_800.0
 SHOWN = 12
 INTRO = (
     f"Apartment listings of {len(MARKETS)} markets over a simulated fortnight: scraped as often as their tier says,"
-    " verified when\nthey age, gone only with evidence. A simulated Apify and its listings site: no key, no network.\n"
+    " verified when they age, gone only with evidence. A simulated Apify and its listings site: no key, no network.\n"
 )
 
 

@@ -111,7 +111,7 @@ def next_steps(home: Path) -> list[tuple[str, str]]:
 
 demo = Demo(
     intro=f"A products crawl: the sitemap of a simulated shop with [bold]{PAGES} products[/], twice,"
-    f" {DAYS} days\napart. No key, no network. One answer in a hundred fails on purpose.\n",
+    f" {DAYS} days apart. No key, no network. One answer in a hundred fails on purpose.\n",
     upstream=upstream,
     settings=settings,
     path="/admin/crawl-jobs",

@@ -79,7 +79,7 @@ def next_steps(home: Path) -> list[tuple[str, str]]:
 
 demo = Demo(
     intro=f"A reviews job: every account, location and review of one access token ({LOCATIONS} locations), against a"
-    " simulated\nGoogle Business Profile. No key, no network. One answer in a hundred fails on purpose.\n",
+    " simulated Google Business Profile. No key, no network. One answer in a hundred fails on purpose.\n",
     upstream=upstream,
     settings=settings,
     path="/review-fetch",

@@ -14,6 +14,11 @@ def ended(job: Mapping[str, Any], words: Words = GENERAL, *, as_json: bool) -> N
         render.show_json(job)
     else:
         show_result(job, words)
+    check_done(job)
+
+
+def check_done(job: Mapping[str, Any]) -> None:
+    """Raise `JobNotDone`, with what to do next, if a job is paused or some of its tasks failed."""
     if job["state"] in ("completed", "cancelled"):
         return
     if job["state"] == "paused":
@@ -31,7 +36,7 @@ def show_result(job: Mapping[str, Any], words: Words = GENERAL) -> None:
     figures = [
         ("job", str(job["id"])),
         ("state", render.state(job["state"])),
-        ("ended by", _early_end(job)),
+        ("ended by", _early_end(job, words)),
         *words.results(job),
         ("failed", render.count(job["failed"]) if job["failed"] else None),
         ("retries", render.count(job["retries"]) if job["retries"] else None),
@@ -46,7 +51,7 @@ def seconds_of(job: Mapping[str, Any]) -> float | None:
     return (finished - started).total_seconds() if started and finished else None
 
 
-def _early_end(job: Mapping[str, Any]) -> str | None:
+def _early_end(job: Mapping[str, Any], words: Words) -> str | None:
     if not progress.is_out_of_budget(job):
         return None
-    return f"its budget of {render.count(job['max_cost'])} credits; the remaining tasks are skipped"
+    return f"its budget of {words.cost(job['max_cost'])}; the remaining tasks are skipped"

@@ -171,7 +171,8 @@ class LineView:
         self._next = now + LINE_EVERY
         rate = [] if has_stopped(job) else [f"{self._pace.calls:,.0f}/s", f"{duration(self._pace.left(job))} left"]
         figures = [f"{done(job):,}/{job['total']:,}", _percent(job), *rate, *short_figures(job, self._words)]
-        self._console.print(f"{job['state']}: {' · '.join(figures)}", markup=False, soft_wrap=True)
+        state = job["state"].replace("_", " ")
+        self._console.print(f"{state}: {' · '.join(figures)}", markup=False, soft_wrap=True)
 
     def _say_why(self, message: str, reason: tuple[str, str | None], now: float) -> None:
         """Print the reason when the job begins to wait, and repeat it from time to time."""

@@ -81,7 +81,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> "Table":
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None and value != "":
-            grid.add_row(name, value if not isinstance(value, str) else Text(value))
+            grid.add_row(name, Text(str(value)) if isinstance(value, str | int | float) else value)
     return grid
 
 

@@ -41,9 +41,13 @@ def _results(job: Job) -> Figures:
     ]
 
 
+def credits_of(amount: int) -> str:
+    return some(amount, "credit")
+
+
 def _progress(job: Job) -> Iterable[str]:
     if job["spent"]:
-        yield some(job["spent"], "credit")
+        yield credits_of(job["spent"])
     if job["skipped"]:
         yield f"{count(job['skipped'])} skipped"
 
@@ -60,6 +64,8 @@ class Words:
     """Results and costs of a job as names and values; None is left out."""
     progress: Callable[[Job], Iterable[str]] = _progress
     """Short figures beside the progress bar."""
+    cost: Callable[[int], str] = credits_of
+    """An amount that the job has spent, or may spend: `12 credits`, `12 pages`, `$0.012`."""
 
     def tasks(self, number: int) -> str:
         """`1 query`, `2 queries`."""

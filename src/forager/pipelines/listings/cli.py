@@ -145,13 +145,13 @@ def listings_table(listings: list[Any]) -> Any:
     return rows
 
 
-def badge_of(listing: Any) -> str:
-    """`green: Recently verified`; why there is none, if there is none."""
+def badge_of(listing: Any) -> Any:
+    """Return the text of the badge in its colour; why there is none, if there is none."""
     badge = listing["badge"]
-    if badge is None:
-        return f"[dim]{listing['gone_reason'] or 'not shown'}[/]".replace("_", " ")
-    color = "dark_orange" if badge["color"] == "orange" else badge["color"]
-    return f"[{color}]{badge['text']}[/]"
+    text = render.plain(badge["text"] if badge else (listing["gone_reason"] or "not shown").replace("_", " "))
+    colour = badge["color"] if badge else "dim"
+    text.stylize("dark_orange" if colour == "orange" else colour)
+    return text
 
 
 def span_of(row: Any, name: str, form: str = "{:g}") -> str:

@@ -7,6 +7,7 @@ import typer
 from forager.kit.cli import render
 from forager.kit.cli.client import part
 from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.job_report import check_done, show_result
 from forager.kit.cli.run_job import see_through
 from forager.kit.cli.running import NO_WORKER, with_api
 from forager.pipelines.listings.cli_words import words
@@ -141,9 +142,14 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
             follow = NO_WORKER if at.is_alone else f"Follow it: forager jobs watch {made['job_id']}"
             render.show_json(made) if as_json else render.out().print(f"Created. {follow}", soft_wrap=True)
             return
-        await see_through(at, made["job_id"], words=words, quiet=as_json)
+        if not as_json:
+            render.notes().print(f"Job {made['job_id']}", markup=False)
+        job = await see_through(at, made["job_id"], words=words, quiet=as_json)
         if as_json:
             render.show_json(await at.api.get(f"{MARKETS}/{part(market)}"))
+        else:
+            show_result(job, words)
+        check_done(job)
 
     with_api(context, work, fields=FIELDS)
 

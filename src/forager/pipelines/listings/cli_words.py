@@ -1,9 +1,9 @@
 """How the command line names the parts of a job of listings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from forager.kit.cli.render import count
+from forager.kit.cli.render import count, money
 from forager.kit.cli.words import Figures, Job, Words, answered
 
 _ACTIONS = {
@@ -28,8 +28,18 @@ def results(job: Job) -> Figures:
         ("steps", answered(job)),
         ("new", f"{count(job['discoveries'])} listings and sources that were not known before"),
         ("rejected", count(job["rejected"]) if job["rejected"] else None),
-        ("cost", f"${job['spent'] / 10_000:.4f}" if job["spent"] else None),
+        ("cost", cost(job["spent"]) if job["spent"] else None),
     ]
 
 
-words = Words(task=("step", "steps"), request=request, results=results)
+def progress(job: Job) -> Iterable[str]:
+    if job["spent"]:
+        yield cost(job["spent"])
+
+
+def cost(amount: int) -> str:
+    """Hundredths of a cent as dollars."""
+    return money(amount / 10_000)
+
+
+words = Words(task=("step", "steps"), request=request, results=results, progress=progress, cost=cost)

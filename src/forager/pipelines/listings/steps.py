@@ -48,7 +48,7 @@ class RunSteps:
             await self.apify.abort(fetch, task.run_id)
             return self._after_time_out(task, run, response)
         shortest = self.apify.first_poll.total_seconds() / 4
-        return Snooze(min(max(took / 2, shortest), _LONGEST_POLL), f"The run {run.id} is {run.status}.")
+        return Snooze(min(max(took / 2, shortest), _LONGEST_POLL), f"The Apify run {run.id} is {run.status.lower()}.")
 
     async def run_cost(self, task: RunCost, fetch: Fetch) -> Outcome:
         """Learn what a run has cost that did not succeed."""

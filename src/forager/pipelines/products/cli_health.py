@@ -66,11 +66,9 @@ def audit(
         findings = newest["findings"]
         rows = [(name.replace("_", " "), render.count(number)) for name, number in findings.get("checks", {}).items()]
         shares = [(f"with {name}", f"{share:.1%}") for name, share in findings.get("fill", {}).items()]
-        render.out().print(
-            render.facts(
-                [("week", newest["week"]), ("products", render.count(findings.get("products", 0))), *rows, *shares]
-            )
-        )
+        when = f"{newest['week']}, audited {render.moment(newest['finished_at'])} UTC"
+        products = render.count(findings.get("products", 0))
+        render.out().print(render.facts([("week", when), ("products", products), *rows, *shares]))
 
 
 @quarantine.command("list")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from forager.kit.cli.render import count
+from forager.kit.cli.render import count, some
 from forager.kit.cli.words import Figures, Job, Words, answered
 
 
@@ -35,4 +35,8 @@ def progress(job: Job) -> Iterable[str]:
         yield f"{count(job['skipped'])} skipped"
 
 
-words = Words(task=("page", "pages"), request=request, results=results, progress=progress)
+def cost(amount: int) -> str:
+    return some(amount, "page")
+
+
+words = Words(task=("page", "pages"), request=request, results=results, progress=progress, cost=cost)

@@ -180,9 +180,18 @@ def _csv(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _short(value: Any) -> str | None:
-    if value is None:
+    if isinstance(value, list):
+        value = ", ".join(map(_entry, value))
+    if value is None or value == "":
         return None
     if isinstance(value, Mapping):
         value = value.get("raw") or ", ".join(str(part) for part in value.values() if part)
     text = " ".join(str(value).split())
     return text if len(text) <= CUT * 4 else f"{text[: CUT * 4]}…"
+
+
+def _entry(value: Any) -> str:
+    """One of several values: a link as its URL, structured data as JSON."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return str(value["url"]) if {"url", "text"} == value.keys() else orjson.dumps(value).decode()
