@@ -67,7 +67,9 @@ class JobsQuery(PageQuery):
         description="Only jobs whose id begins with these characters.",
         examples=["0f1c9b52"],
     )
-    internal: bool = Field(default=False, description="Also jobs that Forager creates itself, such as webhooks.")
+    internal: bool = Field(
+        default=False, description="Also jobs that Forager creates itself: webhooks, and the standing jobs of watches."
+    )
 
 
 class TasksQuery(WhyQuery):
@@ -96,6 +98,7 @@ def _add_reading(router: Router, app: App) -> None:
             prefix=asked.id,
             hidden=() if asked.internal or asked.pipeline else app.internal,
             schedule=asked.schedule,
+            standing=() if asked.internal else app.standing,
             cursor=asked.cursor,
             limit=asked.limit,
         )

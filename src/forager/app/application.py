@@ -85,6 +85,8 @@ class App:
         self.pipelines = {p.name: p for p in pipelines}
         self.internal = tuple(p.name for p in pipelines if p.internal)
         """Pipelines whose jobs are left out of lists by default."""
+        self.standing = tuple(watch.job_key for p in pipelines for watch in p.watches)
+        """Idempotency keys of the standing jobs of watches, which are left out, too."""
         self.ledger = ledger
         self.database = ledger.database
         self.reports = reports

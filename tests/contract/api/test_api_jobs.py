@@ -192,3 +192,16 @@ async def test_a_dead_letter_that_is_not_there_is_a_404(simple: Front) -> None:
         assert answer.status_code == 404
     assert (await simple.client.get(f"/api/v1/tasks/{missing}")).status_code == 404
     assert (await simple.client.get(f"/api/v1/jobs/{missing}/tasks")).status_code == 404
+
+
+async def test_standing_jobs_of_watches_are_listed_only_on_request(front: Front) -> None:
+    own, standing = await front.create(), await front.create()
+    await front.app.database.write(
+        "INSERT INTO idempotency (key, fingerprint, job_id, expires_at)"
+        " SELECT :key, 'none', id, 0 FROM jobs WHERE public_id = :job",
+        {"key": front.app.standing[0], "job": standing},
+    )
+
+    assert [job["id"] for job in await front.data("/api/v1/jobs")] == [own]
+    assert [job["id"] for job in await front.data("/api/v1/jobs", pipeline="places")] == [own]
+    assert [job["id"] for job in await front.data("/api/v1/jobs", internal=True)] == [standing, own]

@@ -54,6 +54,8 @@ class JobFilter(NamedTuple):
     """Pipelines that are left out."""
     schedule: str | None = None
     """The schedule that created them."""
+    standing: tuple[str, ...] = ()
+    """Idempotency keys of standing jobs, which are left out."""
 
 
 async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> Page[JobReport]:
@@ -72,6 +74,11 @@ async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit
         values |= {"first": first, "behind": f"{first}g", "prefix": f"{asked.prefix}%"}
     for number, name in enumerate(asked.hidden):
         only, values = (*only, f"w.pipeline <> :hidden{number}"), {**values, f"hidden{number}": name}
+    if asked.standing:
+        keys = {f"standing{number}": key for number, key in enumerate(asked.standing)}
+        named = ", ".join(f":{name}" for name in keys)
+        only = (*only, f"w.id NOT IN (SELECT i.job_id FROM idempotency i WHERE i.key IN ({named}))")
+        values |= keys
     plan = Walk("jobs", _JOB, ("id",), where, descending=True, only=only, values=values)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[job_report(row) for row in rows], next_cursor=following)

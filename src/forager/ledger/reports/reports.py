@@ -44,12 +44,13 @@ class Reports:
         prefix: str | None = None,
         hidden: Collection[str] = (),
         schedule: str | None = None,
+        standing: Collection[str] = (),
         cursor: str | None = None,
         limit: int = PAGE,
     ) -> Page[JobReport]:
         """Newest first. `prefix`: only jobs whose id begins so; `hidden`: pipelines that are left out; `schedule`: only
-        jobs that it created."""
-        asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden), schedule)
+        jobs that it created; `standing`: idempotency keys of standing jobs that are left out."""
+        asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden), schedule, tuple(standing))
         return await jobs.list_jobs(self._db, asked, cursor=cursor, limit=limit)
 
     async def job(self, job: UUID) -> JobReport:
