@@ -7,10 +7,10 @@ them: a feature only names its edges.
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
 
 from forager.kit import sink_feature
 from forager.kit.feature import ENTRY_POINTS, Feature, Ref
+from forager.kit.plugins import installed
 from forager.kit.sink_feature import SinkFeature
 from forager.pipelines.listings.feature import feature as listings
 from forager.pipelines.places.feature import feature as places
@@ -59,7 +59,7 @@ SINKS: tuple[SinkFeature, ...] = (
 @cache
 def all_features() -> tuple[Feature, ...]:
     """Return our features, then those of other packages. Raises `ValueError` if two have the same name."""
-    features = (*FEATURES, *(point.load() for point in entry_points(group=ENTRY_POINTS)))
+    features = (*FEATURES, *installed(ENTRY_POINTS))
     _check_names(each.name for each in features)
     return features
 
@@ -67,7 +67,7 @@ def all_features() -> tuple[Feature, ...]:
 @cache
 def all_sinks() -> tuple[SinkFeature, ...]:
     """Return our sinks, then those of other packages. Raises `ValueError` if two have the same name."""
-    sinks = (*SINKS, *(point.load() for point in entry_points(group=sink_feature.ENTRY_POINTS)))
+    sinks = (*SINKS, *installed(sink_feature.ENTRY_POINTS))
     _check_names(each.name for each in sinks)
     return sinks
 

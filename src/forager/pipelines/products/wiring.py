@@ -1,13 +1,13 @@
 """How the products pipeline is built from its settings and the parsers that are installed."""
 
 from dataclasses import replace
-from importlib.metadata import entry_points
 
 from forager.core.errors import FieldError, Rejected
 from forager.core.hosts import one_spelling
 from forager.core.pipeline import Pipeline
 from forager.extract.products.parser import ENTRY_POINTS, Parsers
 from forager.extract.products.parsers import shipped_parsers
+from forager.kit.plugins import installed
 from forager.kit.settings import SettingsTree
 from forager.pipelines.products import pipeline
 from forager.pipelines.products.pictures import Downloads
@@ -24,7 +24,7 @@ def build(settings: SettingsTree) -> Pipeline:
 
 def parsers(chosen: tuple[str, ...] = ()) -> Parsers:
     """The parsers of this installation. Raises `Rejected` for a choice that names none of them."""
-    installed = (*shipped_parsers(), *(point.load() for point in entry_points(group=ENTRY_POINTS)))
+    all_parsers = (*shipped_parsers(), *installed(ENTRY_POINTS))
     by_domain = {}
     for each in chosen:
         domain, _, name = each.partition("=")
@@ -32,7 +32,7 @@ def parsers(chosen: tuple[str, ...] = ()) -> Parsers:
             raise _wrong(f"{each!r} should be a domain and a parser, as shop.example=amazon")
         by_domain[one_spelling(domain)] = name.strip()
     try:
-        return Parsers.of(installed, by_domain)
+        return Parsers.of(all_parsers, by_domain)
     except ValueError as error:
         raise _wrong(str(error)) from None
 

@@ -1,9 +1,9 @@
 """How the scrape pipeline is built from the settings, and from the extractors that are installed."""
 
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from forager.core.pipeline import Pipeline
+from forager.kit.plugins import installed
 from forager.kit.settings import SettingsTree
 from forager.pipelines.scrape import pipeline
 from forager.pipelines.scrape.extractor import ENTRY_POINTS
@@ -27,7 +27,7 @@ def build(settings: ScrapeTree) -> Pipeline:
     return pipeline.build(
         (
             *EXTRACTORS,
-            *(point.load() for point in entry_points(group=ENTRY_POINTS)),
+            *installed(ENTRY_POINTS),
             *load_extractors(own.extractor_files),
         ),
         navigation=settings.navigation_timeout_ms / 1000,
