@@ -119,9 +119,17 @@ async def open_rentals(
         async with (
             open_app(made, **simulated) as app,
             client_of(create_api(app, key=KEY)) as client,
+            contextlib.nullcontext() if clock is None else _counting(clock),
             _working(app, clock, schedules=schedules),
         ):
             yield Rentals(app, client, apify, clock)
+
+
+@contextlib.asynccontextmanager
+async def _counting(clock: SimulatedClock) -> AsyncIterator[None]:
+    """Calls that the worker begins between two `pass_time` hold up time as well."""
+    with clock.counting_threads():
+        yield
 
 
 def _time(clock: SimulatedClock | None) -> dict[str, Any]:
