@@ -7,8 +7,9 @@ DEV     := .venv/.dev-ready
 WORKERS ?= 4
 NAME    ?=
 ARGS    ?=
-# One file's tests stay in one process: kill loops and their servers do not compete with themselves.
-PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their
+# order, unit tests last: files with few tests are the long ones, and sorted to the end they would keep one process busy.
+PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module anew.
 export PYTHONDONTWRITEBYTECODE :=
