@@ -34,6 +34,8 @@ class Watch:
     """Unique over all pipelines."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of the standing job, as its reports show them."""
+    by: str | None = None
+    """A field of the record: each of its values has a standing job of its own."""
 
     def __post_init__(self) -> None:
         checked_name(self.name)
@@ -42,6 +44,10 @@ class Watch:
     def job_key(self) -> str:
         """The idempotency key of the standing job. A key that a user sends cannot begin with a space."""
         return f" watch/{self.name}"
+
+    def job_key_of(self, value: str) -> str:
+        """The idempotency key of the standing job for one value of the field `by`."""
+        return f"{self.job_key}/{value}"
 
     @property
     def condition(self) -> str:
@@ -56,6 +62,7 @@ def watch(
     task: MakeTask,
     name: str | None = None,
     params: Mapping[str, Any] | None = None,
+    by: str | None = None,
 ) -> Watch:
     """Turn records of this class into tasks when the time in their field `due` has come.
 
@@ -64,14 +71,15 @@ def watch(
     the due time is cleared all the same. If it raises, the record is tried again an hour later, and `forager watches
     list` shows the error.
 
-    Tasks are added to one standing job, with the parameters `params`. A task with the same key that has ended is queued
-    again. One that is still open stays as it is, so a record has one open task at most. `name` is unique over all
-    pipelines; the default is the record's kind and the field.
+    Tasks are added to one standing job, with the parameters `params`. With `by`, each value of that field has a job of
+    its own, so that people can pause one of them; the value is among its parameters. A task with the same key
+    that has ended is queued again. One that is still open stays as it is, so a record has one open task at most. `name`
+    is unique over all pipelines; the default is the record's kind and the field.
 
     The class must declare `due` as a quiet field of type `datetime | Clear | None` and an index for it:
     `Index(("next_at",), where="next_at IS NOT NULL")`. Otherwise the catalog raises `Rejected` at the start.
     """
-    return Watch(record, due, task, name or f"{record.kind}.{due}", params or {})
+    return Watch(record, due, task, name or f"{record.kind}.{due}", params or {}, by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class WatchStatus:
     """The last error of its task function, until a page passes without one."""
     error_at: datetime | None
     job: UUID | None
-    """Its standing job, once there is one."""
+    """Its standing job, once there is one; None if it has several."""
 
 
 class Watches(Protocol):

@@ -16,11 +16,16 @@ async def page(shop: Shop, number: int) -> dict[str, Any]:
     return dict(rows[0])
 
 
-async def recrawl(shop: Shop) -> int:
-    """Let the time of every page come, dispatch the watch, and work. Returns how many pages were due."""
+async def come_due(shop: Shop) -> None:
+    """Let the time of every page come, and dispatch the watch."""
     await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE next_crawl_at IS NOT NULL")
-    before = shop.site.log.total
     await shop.app.watcher.look()
+
+
+async def recrawl(shop: Shop) -> int:
+    """The same, and work. Returns how many requests that took."""
+    before = shop.site.log.total
+    await come_due(shop)
     await shop.work()
     return shop.site.log.total - before
 
@@ -51,7 +56,7 @@ async def test_a_page_comes_back_later_while_nothing_changes_and_sooner_after_a_
     points = await shop.get(f"/products/{(await shop.product(1))['id']}/history")
     assert len(points) > 5
     jobs = await shop.get("/jobs", pipeline="products")
-    (standing,) = [each for each in jobs if each["params"] == {"recrawl": True}]
+    (standing,) = [each for each in jobs if each["params"] == {"recrawl": True, "domain": row["domain"]}]
     assert standing["total"] == 1  # one task, queued again and again
 
 
@@ -136,3 +141,22 @@ async def test_the_running_engine_recrawls_by_itself_and_once_means_once__PR_6(s
     assert shop.asked().count("1") == 2
     assert (await page(shop, 2))["next_crawl_at"] is None
     assert (await page(shop, 1))["next_crawl_at"] > first["crawled_at"]
+
+
+async def test_the_recrawls_of_one_domain_are_stopped_and_resumed_alone__PR_3__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    await shop.crawl(urls=[shop.site.product_url(1), shop.site.product_url(2, "localhost")])
+    await recrawl(shop)
+    assert sorted(shop.asked()) == ["1", "1", "2", "2"]
+    domains = {each["domain_name"].partition(":")[0]: each for each in await shop.get("/admin/domains")}
+    jobs = {name: domain["recrawl_job"] for name, domain in domains.items()}
+    assert (await shop.get(f"/jobs/{jobs['localhost']}"))["params"]["domain"].startswith("localhost:")
+    assert len(set(jobs.values())) == 2
+    await come_due(shop)
+    stopped = await shop.client.post(f"/api/v1/admin/crawl-jobs/{jobs['127.0.0.1']}/stop")
+    assert stopped.status_code == 200, stopped.text
+    await shop.work()
+    assert shop.asked()[4:] == ["2"]
+    await shop.client.post(f"/api/v1/admin/crawl-jobs/{jobs['127.0.0.1']}/resume")
+    await shop.work()
+    assert shop.asked()[4:] == ["2", "1"]

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from forager.core.change import Change
 from forager.core.database import Database
+from forager.core.errors import Conflict
 from forager.core.retention import Keep, Pruned
 from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
 from forager.ledger.catalog import Catalog
@@ -33,11 +34,24 @@ class SharedVerbs:
             return Dispatched()
         now = await self.now_ms()
         page = await read_page(self.database, self._catalog, pipeline, watch, now, most)
-        taken = await self.dispatch_page(page) if page.rows or page.postponed else Taken()
+        taken = await self._dispatch_all(page) if page.rows or page.postponed else Taken()
         done = Dispatched(*taken[:3])
         if page.full:
             return replace(done, more=bool(taken.records or taken.postponed))
         return replace(done, next_due=now if taken.contested else await read_next_due(self.database, watch, now))
+
+    async def _dispatch_all(self, page: WatchPage) -> Taken:
+        """A standing job that is being cancelled leaves its records due and stops no other. Raises `Conflict` if
+        nothing could be taken because of such jobs."""
+        taken, refusal = Taken(), None
+        for each in page.by_job():
+            try:
+                taken = taken.plus(await self.dispatch_page(each))
+            except Conflict as error:
+                refusal = error
+        if refusal is not None and not taken.records:
+            raise refusal
+        return taken
 
     def announce(self, url: str | None) -> None:
         """A database that many processes share keeps no address."""

@@ -7,7 +7,7 @@ if two processes read the same page, each record becomes one task.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from forager.core.database import Database, Row
@@ -42,6 +42,14 @@ class Taken(NamedTuple):
     contested: bool = False
     """Some records were left because another transaction was writing them."""
 
+    def plus(self, other: "Taken") -> "Taken":
+        return Taken(
+            self.records + other.records,
+            self.tasks + other.tasks,
+            self.postponed + other.postponed,
+            self.contested or other.contested,
+        )
+
 
 @dataclass(slots=True)
 class WatchPage:
@@ -56,6 +64,27 @@ class WatchPage:
     error: str | None = None
     """Why the last of these could not be planned."""
     full: bool = False
+    values: dict[int, str] = field(default_factory=dict)
+    """By the row's id: the value that chooses its standing job, if the watch has several."""
+
+    def by_job(self) -> "list[WatchPage]":
+        """One page for each standing job. Each is a transaction of its own, which locks the rows of one job only."""
+        if self.watch.by is None:
+            return [self]
+        pages: dict[str, WatchPage] = {}
+        for number, value in self.values.items():
+            page = pages.get(value)
+            if page is None:
+                params = {**self.watch.params, self.watch.by: value}
+                job = replace(self.job, params=params, idempotency_key=self.watch.job_key_of(value))
+                page = pages[value] = WatchPage(self.watch, job, self.now, error=self.error, full=self.full)
+            if number in self.rows:
+                page.rows[number] = self.rows[number]
+            if number in self.plans:
+                page.plans[number] = self.plans[number]
+        for row in self.postponed:
+            pages[self.values[row.id]].postponed.append(row)
+        return list(pages.values())
 
     @property
     def table(self) -> str:
@@ -110,6 +139,8 @@ def _due_sql(table: RecordTable, watch: Watch) -> str:
 def _plan(page: WatchPage, table: RecordTable, catalog: Catalog, rows: Sequence[Row]) -> None:
     for row in rows:
         due = DueRow(row["id"], row[page.watch.due], row["version"])
+        if page.watch.by is not None:
+            page.values[due.id] = str(row[page.watch.by])
         try:
             made = page.watch.task(table.record_of(row))
             if made is not None:

@@ -47,6 +47,7 @@ DOMAIN = {
     "is_active": True,
     "currency": "EUR",
     "crawl_frequency": 21600,
+    "recrawl_job": "0b7f1a52-4b1e-4d51-9f6e-2f1f6f0c9a11",
     "created_at": "2026-03-14T12:00:01Z",
     "updated_at": "2026-03-14T12:00:01Z",
 }

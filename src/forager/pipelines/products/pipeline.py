@@ -15,7 +15,7 @@ from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarant
 from forager.pipelines.products.job import CrawlJob, is_site
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
-from forager.pipelines.products.recrawl_task import crawl_again, crawl_ended
+from forager.pipelines.products.recrawl_task import crawl_ended, recrawl_watch
 from forager.pipelines.products.steps import Crawler
 from forager.pipelines.products.tasks import CATALOGUE, Alert, Crawl, Parse, Sitemap
 
@@ -27,8 +27,6 @@ EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=Tr
 UPKEEP = Lane(CATALOGUE, rate=None)
 PICTURES = "pictures"
 """The watch that downloads the pictures of products whose list has changed."""
-RECRAWL = "recrawl"
-"""The watch that crawls pages again when their time has come."""
 USUAL = 5
 """The priority of a job that names none."""
 PAGE = 1
@@ -95,6 +93,6 @@ def build(
 
 
 def _watches(downloads: Downloads) -> Iterator[Watch]:
-    yield watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True})
+    yield recrawl_watch()
     if downloads.most:
         yield watch(Product, due="pictures_due_at", task=pictures_of, name=PICTURES, params={"pictures": True})

@@ -3,12 +3,26 @@
 from forager.core.ends import Aftermath, TaskEnd
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.core.watch import Watch, watch
 from forager.pipelines.products.records import Page
 from forager.pipelines.products.recrawl import MOST_CONFIRMED
 from forager.pipelines.products.tasks import Crawl
 
 CONFIRMABLE = frozenset({"product", "unchanged"})
 """Only the page of a product is asked for conditionally: a 304 for a soft 404 would confirm the wrong thing."""
+
+
+RECRAWL = "recrawl"
+"""The watch that crawls pages again when their time has come. Each domain has a standing job of its own."""
+
+
+def recrawl_watch() -> Watch:
+    return watch(Page, due="next_crawl_at", task=crawl_again, name=RECRAWL, params={"recrawl": True}, by="domain")
+
+
+def recrawl_key(domain: str) -> str:
+    """The idempotency key of a domain's standing job."""
+    return recrawl_watch().job_key_of(domain)
 
 
 def crawl_again(page: Page) -> Plan:

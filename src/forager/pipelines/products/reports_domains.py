@@ -1,8 +1,9 @@
 """The domains that are crawled: a row for each in the table that also holds what operators say about them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pydantic import Field
 
@@ -10,6 +11,7 @@ from forager.core.errors import NotFound
 from forager.core.hosts import host_of
 from forager.kit.queries import Database, Page, Row, Walk, at, walk
 from forager.kit.reports import Report
+from forager.pipelines.products.recrawl_task import recrawl_key
 
 USUAL_DELAY, USUAL_CONCURRENCY = 1.0, 5
 AT_ONCE = 2_000
@@ -27,6 +29,7 @@ class DomainReport(Report):
     is_active: bool = Field(description="False: an operator has paused it.")
     currency: str | None = Field(description="For prices of pages that do not say one.")
     crawl_frequency: int | None = Field(description="Seconds between two crawls of a page; null: a day.")
+    recrawl_job: UUID | None = Field(description="The standing job of its recrawls, once there is one.")
     created_at: datetime
     updated_at: datetime
 
@@ -61,7 +64,7 @@ async def frequencies_of(db: Database, urls: Iterable[str]) -> dict[str, int]:
 async def list_domains(db: Database, *, cursor: str | None = None, limit: int = 100) -> Page[DomainReport]:
     """By id."""
     rows, following = await walk(db, Walk("crawled domains", "SELECT * FROM domains", ("id",)), cursor, limit)
-    return Page(items=[_report(row) for row in rows], next_cursor=following)
+    return Page(items=await _reports(db, rows), next_cursor=following)
 
 
 async def one_domain(db: Database, number: int) -> DomainReport:
@@ -69,7 +72,7 @@ async def one_domain(db: Database, number: int) -> DomainReport:
     rows = await db.fetch("SELECT * FROM domains WHERE id = :id", {"id": number})
     if not rows:
         raise NotFound(f"There is no domain {number}. `forager products domains` shows those there are.")
-    return _report(rows[0])
+    return (await _reports(db, rows))[0]
 
 
 async def change_domain(db: Database, number: int, changes: dict[str, Any], now_ms: int) -> DomainReport:
@@ -109,7 +112,19 @@ WHERE domain = :domain AND id > :first AND id <= :last
 """
 
 
-def _report(row: Row) -> DomainReport:
+async def _reports(db: Database, rows: Sequence[Row]) -> list[DomainReport]:
+    """Rows of `domains`, each with the standing job of its recrawls."""
+    keys = {recrawl_key(row["domain_name"]): row["domain_name"] for row in rows}
+    values = {f"key{number}": key for number, key in enumerate(keys)}
+    marks = ", ".join(f":{mark}" for mark in values) or "''"
+    jobs = await db.fetch(
+        f"SELECT i.key, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key IN ({marks})", values
+    )
+    standing = {keys[job["key"]]: UUID(job["public_id"]) for job in jobs}
+    return [_report(row, standing.get(row["domain_name"])) for row in rows]
+
+
+def _report(row: Row, recrawl_job: UUID | None) -> DomainReport:
     return DomainReport(
         id=row["id"],
         domain_name=row["domain_name"],
@@ -119,6 +134,7 @@ def _report(row: Row) -> DomainReport:
         is_active=bool(row["is_active"]),
         currency=row["currency"],
         crawl_frequency=row["crawl_frequency"],
+        recrawl_job=recrawl_job,
         created_at=at(row["created_at"]),
         updated_at=at(row["updated_at"]),
     )
