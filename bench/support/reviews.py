@@ -48,12 +48,14 @@ async def reviews_app(store: Store, hosts: Hosts | None = None, **more: Any) -> 
         home=store.home,
         database_url=store.url,
         log_level="WARNING",
-        egress_allow=tuple(urlsplit(url).netloc for url in urls.values()),
-        google_requests_per_second=10_000.0,
-        ratelimit={"CAPACITY": "10000"},
-        max_waiting_review_jobs=10_000_000,
-        **{f"google_{name}_url": url for name, url in urls.items()},
-        **more,
+        **{
+            "egress_allow": tuple(urlsplit(url).netloc for url in urls.values()),
+            "google_requests_per_second": 10_000.0,
+            "ratelimit": {"CAPACITY": "10000"},
+            "max_waiting_review_jobs": 10_000_000,
+            **{f"google_{name}_url": url for name, url in urls.items()},
+            **more,
+        },
     )
     configure_logs(settings.log_level, settings.log_format, settings.secrets())  # to standard error, as ever
     async with open_app(settings) as app:

@@ -1,0 +1,84 @@
+"""Deliveries: what sinks cost the engine, how fast one catches up, and whether a long backlog costs memory.
+
+`share_with_dead_sink`: a reviews job at half of the engine's speed, with three sinks, one of which cannot be reached,
+against none. `catch_up`: changes per second that a files sink takes after an outage, against the engine's own.
+`memory_growth`: the peak of a process that delivers a long backlog, against one with a short one.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from typing import Any
+
+from bench.reviews import MANY
+from bench.support.deliver_run import DEAD, DeliverRun
+from bench.support.machine import Machine
+from bench.support.options import Options, parse
+from bench.support.peers import ROOT
+from bench.support.reviews import Hosts, google
+from bench.support.stores import Stores
+from bench.support.verdict import Target, conclude, print_table
+
+REVIEWS_A_PAGE = 50
+TARGETS = (
+    Target("share_with_dead_sink", at_least=0.9),
+    Target("catch_up", at_least=2.0),
+    Target("memory_growth", at_most=1.2),
+)
+
+
+def main(options: Options) -> None:
+    machine = Machine()
+    found: dict[str, list[float]] = defaultdict(list)
+    print(f"deliver: {options.rounds} rounds on {options.stores[0]}; the dead sink is {DEAD}")
+    with Stores(options.stores[:1]) as stores:
+        for number in range(1, options.rounds + 1):
+            machine.sample()
+            figures = {**engine(stores, options), **memory(stores, options)}
+            for name, value in figures.items():
+                found[name].append(value)
+            told = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
+            print(f"  round {number}: {told}", flush=True)
+        machine.sample()
+    medians = {name: round(statistics.median(values), 3) for name, values in found.items()}
+    print_table(("figure", "median"), [(name, f"{value:,g}") for name, value in sorted(medians.items())])
+    conclude("deliver", medians, TARGETS, machine)
+
+
+def engine(stores: Stores, options: Options) -> dict[str, float]:
+    world: dict[str, Any] = {**MANY, "locations": 60 if options.quick else MANY["locations"]}
+    with google(default=world) as hosts:
+        full = measure(stores, hosts=hosts, sinks=False)
+        half = full.changes / full.seconds / REVIEWS_A_PAGE / 2
+        bare, told = (measure(stores, hosts=hosts, sinks=sinks, rate=half) for sinks in (False, True))
+    made, taken = full.changes / full.seconds, full.changes / full.caught_up
+    return {
+        "share_with_dead_sink": bare.seconds / told.seconds,
+        "catch_up": taken / made,
+        "changes_per_s": made,
+        "files_per_s": taken,
+    }
+
+
+def memory(stores: Stores, options: Options) -> dict[str, float]:
+    """A backlog of so many changes, against one that fits into a few batches."""
+    few, many = (measure(stores, behind=count) for count in (20_000, 100_000 if options.quick else 1_000_000))
+    return {"memory_growth": many.peak_mb / few.peak_mb, "peak_mb": many.peak_mb}
+
+
+def measure(stores: Stores, *, hosts: Hosts | None = None, **request: Any) -> DeliverRun:
+    store = stores.new(stores.kinds[0])
+    stores.settle()
+    asked = {"kind": store.kind, "home": str(store.home), "url": store.url, **request}
+    if hosts is not None:
+        asked["hosts"] = dict(hosts)
+    command = [sys.executable, "-m", "bench.support.deliver_run", json.dumps(asked)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    stores.drop(store)
+    return DeliverRun(**json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    main(parse(__doc__))

@@ -1,0 +1,101 @@
+"""Deliveries in a process of their own: `python -m bench.support.deliver_run REQUEST`.
+
+The request is a JSON object: a store, and either `hosts` (a reviews job through the whole engine, with or without
+sinks) or `behind` (so many changes that a files sink has not passed). The answer is one JSON line.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.support.engine_run import peak_mb
+from bench.support.reviews import all_ended, reviews_app
+from bench.support.stores import Store
+from forager.app import App
+from forager.cli.process import SWITCH_INTERVAL
+from forager.core.secret import Secret
+from forager.core.sink import SinkRow
+from forager.engine.deliver import Delivery
+from forager.pipelines.reviews.access import submit_token
+
+DEAD = "http://127.0.0.1:9/"
+"""The port `discard`, on which nothing listens."""
+GROW = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
+INSERT INTO changes (id, kind, key, op, version, at, body)
+SELECT i, 'job', 'k' || i, 'created', 1, 1773489600000 + i, '{"state":"queued","filler":"{filler}"}' FROM n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverRun:
+    changes: int
+    seconds: float
+    """Until the job had ended, or everything was delivered."""
+    caught_up: float
+    """Seconds that a files sink then took for the whole log; 0 if it was not asked for."""
+    peak_mb: float
+
+
+async def run(store: Store, request: dict[str, Any]) -> DeliverRun:
+    more: dict[str, Any] = {"files_folder": store.home / "files", "webhook_secret": "benchmark"}
+    if "behind" in request:
+        async with reviews_app(store, **more) as app:
+            await _grow(app, request["behind"])
+            seconds = await _catch_up(app)
+            return DeliverRun(await _last(app), seconds, seconds, peak_mb())
+    hosts: dict[str, str] = request["hosts"]
+    if request.get("rate"):
+        more |= {"google_requests_per_second": request["rate"], "ratelimit": {"CAPACITY": "10"}}
+    more["egress_allow"] = tuple(urlsplit(url).netloc for url in (DEAD, *hosts.values()))
+    async with reviews_app(store, hosts, **more) as app:
+        if request["sinks"]:
+            await app.roster.add(SinkRow("one", "files"))
+            await app.roster.add(SinkRow("two", "files", options={"format": "csv"}))
+            await app.roster.add(SinkRow("dead", "webhook", options={"url": DEAD}))
+        made = await submit_token(app, Secret("sandbox-bench.0"))
+        async with app.engine(schedules=False):
+            started = time.perf_counter()
+            await all_ended(app, [made.job])
+            seconds = time.perf_counter() - started
+        caught_up = 0.0 if request["sinks"] else await _catch_up(app)
+        return DeliverRun(await _last(app), seconds, caught_up, peak_mb())
+
+
+async def _grow(app: App, count: int) -> None:
+    """A log of so many changes, as jobs leave them."""
+    await app.database.write(GROW.replace("{filler}", "x" * 300), {"count": count})
+    await app.database.write("UPDATE tail SET change = :count", {"count": count})
+
+
+async def _catch_up(app: App) -> float:
+    """Deliver the whole log to a new files sink. Returns the seconds that this took."""
+    await app.roster.add(SinkRow("late", "files"))
+    session = await app.ledger.begin("bench")
+    delivery = Delivery(app.ledger, app.sinks, app.deliveries["late"].sink, app.clock, lambda: session)
+    started = time.perf_counter()
+    if not await delivery.deliver_new():
+        raise RuntimeError("the files sink did not take the whole log")
+    seconds = time.perf_counter() - started
+    await app.ledger.end(session)
+    return seconds
+
+
+async def _last(app: App) -> int:
+    return (await app.sinks.position("late")).last
+
+
+def main(request: dict[str, Any]) -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL)  # as `forager up` does
+    store = Store(request["kind"], Path(request["home"]), request["url"])
+    print(json.dumps(asdict(uvloop.run(run(store, request)))), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
