@@ -21,7 +21,7 @@ ENV PATH=/opt/forager/bin:$PATH \
     FORAGER_HOME=/data \
     FORAGER_LOG_FORMAT=json \
     PYTHONUNBUFFERED=1
-USER forager
+USER 10001:10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8001 9100
