@@ -1,6 +1,7 @@
 """Creates and migrates the schema. A new store is created directly; an existing one is migrated by Alembic.
 
-Alembic is imported only when something must be migrated: every start comes here, and most find nothing to do.
+Alembic and the declarations of the tables are imported only when something must be migrated or created: every start
+comes here, and most find nothing to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,18 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, MetaData, inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from forager.core.errors import Rejected, StoreOutdated
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
-from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
 from forager.ledger.schema.namespace import create_namespace
-from forager.ledger.schema.plain_ddl import add_plain_tables
-from forager.ledger.schema.politeness_tables import politeness_metadata
-from forager.ledger.schema.queue_tables import queue_metadata
-from forager.ledger.schema.record_ddl import add_record_tables
 from forager.ledger.schema.revisions import SCRIPTS, heads, home, known, locations
 from forager.ledger.sqlite.lock import StoreLock
 
@@ -91,18 +87,6 @@ def check(store: Store, catalog: Catalog) -> None:
     in_transaction(store, lambda db: _check(db, catalog))
 
 
-def full_schema(catalog: Catalog, dialect: str) -> MetaData:
-    """Every table that this program wants on this database."""
-    whole = MetaData(naming_convention=metadata.naming_convention)
-    shared = (metadata, politeness_metadata)
-    for part in (*shared, queue_metadata) if dialect == "postgresql" else shared:
-        for table in part.tables.values():
-            table.to_metadata(whole)
-    add_record_tables(whole, catalog.records.values())
-    add_plain_tables(whole, catalog.tables, dialect)
-    return whole
-
-
 def alembic_config(places: Sequence[Path], connection: Connection | None = None) -> "Config":
     from alembic.config import Config
 
@@ -159,16 +143,9 @@ def _create_if_empty(connection: Connection, catalog: Catalog) -> bool:
     tables = set(inspect(connection).get_table_names())
     if "alembic_version" in tables:
         return False
-    schema = full_schema(catalog, connection.dialect.name)
-    if taken := tables & set(schema.tables):
-        raise StoreOutdated(
-            f"The store has tables that are not Forager's ({', '.join(sorted(taken)[:3])}): "
-            "give Forager a database of its own."
-        )
-    schema.create_all(connection, checkfirst=False)
-    if connection.dialect.name == "sqlite":
-        for statement in SQLITE_QUEUE_INDEXES:
-            connection.execute(text(statement))
+    from forager.ledger.schema.new_store import create_tables  # every table is declared there: not at every start
+
+    create_tables(connection, catalog, tables)
     connection.execute(text("INSERT INTO tail (one, change, claim) VALUES (1, 0, 0)"))
     places = locations(catalog.pipelines.values())
     _stamp(connection, heads(places))
