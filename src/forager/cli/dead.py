@@ -28,7 +28,9 @@ def list_dead(
     pipeline: Pipeline = None,
     reason: Reason = None,
     error_type: ErrorType = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of tasks, newest first.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest first."""

@@ -25,7 +25,9 @@ def list_jobs(
     every: Annotated[
         bool, typer.Option("--all", help="Also jobs that Forager creates itself, such as webhooks.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of jobs, newest first.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
@@ -60,7 +62,9 @@ def tasks(
     context: typer.Context,
     job: JobId,
     state: Annotated[str | None, typer.Option(help="Only tasks in this state, such as queued or failed.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of tasks, by kind and key.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of tasks, by kind and key.")
+    ] = 50,
     as_json: Json = False,
 ) -> None:
     """List the tasks of a job: state, attempts, and the last error."""
@@ -84,7 +88,7 @@ def logs(
     context: typer.Context,
     job: JobId,
     limit: Annotated[
-        int, typer.Option(min=1, max=1000, help="Maximum number of entries; the newest are shown.")
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of entries; the newest are shown.")
     ] = LOG_LINES,
     as_json: Json = False,
 ) -> None:

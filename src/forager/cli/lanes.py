@@ -38,7 +38,9 @@ _UNITS = {"_ms": "ms", "_seconds": "s"}
 def list_lanes(
     context: typer.Context,
     overrides: Annotated[bool, typer.Option("--overrides", help="List the rules that operators have set.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of lanes, by name.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of lanes, by name.")
+    ] = 100,
     as_json: Json = False,
 ) -> None:
     """List the lanes that jobs have used, or with --overrides the rules that operators set."""

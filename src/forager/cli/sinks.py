@@ -165,7 +165,9 @@ def replay(
 def refused(
     context: typer.Context,
     sink: Name,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of changes, oldest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of changes, oldest first.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """List the changes that a sink refused, and why."""
