@@ -84,7 +84,7 @@ def add(
     async def work(at: Any) -> tuple[Any, str]:
         return await at.api.post("/sinks", body), f" {NO_WORKER}" if at.is_alone else ""
 
-    status, but = with_api(context, work)
+    status, but = with_api(context, work, fields={"name": "sink", "type": "type_", "after": "from_now"})
     if as_json:
         render.show_json(status)
     else:
