@@ -29,6 +29,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup prefect
+	@scripts/setup brokers
 	$(PYTEST) -m "not chaos and not servers" $(ARGS)
 
 test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven

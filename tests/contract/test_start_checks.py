@@ -110,12 +110,16 @@ async def test_an_api_without_an_engine_is_healthy_and_leaves_the_work_to_others
                     await asyncio.sleep(0.01)
 
 
-def test_an_api_without_an_engine_needs_postgresql(
+def test_leaving_the_work_to_others_needs_postgresql_and_celery_a_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORAGER_HOME", str(tmp_path))
-    assert run(["up", "--api-only"]) == 2
-    assert "needs PostgreSQL" in capsys.readouterr().err
+    for options in (["--api-only"], ["--runner", "celery"]):
+        assert run(["up", *options]) == 2
+        assert "needs PostgreSQL" in capsys.readouterr().err
+    monkeypatch.setenv("FORAGER_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    assert run(["up", "--runner", "celery"]) == 2
+    assert "FORAGER_BROKER_URL" in capsys.readouterr().err
 
 
 async def test_a_worker_shows_the_figures_of_the_api_on_its_own_port(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from forager.waiting import Waits
 from forager.wiring import keep_of, reference_loaders
 
 SCHEDULES, WATCHES, RULES, SINKS = "schedules", "watches", "rules", "sinks"
+SWEEP, PROXIES = "sweep", "proxies"
 
 
 class App:
@@ -210,6 +211,17 @@ class App:
         in-flight task is lost. Without `schedules`, neither schedules nor watches create work."""
         return self._runner.running(without=() if schedules else (SCHEDULES, WATCHES))
 
+    def shift(self, queue: str) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+        """Work on the lanes of one queue while the block runs; then drain. Deliveries, schedules, watches and the
+        features' own loops are left to another process. It can be entered again and again."""
+        self.worker.serve([queue])
+        return self._runner.running(only=(SWEEP, RULES, PROXIES), deliver=False)
+
+    async def fire(self, name: str) -> bool:
+        """Fire a schedule if it is due, and return whether it was. However often and by however many processes this is
+        called, each of its times creates one job. Raises `NotFound` if there is no such schedule."""
+        return await self.scheduler.fire(await self.schedule(name))
+
     @asynccontextmanager
     async def api_only(self) -> AsyncIterator[None]:
         """Only follow the rules that operators change while the block runs. Other processes work, deliver and fire
@@ -298,9 +310,9 @@ class App:
         every = sweep_interval(self.settings.lease_seconds)
         return {
             SINKS: self.roster.run,
-            "sweep": partial(sweep_forever, self.ledger, self.clock, every),
+            SWEEP: partial(sweep_forever, self.ledger, self.clock, every),
             RULES: partial(self.rules.follow, self.clock),
-            "proxies": self.proxies.run,
+            PROXIES: self.proxies.run,
             "stored pages": self.stored_pages.run,
             **self._loops_of_features(),
             SCHEDULES: self.scheduler.run,

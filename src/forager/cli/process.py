@@ -9,7 +9,8 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -60,8 +61,19 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
     return ExitCode.OK
 
 
-async def up(settings: "Settings", key: str, show_url: Callable[[str], None], *, api_only: bool = False) -> None:
-    """Run API, engine and schedules in this process; with `api_only`, the API alone."""
+class Mode(StrEnum):
+    """What `up` runs beside the API."""
+
+    EMBEDDED = "embedded"
+    """Everything."""
+    CELERY = "celery"
+    """Everything but the work: it sends shifts to Celery workers."""
+    API_ONLY = "api"
+    """Nothing."""
+
+
+async def up(settings: "Settings", key: str, show_url: Callable[[str], None], mode: Mode = Mode.EMBEDDED) -> None:
+    """Run the API and what `mode` says beside it, until a stop is requested."""
     from forager.api.serve import serve
 
     async with _running(settings) as (app, stop):
@@ -69,7 +81,8 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None], *,
             show_url(url)
             log.info("up", url=url, pid=os.getpid())
             warming = asyncio.create_task(app.warm_up())
-            await (serve_until(app, stop) if api_only else work_until(app, stop))
+            async with _shifts(app) if mode is Mode.CELERY else nullcontext():
+                await (serve_until(app, stop) if mode is Mode.API_ONLY else work_until(app, stop))
             warming.cancel()
         log.info("stopped")
 
@@ -128,6 +141,12 @@ async def work_until(app: "App", stop: StopRequest, *, idle: bool = False) -> "S
     finally:
         for task in beside:
             task.cancel()
+
+
+def _shifts(app: "App") -> AbstractAsyncContextManager[object]:
+    from forager.runners.celery.dispatch import sending_shifts
+
+    return sending_shifts(app)
 
 
 async def _first_of(engine: asyncio.Task[None], *others: Coroutine[Any, Any, None]) -> None:

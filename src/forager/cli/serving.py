@@ -2,19 +2,21 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, Rejected, Unconfigured
 from forager.kit.cli.invocation import Json, invocation
 
 if TYPE_CHECKING:
+    from forager.cli.process import Mode
     from forager.ledger.reports import JobReport
+    from forager.settings import Settings
 
-API_ALONE = (
-    "--api-only needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no worker"
-    " could run beside it. Run `forager up` without this option."
+NEEDS_POSTGRES = (
+    "{} needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no worker could run"
+    " beside it. Run `forager up` without this option."
 )
 ALL_QUEUES = (
     "--until-idle waits until nothing can run in any queue, which a worker with --queue may not do. Use one of them."
@@ -30,6 +32,14 @@ def up(
     api_only: Annotated[
         bool, typer.Option("--api-only", help="Serve the API without an engine; workers do the work (PostgreSQL).")
     ] = False,
+    runner: Annotated[
+        Literal["embedded", "celery"],
+        typer.Option(help="What works: this process, or Celery workers that it sends shifts to (PostgreSQL)."),
+    ] = "embedded",
+    broker: Annotated[str | None, typer.Option(help="URL of Celery's broker (FORAGER_BROKER_URL).")] = None,
+    shifts: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Maximum shifts at once (FORAGER_SHIFTS, default 8).")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Run Forager: API, engine and schedules in one process, restarted if it dies.
@@ -41,13 +51,14 @@ def up(
     from forager.cli.supervisor_lock import looking_after
     from forager.secrets.service_key import check_bind, service_key
 
-    settings = invocation(context).settings({"host": host, "port": port})
-    if api_only and settings.database_url is None:
-        raise Rejected(API_ALONE, fields=[FieldError("--api-only", "needs FORAGER_DATABASE_URL")])
+    settings = invocation(context).settings({"host": host, "port": port, "broker_url": broker, "shifts": shifts})
+    mode = process.Mode.API_ONLY if api_only else process.Mode(runner)
+    if mode is not process.Mode.EMBEDDED:
+        _check_mode(settings, mode)
     key, is_new = service_key(settings.home, settings.service_key)
     check_bind(settings.host, key)
     if is_supervised():
-        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json), api_only=api_only)
+        up_ = process.up(settings, key, lambda url: _show_url(url, as_json=as_json), mode)
         return process.run_process(settings, up_, key=key)
     with looking_after(settings.home) if settings.database_url is None else nullcontext():
         if is_new:
@@ -98,6 +109,21 @@ def worker(
         render.notes().print(f"{render.some(len(left), 'job')} left that cannot run now:", markup=False)
         render.out().print(job_tables.listed([_plain(job) for job in left]))
     return code
+
+
+def _check_mode(settings: "Settings", mode: "Mode") -> None:
+    """Raise `Rejected`, with the remedy, if this set-up leaves the work to others who could not do it."""
+    option = "--api-only" if mode == "api" else f"--runner {mode}"
+    if settings.database_url is None:
+        raise Rejected(NEEDS_POSTGRES.format(option), fields=[FieldError(option, "needs FORAGER_DATABASE_URL")])
+    if mode == "celery":
+        from importlib.util import find_spec
+
+        if find_spec("celery") is None:
+            raise Unconfigured("Celery is not installed. Install it: pip install 'forager-data[celery]'.")
+        from forager.runners.celery.dispatch import required_broker
+
+        required_broker(settings)
 
 
 def _plain(job: "JobReport") -> dict[str, Any]:

@@ -129,6 +129,10 @@ class Delivery:
             rest = self._retry_at - self._clock.monotonic()
             await self._nap(max(rest, nap))
 
+    def reopen(self) -> None:
+        """Allow another `run` after a stop."""
+        self._stopping.clear()
+
     def stop(self) -> None:
         """Let `run` return after the current batch."""
         self._stopping.set()

@@ -45,6 +45,8 @@ class Deliveries(Mapping[str, Delivery]):
     def start(self) -> None:
         """Run every delivery until `stop`."""
         self._running = True
+        for each in self._all.values():
+            each.reopen()
         self._tasks = {name: asyncio.create_task(each.run()) for name, each in self._all.items()}
 
     async def stop(self, grace: float) -> None:

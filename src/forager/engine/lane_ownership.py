@@ -132,6 +132,16 @@ class OwnedLanes:
         for lane in self if some is None else (self._lanes[number] for number in some if number in self._lanes):
             lane.hungry = True
 
+    def wait_to_send(self) -> bool:
+        """Return whether a lane has work and only waits until it may send again."""
+        now = self._clock.monotonic()
+        return any(lane.hungry and 0 < lane.rests(now) < CLOSED_FOR_LONG for lane in self)
+
+    def leave(self) -> None:
+        """Give back every lane as soon as nothing of it is in flight."""
+        for lane in self:
+            lane.leaving = True
+
     def next_look(self, now: float) -> float:
         """Return when `give_back_idle` or `ask_turns` may have something to do, if nothing else happens before."""
         crowded = now + CROWDED_LOOK if len(self._lanes) >= self._most else math.inf

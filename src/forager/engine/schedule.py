@@ -18,6 +18,8 @@ from forager.core.schedules import Schedule, Schedules
 log = structlog.get_logger("forager.engine")
 
 LONGEST_NAP = 30.0
+EARLY_MS = 10_000
+"""How far the clock of another scheduler, such as Celery beat, may be ahead."""
 
 CreateJob = Callable[[Schedule, str], Awaitable[UUID]]
 """(schedule, idempotency key) → the job."""
@@ -81,6 +83,15 @@ class Scheduler:
             if following is not None:
                 naps.append((following - now) / 1000)
         return max(0.05, min(naps))
+
+    async def fire(self, schedule: Schedule) -> bool:
+        """Fire one schedule if it is due, or will be within a moment: the caller's clock may be ahead of the store's.
+        Returns whether it was due. A paused schedule never is."""
+        now = _milliseconds(await self._now())
+        if schedule.paused or schedule.next_at is None or schedule.next_at > now + EARLY_MS:
+            return False
+        await self._fire(schedule, max(now, schedule.next_at))
+        return True
 
     async def fire_now(self, schedule: Schedule) -> UUID:
         """Fire a schedule on request, in addition to its own times, which do not change."""

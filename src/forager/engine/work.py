@@ -91,8 +91,7 @@ class Worker:
         self._told: list[Callable[[Sequence[Settlement]], None]] = []
         self._limited: set[int] = set()
         """Lanes with more tasks than the limits of their jobs allowed: leased again after the next settlement."""
-        self._stopping = False
-        self._out_of_grace = False
+        self._stopping = self._out_of_grace = False
         self._unsure = False
         """Whether the store may have leased us tasks in an answer that was lost."""
         self._suspects = SuspectLook()
@@ -113,7 +112,12 @@ class Worker:
     def stop(self) -> None:
         """Lease nothing more. `run` returns when in-flight tasks have ended, or when `drain` gives up on them."""
         self._stopping = True
+        self._lanes.leave()  # each is given back as soon as nothing of it is in flight, so that others can take it
         self._wake.set()
+
+    def reopen(self) -> None:
+        """Allow another `run` after a stop. Not part of `run`, because a stop may come before that has begun."""
+        self._stopping = self._out_of_grace = False
 
     async def drain(self, grace: float) -> None:
         """Stop. Tasks that have not ended after `grace` seconds return to the queue without burning an attempt."""
@@ -126,8 +130,7 @@ class Worker:
         self._out_of_grace = True
 
     def serve(self, queues: Sequence[str] | None) -> None:
-        """Take only lanes of these queues, from the next session on; None: of all queues. With an empty list, the
-        session takes no lanes with tasks, but holds those of sinks."""
+        """Take only lanes of these queues, from the next session on; None: of all queues."""
         self._heart.queues = queues
 
     def perform(self, duties: Mapping[str, StepFunction]) -> None:
@@ -147,6 +150,11 @@ class Worker:
     @property
     def in_flight(self) -> int:
         return len(self._flight)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is in flight or not settled yet, or a lane with work only waits until it may send again."""
+        return bool(self._flight.running or self._flight.finished or self._lanes.wait_to_send())
 
     def pipeline_of(self, kind: str) -> str:
         """The pipeline that has a step for tasks of this kind."""
@@ -298,8 +306,7 @@ class Worker:
             self._flight.start(leases)
 
     async def _until_something_changes(self, longest: float) -> None:
-        """Wait until an attempt ends, work arrives, a lane may send again or go back, a waiting task is due, or a
-        heartbeat is due. Uses the injected clock, so that a simulated one can control it."""
+        """Wait until an attempt ends, work arrives, a lane may send again or go back, or a task or heartbeat is due."""
         if not self._flight.finished and (self._flight.running or not self._stopping):
             now = self._clock.monotonic()
             times = [self._heart.next_at, now + longest]
@@ -371,8 +378,7 @@ class Worker:
         self._lanes.clear()
 
     async def _reconcile(self, session: Session) -> None:
-        """Give back leases that we hold without knowing it, because a transaction was committed but its answer was
-        lost.
+        """Give back leases that we hold without knowing it: a transaction was committed, and its answer was lost.
 
         Nothing is leased before this has succeeded: a lease that the worker does not know of would be held as long as
         its session lives.
@@ -390,6 +396,4 @@ class Worker:
 
     async def _nothing_left(self) -> bool:
         """Return whether every job has ended or is paused."""
-        if self._flight.running or self._flight.finished:
-            return False
-        return not await self._ledger.has_work()
+        return not (self._flight.running or self._flight.finished or await self._ledger.has_work())

@@ -47,14 +47,19 @@ class EmbeddedRunner:
         self._grace = grace
 
     @asynccontextmanager
-    async def running(self, *, without: Collection[str] = ()) -> AsyncIterator[asyncio.Task[None]]:
-        """Run every loop, except those named, while the block runs. Yields the worker's task.
+    async def running(
+        self, *, without: Collection[str] = (), only: Collection[str] | None = None, deliver: bool = True
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Run every loop, except those named, or `only` those named, while the block runs. Yields the worker's task.
 
         At the end, each sink finishes its current batch; then in-flight tasks finish or return to the queue without
-        burning an attempt.
+        burning an attempt. Afterwards it can be entered again. Without `deliver`, no sink is delivered.
         """
-        beside = [asyncio.create_task(self._keep_up(n, loop)) for n, loop in self._loops.items() if n not in without]
-        self._deliveries.start()
+        self._worker.reopen()
+        names = [name for name in self._loops if name not in without and (only is None or name in only)]
+        beside = [asyncio.create_task(self._keep_up(name, self._loops[name])) for name in names]
+        if deliver:
+            self._deliveries.start()
         working = asyncio.create_task(self._worker.run())
         try:
             yield working

@@ -35,6 +35,7 @@ _keep = partial(setting, group="Retention")
 _api = partial(setting, group="API")
 _logs = partial(setting, group="Logs")
 _engine = partial(setting, group="Engine and egress")
+_celery = partial(setting, group="Celery")
 _polite = partial(setting, group="Politeness")
 _proxies = partial(setting, group="Proxies")
 _browser = partial(setting, group="Browsers")
@@ -127,6 +128,16 @@ class Settings(BaseSettings):
     capacity: int = _engine(1_000, "Maximum HTTP requests in flight in one process.", ge=1, le=100_000)
     egress_allow: Texts = _engine((), "Private networks that may be reached: CIDR or host:port, separated by commas.")
     user_agent: HeaderText = _engine(f"Forager/{__version__}", "User-Agent of requests.")
+
+    broker_url: SecretStr | None = _celery(
+        None, "URL of Celery's broker: redis://host:6379/0 or amqp://user:password@host:5672//."
+    )
+    celery_config: str | None = _celery(
+        None, "Python module with Celery settings of your own, such as `imports`, for workers and beat."
+    )
+    shifts: int = _celery(8, "Maximum shifts that run or are sent at once.", ge=1, le=10_000)
+    shift_seconds: float = _celery(60.0, "Maximum length of a shift, without its drain.", gt=0, le=86_400)
+    shift_idle_seconds: float = _celery(2.0, "Time without work after which a shift ends.", gt=0, le=3_600)
 
     rate_limit_tokens: float = _polite(
         2.0,
@@ -237,8 +248,10 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """Return every secret that is set, so that they can be removed from the log."""
         texts = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
-        if self.database_url and (password := urlsplit(self.database_url).password):
-            texts += [password, unquote(password)]
+        broker = self.broker_url.get_secret_value() if self.broker_url else None
+        for url in (self.database_url, broker):
+            if url and (password := urlsplit(url).password):
+                texts += [password, unquote(password)]
         for proxy in self.proxy_endpoints:
             password = proxy.get_secret_value().rpartition("@")[0].rpartition("/")[2].partition(":")[2]
             texts += [password, unquote(password)]

@@ -1,7 +1,9 @@
 """All loops of one process: one that breaks stops no other, and a stop lets what is in hand end."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -62,4 +64,19 @@ async def test_a_stop_does_not_wait_for_a_sink_that_hangs(engine: EngineRig) -> 
             await until(lambda: sink.batches)
     assert sink.real.ids == []  # type: ignore[attr-defined]
     assert not runner.is_stopping
+    await engine.close()
+
+
+def _has_ended(engine: EngineRig, job: UUID) -> bool:
+    return engine.job(job)["finished_at"] is not None
+
+
+async def test_a_runner_that_has_drained_can_run_again(engine: EngineRig) -> None:
+    runner = EmbeddedRunner(engine.worker(), Deliveries(), {}, clock=engine.clock, grace=1.0)
+    for _ in range(3):
+        job = await engine.submit(many(3))
+        async with asyncio.timeout(30), runner.running():
+            await until(partial(_has_ended, engine, job))
+    async with asyncio.timeout(30), runner.running():
+        pass  # a stop that comes before the worker has begun holds, too
     await engine.close()

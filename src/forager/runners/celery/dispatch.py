@@ -1,0 +1,156 @@
+"""Sends shifts while lanes have work and no owner. Runs in `forager up --runner celery`.
+
+It keeps no account of messages: a shift that runs is a living session in the ledger, and one that was sent counts until
+a new session appears or it expires. So a lost message is sent again after half a minute, and a restart sends at worst
+some too many, which find nothing to do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import structlog
+from celery import Celery
+from kombu.exceptions import KombuError, OperationalError
+
+from forager.app import App
+from forager.core.errors import FieldError, Rejected, StoreError
+from forager.runners.celery.names import WORK
+from forager.settings import Settings
+
+log = structlog.get_logger("forager.celery")
+
+LOOK_EVERY = 1.0
+EXPIRES = 30.0
+"""Seconds after which a shift that no worker has begun is dropped, and may be sent again."""
+SEND_SECONDS = 10.0
+_FREE = """
+SELECT queue, count(*) AS lanes FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused GROUP BY queue
+"""
+_SHIFTS = "SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL"
+Send = Callable[[str], None]
+"""Sends one shift for a queue. Blocks; raises `OSError` or kombu's errors if the broker does not answer."""
+
+
+def required_broker(settings: Settings) -> str:
+    """Return the broker's URL. Raises `Rejected` if none is set."""
+    if settings.broker_url is None:
+        raise Rejected(
+            "Celery needs a broker: give --broker or set FORAGER_BROKER_URL, such as redis://127.0.0.1:6379/0.",
+            fields=[FieldError("broker_url", "is not set")],
+        )
+    return settings.broker_url.get_secret_value()
+
+
+def sender(celery: Any, expires: float = EXPIRES) -> Send:
+    """Return the function that sends shifts through this Celery application."""
+
+    def send(queue: str) -> None:
+        celery.send_task(
+            WORK,
+            kwargs={"queue": queue},
+            queue=queue,
+            expires=expires,
+            ignore_result=True,
+            retry=False,
+            delivery_mode=1,  # kept in memory only: one that is lost is sent again
+        )
+
+    return send
+
+
+def plain_celery(broker: str) -> Any:
+    """Return a Celery application that only sends."""
+    app = Celery("forager", broker=broker, set_as_current=False)
+    timeouts = {"socket_timeout": SEND_SECONDS, "socket_connect_timeout": SEND_SECONDS, "connect_timeout": SEND_SECONDS}
+    app.conf.update(task_serializer="json", broker_connection_timeout=SEND_SECONDS, broker_transport_options=timeouts)
+    return app
+
+
+@asynccontextmanager
+async def sending_shifts(app: App, *, expires: float = EXPIRES) -> AsyncIterator["Dispatcher"]:
+    """Leave the work to Celery workers while the block runs: the engine of this process takes no lanes with tasks, and
+    shifts are sent for them. Enter it before the engine. Raises `Rejected` if no broker is set."""
+    app.worker.serve(())
+    send = sender(plain_celery(required_broker(app.settings)), expires)
+    dispatcher = Dispatcher(app, send, app.settings.shifts, expires=expires)
+    sending = asyncio.create_task(dispatcher.run())
+    try:
+        yield dispatcher
+    finally:
+        sending.cancel()
+
+
+class Dispatcher:
+    """Sends shifts. At most `most` run or are on their way at once; `send` sends one that expires after `expires`
+    seconds."""
+
+    def __init__(self, app: App, send: Send, most: int, *, expires: float = EXPIRES) -> None:
+        self.sent = 0
+        """Messages since the start."""
+        self._app = app
+        self._send = send
+        self._most = most
+        self._expires = expires
+        self._pending: dict[str, list[float]] = {}
+        """When shifts were sent that have not begun, by queue."""
+        self._known: set[int] = set()
+        """Sessions of shifts that were there at the last look."""
+        self._fails = False
+
+    async def run(self) -> None:
+        """Send shifts until cancelled. A broker or store that does not answer is asked again."""
+        while True:
+            try:
+                await self.look()
+            except StoreError as error:
+                log.warning("lanes with work could not be read", error=error.message)
+            except Exception:
+                log.exception("shifts could not be sent; it is tried again")
+            await self._app.clock.sleep(LOOK_EVERY)
+
+    async def look(self) -> None:
+        """Look once, and send what is needed now."""
+        now = {"now": await self._app.ledger.now_ms()}
+        free = {row["queue"]: row["lanes"] for row in await self._app.database.fetch(_FREE, now)}
+        running = self._count(await self._app.database.fetch(_SHIFTS, now))
+        room = self._most - sum(running.values()) - sum(map(len, self._pending.values()))
+        for queue, lanes in free.items():
+            # A shift that runs takes free lanes by itself, so more are sent only while it has too many for one.
+            wanted = min(lanes, self._most) - running.get(queue, 0) - len(self._pending.get(queue, ()))
+            for _ in range(min(wanted, room)):
+                if not await self._sent(queue):
+                    return
+                room -= 1
+
+    def _count(self, sessions: Any) -> Mapping[str, int]:
+        """Count the running shifts by queue. A session that is new has begun one of the pending shifts."""
+        now, running = self._app.clock.monotonic(), dict[str, int]()
+        there: set[int] = set()
+        for row in sessions:
+            for queue in orjson.loads(row["queues"]):
+                running[queue] = running.get(queue, 0) + 1
+                there.add(row["id"])
+                if row["id"] not in self._known and self._pending.get(queue):
+                    self._pending[queue].pop(0)
+        self._known = there
+        for queue, sent in self._pending.items():
+            self._pending[queue] = [at for at in sent if now - at < self._expires]
+        return running
+
+    async def _sent(self, queue: str) -> bool:
+        try:
+            await asyncio.to_thread(self._send, queue)
+        except (OSError, KombuError, OperationalError) as error:
+            if not self._fails:
+                log.error("the broker does not answer; shifts are sent when it does", error=str(error))
+            self._fails = True
+            return False
+        if self._fails:
+            log.info("the broker answers again")
+        self._fails = False
+        self.sent += 1
+        self._pending.setdefault(queue, []).append(self._app.clock.monotonic())
+        return True

@@ -1,0 +1,119 @@
+"""What holds for Celery on any broker: messages may be lost, late or repeated, the broker may go away, a warm shutdown
+drains at once, and jobs and schedules that are sent by message are created once."""
+
+import asyncio
+import signal
+from dataclasses import replace
+
+import pytest
+
+from forager.core.schedules import Schedule
+from forager.runners.celery.names import FIRE, SUBMIT, WORK
+from tests.support.runner_rig import LEASE, PATIENCE, QUEUES, RunnerRig
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.brokered]
+
+BACKLOG = 300
+JOB = {"keyword": "bars", "zips": ["85001"], "pages": 1}
+
+
+def send_shifts(runner: RunnerRig, count: int, *, expires: float) -> None:
+    celery = runner.celery
+    with celery.producer_pool.acquire() as producer:
+        for number in range(count):
+            queue = QUEUES[number % 3]
+            celery.send_task(WORK, kwargs={"queue": queue}, queue=queue, expires=expires, producer=producer)
+
+
+def drop_messages(runner: RunnerRig) -> int:
+    with runner.celery.connection_for_write() as connection:
+        channel = connection.default_channel
+        return sum(channel.queue_purge(queue) or 0 for queue in QUEUES)
+
+
+async def jobs_of(runner: RunnerRig, pipeline: str) -> int:
+    rows = await runner.app.database.fetch(
+        "SELECT count(*) AS n FROM jobs WHERE pipeline = :pipeline", {"pipeline": pipeline}
+    )
+    return int(rows[0]["n"])
+
+
+async def test_late_and_repeated_messages_change_nothing(runner: RunnerRig) -> None:
+    """An hour's backlog of shifts that have expired, and some that have not but find nothing to do."""
+    await asyncio.to_thread(send_shifts, runner, BACKLOG, expires=0.001)
+    await asyncio.to_thread(send_shifts, runner, 6, expires=60)
+    runner.keep_working()
+    job = await runner.submit()
+    done = await runner.until(job)
+    assert (done.failed, done.completed) == (0, done.total)
+    assert set(await runner.started(job)) == {1}
+
+
+async def test_a_warm_shutdown_drains_at_once_and_burns_no_attempt(runner: RunnerRig) -> None:
+    runner.keep_working()
+    job = await runner.submit()
+    await runner.until(job, completed=3)
+    (worker,) = runner.workers
+    worker.send_signal(signal.SIGTERM)
+    began = asyncio.get_running_loop().time()
+    assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+    assert asyncio.get_running_loop().time() - began < runner.app.settings.shift_seconds
+    runner.workers.clear()
+    assert (await runner.report(job)).running == 0, "nothing waits for a lease to expire"
+    runner.keep_working()
+    done = await runner.until(job)
+    assert (done.failed, done.completed) == (0, done.total)
+    assert set(await runner.started(job)) == {1}
+
+
+async def test_messages_that_are_lost_are_sent_again(runner: RunnerRig) -> None:
+    runner.kill_workers()
+    assert runner.dispatcher is not None
+    job, sent = await runner.submit(), runner.dispatcher.sent
+    async with asyncio.timeout(PATIENCE):
+        while runner.dispatcher.sent == sent:
+            await asyncio.sleep(0.05)
+    await asyncio.to_thread(drop_messages, runner)
+    runner.keep_working()
+    done = await runner.until(job)
+    assert (done.failed, done.completed) == (0, done.total)
+
+
+async def test_a_broker_that_goes_away_delays_the_work_and_loses_none(runner: RunnerRig) -> None:
+    assert runner.broker is not None
+    runner.keep_working()
+    job = await runner.submit()
+    await runner.until(job, completed=3)
+    await asyncio.to_thread(runner.broker.kill)
+    await asyncio.sleep(1)
+    await asyncio.to_thread(runner.broker.start)
+    other = await runner.submit()
+    for each in (job, other):
+        done = await runner.until(each)
+        assert (done.failed, done.completed) == (0, done.total)
+
+
+async def test_a_job_and_a_firing_that_are_sent_twice_are_created_once__LI_6(runner: RunnerRig) -> None:
+    runner.keep_working()
+    before = await jobs_of(runner, "places")
+    hourly = await runner.app.put_schedule(Schedule("hourly", "places", dict(JOB), cron="0 * * * *"))
+    now = await runner.app.ledger.now_ms()
+    await runner.app.schedules.put(replace(hourly, next_at=now - 1_000))
+    for _ in range(3):
+        runner.celery.send_task(SUBMIT, args=["places", JOB, "once"], queue="celery")
+        runner.celery.send_task(FIRE, args=["hourly"], queue="celery")
+    async with asyncio.timeout(PATIENCE):
+        while await jobs_of(runner, "places") < before + 2 or await runner.messages():
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(LEASE / 3)
+    assert await jobs_of(runner, "places") == before + 2
+    following = (await runner.app.schedule("hourly")).next_at
+    assert following is not None
+    assert following > now
+
+
+async def test_a_worker_whose_time_limit_is_shorter_than_a_shift_is_refused(runner: RunnerRig) -> None:
+    worker = runner.start_worker("--time-limit", "10")
+    runner.workers.remove(worker)
+    assert await asyncio.to_thread(worker.wait, PATIENCE) != 0
+    assert "time limit of 10 s is shorter than a shift and its drain" in runner.output.read_text()

@@ -1,0 +1,87 @@
+"""How many shifts are sent, and when: without a broker, over a real PostgreSQL."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from forager.app import App, open_app
+from forager.config import new_settings
+from forager.core.schedules import Schedule
+from forager.core.secret import Secret
+from forager.pipelines.reviews.access import submit_token
+from forager.runners.celery.beat import entries
+from forager.runners.celery.dispatch import Dispatcher
+from forager.runners.celery.start_checks import find_problem
+
+
+@pytest.fixture
+async def app(app_postgres_url: str, tmp_path: Path) -> AsyncIterator[App]:
+    async with open_app(new_settings(home=tmp_path, database_url=app_postgres_url)) as app:
+        yield app
+
+
+async def test_shifts_are_sent_for_lanes_with_work_and_again_when_they_have_expired(app: App) -> None:
+    sent: Counter[str] = Counter()
+    dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=2, expires=0.3)
+    await dispatcher.look()
+    assert not sent, "there is no work"
+    await submit_token(app, Secret("token"))
+    for _ in range(3):
+        await dispatcher.look()
+    assert sent == {"account-worker": 1}, "one lane needs one shift, and it is on its way"
+    await asyncio.sleep(0.4)
+    await dispatcher.look()
+    assert sent == {"account-worker": 2}, "the first was lost"
+    session = await app.ledger.begin("shift", ["account-worker"])
+    await app.ledger.take_lanes(session, 10)
+    await asyncio.sleep(0.4)
+    await dispatcher.look()
+    assert sent == {"account-worker": 2}, "the lane has an owner"
+
+
+async def test_a_broker_that_does_not_answer_is_asked_again(app: App) -> None:
+    await submit_token(app, Secret("token"))
+    answers = [OSError("refused"), None]
+
+    def send(_: str) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    dispatcher = Dispatcher(app, send, most=1)
+    await dispatcher.look()
+    assert dispatcher.sent == 0
+    await dispatcher.look()
+    assert dispatcher.sent == 1
+
+
+def test_beat_gets_the_schedules_that_it_can_read__LI_4() -> None:
+    schedules = [
+        Schedule("hourly", "listings", {}, cron="0 * * * *"),
+        Schedule("often", "listings", {}, every=90.0),
+        Schedule("odd", "listings", {}, cron="0 0 LW * *"),
+    ]
+    made = entries(schedules)
+    assert set(made) == {"forager.hourly", "forager.often"}
+    assert made["forager.hourly"]["args"] == ["hourly"]
+    assert made["forager.often"]["schedule"].total_seconds() == 90
+
+
+@pytest.mark.parametrize(
+    ("url", "pool", "limit", "problem"),
+    [
+        (None, "prefork", None, "need PostgreSQL"),
+        ("postgresql://h/d", "gevent", None, "--pool prefork"),
+        ("postgresql://h/d", "prefork", 90.0, "shorter than a shift and its drain (90 s)"),
+        ("postgresql://h/d", "prefork", 91.0, None),
+        ("postgresql://h/d", "solo", None, None),
+    ],
+)
+def test_a_worker_that_cannot_run_shifts_is_refused(
+    url: str | None, pool: str, limit: float | None, problem: str | None
+) -> None:
+    found = find_problem(new_settings(database_url=url), pool=pool, limits={"time limit": limit})
+    assert (found is None) if problem is None else (found is not None and problem in found)

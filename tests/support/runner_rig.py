@@ -1,0 +1,182 @@
+"""A runner under test: real worker processes on a real PostgreSQL, with the simulated Google as upstream.
+
+The reviews pipeline has three lanes in three queues, so that a job needs the shifts of all of them.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from amqp.exceptions import ChannelError
+from pydantic import SecretStr
+
+from forager.app import App, open_app
+from forager.config import new_settings
+from forager.core.secret import Secret
+from forager.ledger.reports import JobReport
+from forager.pipelines.reviews.access import submit_token
+from forager.runners.celery.dispatch import Dispatcher, plain_celery, sending_shifts
+from forager.sandbox import Band, GoogleConfig, GoogleSandbox, Tenant
+from forager.settings import Settings
+from tests.support.brokers import Broker
+
+QUEUES = ("account-worker", "location-worker", "review-worker", "scraping", "maintenance", "celery")
+LEASE = 3.0
+EXPIRES = 5.0
+PATIENCE = 90.0
+FEW = (Band(1.0, 0, 40),)
+
+
+class RunnerRig:
+    """Submits jobs and looks at them, as `forager up` would; the work is done by processes that `start_worker` starts.
+    With a broker they are Celery workers, else plain ones."""
+
+    def __init__(self, app: App, google: GoogleSandbox, broker: Broker | None, dispatcher: Dispatcher | None) -> None:
+        self.app = app
+        self.google = google
+        self.broker = broker
+        self.dispatcher = dispatcher
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.output = Path(app.settings.home) / "workers.log"
+
+    def start_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start another worker process, with a process group of its own."""
+        with self.output.open("ab") as output:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", *self._command(), *options],
+                env={**self._environment(), **environment},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.workers.append(worker)
+        return worker
+
+    def keep_working(self) -> None:
+        """Start a worker unless one runs."""
+        if all(worker.poll() is not None for worker in self.workers):
+            self.start_worker()
+
+    def kill_workers(self) -> int:
+        """Kill every worker with all its children, and return how many workers there were."""
+        living = [worker for worker in self.workers if worker.poll() is None]
+        for worker in living:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        self.workers.clear()
+        return len(living)
+
+    async def submit(self) -> UUID:
+        return (await submit_token(self.app, Secret("sandbox-acme"))).job
+
+    async def report(self, job: UUID) -> JobReport:
+        return await self.app.reports.job(job)
+
+    async def until(self, job: UUID, *, completed: int | None = None, state: str = "completed") -> JobReport:
+        """Wait until the job is in this state, or has so many completed tasks."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    seen = await self.report(job)
+                    if seen.state == state or (completed is not None and seen.completed >= completed):
+                        return seen
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"{seen}; workers: {self.output.read_text()[-4_000:]}") from None
+
+    async def started(self, job: UUID) -> Sequence[int]:
+        """How many attempts each task of a job needed."""
+        rows = await self.app.database.fetch(
+            "SELECT t.attempt FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE j.public_id = :job", {"job": str(job)}
+        )
+        return [row["attempt"] for row in rows]
+
+    @property
+    def celery(self) -> Any:
+        """A Celery application that sends to the broker."""
+        assert self.broker is not None
+        return plain_celery(self.broker.url)
+
+    async def messages(self, queue: str = "celery") -> int:
+        """How many messages wait in a queue of the broker."""
+
+        def count() -> int:
+            with self.celery.connection_for_read() as connection:
+                try:
+                    return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+                except ChannelError:  # Redis has no empty queues
+                    return 0
+
+        return await asyncio.to_thread(count)
+
+    def _command(self) -> list[str]:
+        if self.broker is None:
+            return ["forager", "worker"]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO"]
+        return ["celery", "-A", "forager.runners.celery", "worker", "-c", "3", "-Q", ",".join(QUEUES), *quiet]
+
+    def _environment(self) -> dict[str, str]:
+        settings = self.app.settings
+        own = {name: value for name, value in os.environ.items() if not name.startswith("FORAGER_")}
+        given = {
+            "home": str(settings.home),
+            "database_url": settings.database_url or "",
+            "broker_url": self.broker.url if self.broker else "",
+            "lease_seconds": str(settings.lease_seconds),
+            "shutdown_seconds": str(settings.shutdown_seconds),
+            "shift_seconds": str(settings.shift_seconds),
+            "shift_idle_seconds": str(settings.shift_idle_seconds),
+            "egress_allow": ",".join(settings.egress_allow),
+            "google_accounts_url": self.google.accounts_url,
+            "google_locations_url": self.google.locations_url,
+            "google_reviews_url": self.google.reviews_url,
+            "google_requests_per_second": "5000",
+        }
+        return {**own, **{f"FORAGER_{name.upper()}": value for name, value in given.items() if value}}
+
+
+@asynccontextmanager
+async def runner_rig(database_url: str, broker: Broker | None) -> AsyncIterator[RunnerRig]:
+    """A rig without workers. At the end, whatever it started is killed."""
+    tenant = Tenant(accounts=2, locations=30, reviews=FEW)
+    config = GoogleConfig(quota_per_minute=None, default=tenant, latency_ms=40, latency_sigma=0.4)
+    with tempfile.TemporaryDirectory(prefix="runner-") as home:
+        async with (
+            GoogleSandbox(config) as google,
+            open_app(_settings(home, database_url, google, broker)) as app,
+            AsyncExitStack() as stack,
+        ):
+            dispatcher = None
+            if broker is not None:  # what `up --runner celery` does
+                dispatcher = await stack.enter_async_context(sending_shifts(app, expires=EXPIRES))
+                await stack.enter_async_context(app.engine())
+            rig = RunnerRig(app, google, broker, dispatcher)
+            stack.callback(rig.kill_workers)
+            yield rig
+
+
+def _settings(home: str, database_url: str, google: GoogleSandbox, broker: Broker | None) -> Settings:
+    hosts = (google.accounts_url, google.locations_url, google.reviews_url)
+    return new_settings(
+        home=Path(home),
+        database_url=database_url,
+        broker_url=SecretStr(broker.url) if broker else None,
+        shifts=3,
+        shift_seconds=20.0,
+        shift_idle_seconds=0.5,
+        shutdown_seconds=5.0,
+        lease_seconds=LEASE,
+        google_accounts_url=hosts[0],
+        google_locations_url=hosts[1],
+        google_reviews_url=hosts[2],
+        google_requests_per_second=5_000.0,
+        egress_allow=tuple(url.removeprefix("http://") for url in hosts),
+    )
