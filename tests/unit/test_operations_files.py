@@ -16,7 +16,9 @@ import promql_parser
 import pytest
 import yaml
 
-from forager.config import declared_settings, load_settings
+from forager.config import declared_settings, load_settings, new_settings
+from forager.core.pipeline import DEFAULT_QUEUE
+from forager.wiring import build_pipelines
 from tests.support.cli import Forager
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +59,14 @@ def test_every_volume_is_declared_and_used_and_every_mounted_file_exists() -> No
     assert all((ROOT / source).exists() for source in sources if source.startswith("."))
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if name != "flows"])
+def test_celery_workers_serve_every_queue() -> None:
+    command = SERVICES["celery"]["command"]
+    served = command[command.index("-Q") + 1].split(",")
+    pipelines = build_pipelines(new_settings())
+    assert sorted(served) == sorted({DEFAULT_QUEUE, *(lane.queue for each in pipelines for lane in each.lanes)})
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if "entrypoint" not in SERVICES[name]])
 def test_a_command_of_the_compose_file_is_one_of_ours(name: str, forager: Forager) -> None:
     shown = forager(*SERVICES[name]["command"], "--help")
     assert shown.code == 0, shown.all
@@ -87,9 +96,9 @@ def test_our_ports_are_reachable_from_this_machine_only() -> None:
 def test_prometheus_scrapes_every_process_on_its_port() -> None:
     jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
     assert jobs["forager-api"]["static_configs"] == [{"targets": [f"api:{_option('api', '--port')}"]}]
-    (found,) = jobs["forager-worker"]["dns_sd_configs"]
-    assert found["names"] == ["worker"]
-    assert found["port"] == int(_option("worker", "--metrics-port"))
+    for service, option in (("worker", "--metrics-port"), ("shifts", "--port")):
+        (found,) = jobs[f"forager-{service}"]["dns_sd_configs"]
+        assert (found["names"], found["port"]) == ([service], int(_option(service, option)))
     mounted = {mount.split(":")[1] for mount in SERVICES["prometheus"]["volumes"]}
     assert {f"/etc/prometheus/{name}" for name in ("prometheus.yml", *PROMETHEUS["rule_files"])} <= mounted
 
