@@ -34,6 +34,8 @@ class Vital:
     """The moment of these figures, by the store's clock."""
     queues: Mapping[str, QueueLoad] = field(default_factory=dict)
     """Lanes that have work and no owner."""
+    sessions: Mapping[str, int] = field(default_factory=dict)
+    """Living sessions by the queue that they serve."""
 
 
 class VitalSigns:
@@ -62,7 +64,8 @@ class VitalSigns:
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
                 features, queues = await _figures(app), await app.reports.waiting_by_queue(now)
-                return Vital("ok", figures, circuits, proxies, sinks, watches, features, time, queues)
+                sessions = await app.reports.sessions_by_queue(now)
+                return Vital("ok", figures, circuits, proxies, sinks, watches, features, time, queues, sessions)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

@@ -29,6 +29,14 @@ def ledger_metrics(vital: Vital) -> Iterable[Metric]:
     yield gauge("forager_sessions", "Worker processes whose session has not ended.", figures.sessions)
     yield from _pipeline_metrics(figures.pipelines, vital.time)
     yield from _queue_metrics(vital.queues, vital.time)
+    serving = GaugeMetricFamily(
+        "forager_queue_sessions",
+        "Living sessions that serve a queue (a running Celery shift is one); `all`: those that serve every queue.",
+        labels=["queue"],
+    )
+    for queue, count in sorted(vital.sessions.items()):
+        serving.add_metric([queue], count)
+    yield serving
     yield from _sink_metrics(vital.sinks)
     yield from _watch_metrics(vital.watches)
     yield from (gauge(each.name, each.about, each.value) for each in vital.features)

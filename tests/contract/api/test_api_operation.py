@@ -147,6 +147,15 @@ async def test_metrics_show_depth_and_age_of_the_queue_by_pipeline_until_its_job
     assert shown["forager_pipeline_waiting_seconds", "places"] == 0
 
 
+async def test_metrics_count_the_living_sessions_of_each_queue(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    for queues in (None, ("scraping",), ("scraping", "maintenance")):
+        await front.app.ledger.begin("worker", queues)
+    shown = await _metrics(front)
+    counted = {name[1]: value for name, value in shown.items() if name[0] == "forager_queue_sessions"}
+    assert counted == {"all": 1, "scraping": 2, "maintenance": 1}
+
+
 async def test_every_metric_of_the_alerts_the_dashboards_and_the_guide_exists(simple: Front) -> None:
     ops = Path(__file__).parents[3] / "ops"
     files = [*ops.glob("*.yml"), *ops.glob("grafana/*.json"), ops.parent / "docs" / "operations.md"]

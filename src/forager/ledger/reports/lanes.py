@@ -12,6 +12,7 @@ from forager.ledger.reports.rows import public_job_state
 COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
 LANES_LOOKED_AT = 10_000
+EVERY_QUEUE = "all"
 
 _BROKEN = "CAST(state AS TEXT) LIKE '%open_for%'"
 # A paused job and one whose tasks are still being written wait for something else than a worker.
@@ -107,6 +108,17 @@ async def waiting_by_queue(db: Database, now: int) -> dict[str, QueueLoad]:
     left out."""
     rows = await db.fetch(_WAITING_LANES, {"now": now})
     return {row["queue"]: QueueLoad(lanes=row["lanes"], since=at(row["since"])) for row in rows}
+
+
+async def sessions_by_queue(db: Database, now: int) -> dict[str, int]:
+    """Return how many living sessions serve each queue. Those that serve every queue are counted as `EVERY_QUEUE`."""
+    served: Counter[str] = Counter()
+    for row in await db.fetch(
+        "SELECT queues, count(*) AS n FROM sessions WHERE lease_until >= :now GROUP BY queues", {"now": now}
+    ):
+        for queue in [EVERY_QUEUE] if row["queues"] is None else loads(row["queues"]):
+            served[queue] += row["n"]
+    return dict(served)
 
 
 async def last_change(db: Database) -> int:

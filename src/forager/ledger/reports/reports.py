@@ -180,6 +180,10 @@ class Reports:
         """Return the lanes that have work and no owner, by queue."""
         return await lanes.waiting_by_queue(self._db, now)
 
+    async def sessions_by_queue(self, now: int) -> dict[str, int]:
+        """Return how many living sessions serve each queue; `all` are those that serve every queue."""
+        return await lanes.sessions_by_queue(self._db, now)
+
     async def circuits(self, now: int) -> dict[str, str]:
         return await lanes.circuits(self._db, now)
 
