@@ -12,6 +12,7 @@ import sys
 
 from bench.support.company_pages import companies, profiles
 from bench.support.data_set import DATA
+from bench.support.descriptions import descriptions
 from bench.support.job_pages import jobs
 from bench.support.listing_pages import listings
 from bench.support.machine import Machine
@@ -37,6 +38,7 @@ TARGETS = (
     Target("profile_recall", at_least=0.90),
     Target("listing_recall", at_least=0.75),
     Target("listing_precision", at_least=0.90),
+    Target("descriptions_clean", at_least=0.8),
     Target("sure_right", at_least=0.97),
     Target("prices", at_least=0.97),
     Target("robots", at_least=1.0),
@@ -61,9 +63,10 @@ def main(options: Options) -> None:
     }
     priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()
+    clean = descriptions()
     machine.sample()
     print_scores(scores)
-    failures = [failure for score in scores.values() for failure in score.failures()]
+    failures = [failure for score in (*scores.values(), clean) for failure in score.failures()]
     if failures:
         print_table(("page that is not held out", "field", "ours", "expected"), failures)
     if priced.failures:
@@ -71,6 +74,7 @@ def main(options: Options) -> None:
     sure = [answer for score in scores.values() for answer in score.answers if (answer.confidence or 0) >= SURE]
     figures = {
         **figures_of(scores),
+        "descriptions_clean": round(clean.recall, 4),
         "sure_right": round(sum(answer.verdict == "right" for answer in sure) / max(1, len(sure)), 4),
         "sure_values": len(sure),
         "prices": round(priced.share, 4),

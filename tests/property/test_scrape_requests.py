@@ -47,7 +47,7 @@ def wrong_requests(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     """A request with one thing wrong, and the field that is."""
     said = draw(requests())
     field_name = draw(st.sampled_from(sorted(_WRONG)))
-    if field_name in ("target_type", "target_url", "workspace_id") and draw(st.booleans()):
+    if field_name in ("target_url", "workspace_id") and draw(st.booleans()):  # a missing target_type is any page
         del said[field_name]
     else:
         said[field_name] = draw(_WRONG[field_name])

@@ -116,6 +116,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         said["requested_fields"] = draw(st.lists(st.sampled_from(TYPES[kind]), min_size=1, max_size=8))
     if draw(st.booleans()):
         said["render"] = draw(renders)
+        if said["render"] == "http" and "screenshot" in said.get("requested_fields", ()):
+            said["render"] = "auto"  # a picture is made by a browser
     if draw(st.booleans()):
         said["callback_url"] = draw(st.one_of(st.none(), urls))
     return said

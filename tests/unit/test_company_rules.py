@@ -11,8 +11,10 @@ from forager.extract.document import Document
 from forager.extract.locations import location_of
 from forager.extract.normalise import normalise
 from forager.extract.organisations import copyright_owners, tidy
-from forager.pipelines.scrape.extractor import Page
+from forager.extract.urls import clean_url
+from forager.pipelines.scrape.extractor import Extractor, Page
 from forager.pipelines.scrape.extractors.company_website import company_website
+from forager.pipelines.scrape.extractors.linkedin_profile import linkedin_profile
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,3 +123,26 @@ def test_an_error_page_is_no_company(html: str) -> None:
 )
 def test_what_is_no_place_has_no_city(text: str, city: str | None) -> None:
     assert location_of(text).city == city
+
+
+@pytest.mark.parametrize(
+    ("href", "url"),
+    [
+        ("https%3A%2F%2Fkiln.example%2Fjobs%2F1", "https://kiln.example/jobs/1"),
+        ("/jobs/1%20a", "https://page.example/jobs/1%20a"),
+    ],
+)
+def test_a_canonical_address_that_is_encoded_as_a_whole_is_decoded(href: str, url: str) -> None:
+    assert Document(f'<link rel="canonical" href="{href}">', "https://page.example/").canonical == url
+
+
+def test_dot_segments_of_an_address_are_resolved() -> None:
+    assert clean_url("https://kiln.example/a/../jobs/./1") == "https://kiln.example/jobs/1"
+
+
+@pytest.mark.parametrize(
+    ("html", "kind"), [("<div id=root></div>", "empty"), ("<p>" + "Lorem ipsum dolor. " * 20, "other")]
+)
+@pytest.mark.parametrize("extractor", [company_website, linkedin_profile], ids=lambda one: one.name)
+def test_a_page_with_none_of_the_fields_says_so(extractor: Extractor, html: str, kind: str) -> None:
+    assert extractor.parse(Page("https://page.example/", html, 200, AT), extractor.fields).kind == kind

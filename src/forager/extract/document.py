@@ -5,7 +5,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_to_unicode
@@ -27,6 +27,7 @@ _INLINE = frozenset(
 _AREAS = frozenset("header footer nav aside main form".split())
 _BASE = re.compile(r"<base\b", re.IGNORECASE)
 _NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
+_ENCODED_WHOLE = re.compile(r"https?%3a%2f%2f", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
@@ -113,9 +114,9 @@ class Document:
     def canonical(self) -> str | None:
         for node in self.tree.css("link[rel][href]"):
             if (node.attributes.get("rel") or "").lower() == "canonical":
-                return self.absolute(node.attributes.get("href") or "")
+                return self.absolute(_decoded_whole(node.attributes.get("href") or ""))
         declared = self.metas.get("og:url")
-        return self.absolute(declared) if declared else None
+        return self.absolute(_decoded_whole(declared)) if declared else None
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -168,6 +169,11 @@ class Document:
 
 def _words_of(node: LexborNode) -> str:
     return one_line(node.text(separator=" ", strip=False))
+
+
+def _decoded_whole(url: str) -> str:
+    """A URL that is percent-encoded as a whole (`https%3A%2F%2F…`), decoded; any other one as it is."""
+    return unquote(url) if _ENCODED_WHOLE.match(url.strip()) else url
 
 
 class _Reader:

@@ -1,7 +1,7 @@
 """URLs in one form: https, without what only tracks. Pure."""
 
 import re
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urljoin, urlsplit, urlunsplit
 
 from w3lib.url import safe_url_string
 
@@ -52,7 +52,8 @@ def clean_url(value: str) -> str:
     if ":" in host:
         host = f"[{host}]"
     port = f":{parts.port}" if parts.port and parts.port not in (80, 443) else ""
-    return urlunsplit(("https", host + port, parts.path or "/", _kept(parts.query), parts.fragment))
+    path = urlsplit(urljoin("https://host/", parts.path)).path if "/." in parts.path else parts.path
+    return urlunsplit(("https", host + port, path or "/", _kept(parts.query), parts.fragment))
 
 
 def is_tracking(name: str) -> bool:

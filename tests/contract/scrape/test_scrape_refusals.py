@@ -17,6 +17,23 @@ from forager.sandbox.site_pages import Answer
 from tests.support.scrape import API, PATIENCE, QUICK, Service, open_service
 from tests.support.webhooks import SECRET
 
+LINKS = "".join(f'<a href="/jobs/{number}-baker">Baker {number}</a>' for number in range(100, 108))
+
+
+@pytest.mark.parametrize(
+    ("html", "reason"),
+    [
+        (f"<h1>Open positions</h1>{LINKS}", "list_page"),
+        (f"<h1>Job not found</h1><p>{'Please try another search. ' * 8}</p>", "error_page"),
+        ("<div id=shell></div>", "empty_page"),
+        (f"<h1>About us</h1><p>{'We are a bakery with a long history. ' * 20}</p>", "no_item"),
+    ],
+)
+async def test_a_page_without_the_item_fails_with_what_it_is_instead(simple: Service, html: str, reason: str) -> None:
+    simple.site.answers["/instead"] = Answer(200, html.encode(), b"text/html")
+    answer = await simple.sync("/instead", target_type="job_posting", render="http")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, reason)
+
 
 @pytest.mark.parametrize(
     ("path", "reason"),

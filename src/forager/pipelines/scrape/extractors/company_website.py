@@ -17,7 +17,7 @@ from forager.extract.labels import labelled
 from forager.extract.locations import NormalizedLocation, location_of, location_of_address
 from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
 from forager.extract.organisations import LEGAL_FORM, bare, tidy
-from forager.extract.page_kind import PageKind, error_of
+from forager.extract.page_kind import PageKind, error_of, is_empty
 from forager.extract.phones import e164, phones_in
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.urls import same_site, site_of
@@ -82,6 +82,10 @@ _SURE = ((6.0, 0.9), (4.0, LABEL), (2.5, OPEN_GRAPH), (1.5, GUESS - 0.1))
 _LINKED_IN = re.compile(r"(?:^|\.)linkedin\.com$")
 
 
+ESSENTIAL = frozenset(("company_name", "description", "contact_email", "contact_phone", "headquarters"))
+"""Fields of which every company page has at least one."""
+
+
 class CompanyWebsite(BaseModel):
     company_name: Line | None = None
     description: Prose | None = None
@@ -114,15 +118,18 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     _prose(document, findings)
     missing = wanted - {"website_url"} - findings.names
     more = _more(document) if missing and not _is_linked_in(document) else ()
-    kind = _kind(document) if organisation is None else "item"
+    nothing = not findings.names and not more and wanted >= ESSENTIAL
+    kind = _kind(document, nothing=nothing) if organisation is None else "item"
     return findings.extracted("website_url", _website(document, findings), more=more, kind=kind, sure=SELECTOR)
 
 
-def _kind(document: Document) -> PageKind:
-    """Any page of a site may be its company's, unless it says that it is not there or shows nothing."""
+def _kind(document: Document, *, nothing: bool) -> PageKind:
+    """Any page of a site may be its company's, unless it says that it is not there, or has nothing of a company."""
     if error_of(document):
         return "error"
-    return "empty" if not document.text and not document.metas else "item"
+    if nothing:
+        return "empty" if is_empty(document) else "other"
+    return "item"
 
 
 def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:

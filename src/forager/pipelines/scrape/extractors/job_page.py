@@ -29,6 +29,8 @@ from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR
 LEAST_TEXT = 250
 """A page that shows less is no advertisement yet: its headline may be the name of the program behind it."""
 LONGEST_TITLE = 200
+MENU = 3
+"""Separators in a line that make it a menu."""
 _TITLES = (
     ".job-title", ".jobTitle", ".jobtitle", "[class*='job-title' i]", "[class*='jobtitle' i]",
     "[class*='vacancy-title' i]", "[data-testid*='job-title' i]", "[data-qa='posting-name']", "h1",
@@ -232,8 +234,10 @@ def _text_of(lines: tuple[Line, ...], title: str | None = None) -> str:
 
 def _trimmed(lines: list[str], title: str | None) -> str:
     """Without the title at the beginning, and without what follows the end of the advertisement."""
-    lines = [line for line in lines if line]
-    while lines and (lines[0] == title or ENDS.match(lines[0])):
+    lines = [line for line in lines if line and not (line.count(" | ") > MENU and len(line) < LEAST_TEXT)]
+    named = next((at for at, line in enumerate(lines[: max(1, len(lines) // 3)]) if title and line == title), -1)
+    lines = lines[named + 1 :]
+    while lines and (ENDS.match(lines[0]) or NOT_A_TITLE.match(lines[0])):
         lines = lines[1:]
     half = len(lines) // 2
     end = next((at for at, line in enumerate(lines) if at >= half and ENDS.match(line)), len(lines))

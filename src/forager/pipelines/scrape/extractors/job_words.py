@@ -39,6 +39,7 @@ ENDS = re.compile(
     r"^(?:(?:similar|related|recommended|other|more) (?:jobs|positions|vacancies|openings|opportunities)\b.*"
     r"|(?:people|others) also (?:viewed|applied).*|share (?:this )?(?:job|vacancy|position|page|via|on)\b.*"
     r"|apply (?:now|online|for this (?:job|position|role))\b.{0,20}|(?:ähnliche|weitere) (?:jobs|stellen)\b.*"
+    r"|(?:apply to this|add to job|send (?:this )?job to|view similar|e-?mail this|save this)\b.{0,30}"
     r"|get (?:job )?alerts.*|sign up for (?:job )?alerts.*|back to (?:jobs|search|results|list).*)$",
     re.IGNORECASE,
 )

@@ -12,6 +12,7 @@ from forager.core.visit import Click, Scroll, WaitFor
 from forager.extract.document import Document
 from forager.extract.locations import location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
+from forager.extract.page_kind import PageKind, error_of, is_empty
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line, paragraphs
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
@@ -79,7 +80,10 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
         employer = _AT.search(text_of(findings.value("headline")) or _headline(document) or "")
         if employer:
             findings.offer("current_company", employer["company"], "text:headline", GUESS)
-    return findings.extracted("profile_url", _profile_url(document))
+    kind: PageKind = "item"
+    if "name" in wanted and not findings.names:
+        kind = "error" if error_of(document) else "empty" if is_empty(document) else "other"
+    return findings.extracted("profile_url", _profile_url(document), kind=kind)
 
 
 def _main_person(known: tuple[Thing, ...]) -> Thing | None:

@@ -10,6 +10,7 @@ from forager.extract.document import Document
 from forager.extract.normalise import Line, Prose, Url
 from forager.extract.page_kind import PageKind, error_of, is_empty
 from forager.extract.products.findings import Findings as ProductFindings
+from forager.extract.products.missing import says_missing
 from forager.extract.products.parser import Parsers
 from forager.extract.products.parsers import shipped_parsers
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
@@ -67,11 +68,11 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
 def _kind(document: Document, told: ProductFindings) -> PageKind:
     if told.is_list:
         return "list"
-    if error_of(document):
+    if says_missing(document):
         return "error"
     if told.is_product:
         return "item"
-    return "empty" if is_empty(document) else "other"
+    return "error" if error_of(document) else "empty" if is_empty(document) else "other"
 
 
 @cache
