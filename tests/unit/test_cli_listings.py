@@ -1,9 +1,14 @@
 """`forager markets` and `forager listings` on a store of its own, without a worker."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from forager.kit.cli import render
 from forager.pipelines.listings.cli import badge_of
+from forager.sandbox.apify import ApifyConfig, ApifySandbox
 from tests.support.cli import Forager
 
 
@@ -60,3 +65,44 @@ def test_a_badge_and_a_confidence_are_shown_as_text_without_markup__LI_14(
     render.out().print(render.facts([("badge", badge_of(listing)), ("confidence", 99)]))
 
     assert capsys.readouterr().out.split() == ["badge", *told.split(), "confidence", "99"]
+
+
+@pytest.fixture
+def apify() -> Iterator[ApifySandbox]:
+    """In a loop of its own: a command has one, too."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made = ApifySandbox(ApifyConfig(homes=12, queue_seconds=0.1, run_seconds=0.2, settle_seconds=0.0))
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+def test_a_scrape_prints_its_job_and_result_and_its_listings_can_be_shown__LI_14(
+    forager: Forager, apify: ApifySandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {
+        "APIFY_TOKEN": "sandbox-token",
+        "FORAGER_APIFY_BASE_URL": apify.url,
+        "FORAGER_APIFY_POLL_SECONDS": "0.1",
+        "FORAGER_APIFY_COST_DELAY_SECONDS": "0",
+        "FORAGER_EGRESS_ALLOW": apify.url.removeprefix("http://"),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    ran = forager("markets", "scrape", "boston")
+
+    (job,) = forager("jobs", "list", "--json").data
+    assert (ran.code, ran.err.splitlines()[0]) == (0, f"Job {job['id']}")
+    figures = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
+    assert (figures["state"].strip(), figures["cost"][:3]) == ("completed", "$0.")
+    listing = forager("listings", "search", "--market", "boston", "-n", "1", "--json").data[0]
+    shown = forager("listings", "show", str(listing["id"]))
+    assert shown.code == 0
+    assert f"confidence     {listing['freshness_confidence']}" in shown.out
+    assert "[" not in shown.out, "markup is not shown"

@@ -43,7 +43,7 @@ class ReparseBody(BaseModel):
 
     domain: str = Field(min_length=1, max_length=253, description="The shop whose stored pages are parsed again.")
     parser_version: int | None = Field(default=None, ge=0, description="Only products that this version has read.")
-    sample: int = Field(default=1_000, ge=1, le=20_000, description="Most pages that are compared, the newest ones.")
+    sample: int = Field(default=1_000, ge=1, le=20_000, description="Maximum pages that are compared, the newest ones.")
     apply: bool = Field(default=False, description="Write it: queue another parse of every stored page.")
 
 
