@@ -38,6 +38,8 @@ COVERED = {
 }
 NOT_OURS_TO_GUARD = {
     "GET /api/v1/products url": "a filter: it is looked up, never asked",
+    "POST /api/v1/admin/crawl-jobs product_url": "names the product that a stored page showed; never asked",
+    "broker_url": "the operator's own message broker, reached by its driver",
     "database_url": "the operator's own database, reached by its driver",
     "api_url": "the operator's own Forager, asked by the command line",
     "prefect_api_url": "read without effect so far",
