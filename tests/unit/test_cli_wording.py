@@ -102,6 +102,7 @@ def test_no_command_answers_with_the_words_of_a_validator_or_the_names_of_the_ap
         (["markets", "show", ""], "A name is empty. Give one.\n"),
         (["lanes", "set", "example.com", "--tokens", "-1"], "  --tokens: must be greater than 0\n"),
         (["lanes", "set", "example.com", "--unset", "speed"], "unknown rule 'speed'; choose from tokens_per_interval"),
+        (["sinks", "add", "x", "--type", "webhook"], "forager: --option url: is required.\n"),
         (["crawl", "shop"], "  URL: the URL should begin with https:// or http://\n"),
         (["crawl", "https://shop.example/", "--recrawl", "soon"], "write 90s, 30m, 6h or 1d"),
         (["export", "place", "-f", "xml"], "'--format' / '-f': 'xml' is not one of 'jsonl', 'csv'."),

@@ -60,7 +60,9 @@ def _where(field: str, flags: Mapping[str, str]) -> str:
         return ""
     if name not in flags:
         return f"{field}: "
-    return f"{flags[name]}, entry {int(inside) + 1}: " if inside.isdigit() and inside != "0" else f"{flags[name]}: "
+    if inside.isdigit():
+        return f"{flags[name]}, entry {int(inside) + 1}: " if inside != "0" else f"{flags[name]}: "
+    return f"{flags[name]} {inside}: " if inside else f"{flags[name]}: "
 
 
 def _with_flags(message: str, flags: Mapping[str, str]) -> str:

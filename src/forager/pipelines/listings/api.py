@@ -29,7 +29,7 @@ MOST_CHANGES = 1_000
 class ListingsQuery(PageQuery, ListingFilter):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: int = Field(default=20, ge=1, le=1_000, description="Most items of this page.")
+    limit: int = Field(default=20, ge=1, le=1_000, description="Maximum items per page.")
 
     def asked(self) -> ListingFilter:
         return ListingFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))

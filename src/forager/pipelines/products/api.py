@@ -33,7 +33,7 @@ REBUILT_AT_ONCE = 20_000
 class ProductsQuery(PageQuery, ProductFilter):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: int = Field(default=20, ge=1, le=1_000, description="Most items of this page.")
+    limit: int = Field(default=20, ge=1, le=1_000, description="Maximum items per page.")
 
     def asked(self) -> ProductFilter:
         return ProductFilter(**self.model_dump(exclude=set(PageQuery.model_fields)))
@@ -42,7 +42,7 @@ class ProductsQuery(PageQuery, ProductFilter):
 class SearchQuery(PageQuery, ProductConditions):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: int = Field(default=20, ge=1, le=1_000, description="Most items of this page.")
+    limit: int = Field(default=20, ge=1, le=1_000, description="Maximum items per page.")
     q: str = Field(min_length=1, max_length=400, description="Words to look for; all of them must be there.")
 
     def asked(self) -> ProductConditions:
