@@ -37,7 +37,7 @@ def kind_of(document: Document, title: str | None, *, has_details: bool) -> Page
     """The kind of a page without a `JobPosting`. `title`: what seems to be the job's; `has_details`: whether a place,
     an employer or pay stands beside it."""
     links = _links_to_jobs(document)
-    if is_empty(document) and links < FEW_LINKS:
+    if is_empty(document) and links < 2:
         return "empty"
     if error_of(document):
         return "error"

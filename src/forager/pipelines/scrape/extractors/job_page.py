@@ -112,12 +112,13 @@ def _is_generic(text: str) -> bool:
 
 def _parts_shown(document: Document, names: list[str]) -> list[tuple[str, str]]:
     """Parts of the page's titles that are lines of their own."""
-    lines = {line.text for line in document.lines} | {line.text.partition(": ")[2] for line in document.lines}
+    lines = {line.text.casefold() for line in document.lines}
+    lines |= {line.text.partition(": ")[2].casefold() for line in document.lines}
     social = document.metas.get("og:title", "")
     whole = (document.title or "").partition("|")[0].strip()
     parts = [("meta:og:title", part) for part in (social, *title_parts(social))]
     parts += [("title", part) for part in (whole, *names)]
-    return [(source, part) for source, part in parts if part and part in lines and not _is_generic(part)]
+    return [(source, part) for source, part in parts if part and part.casefold() in lines and not _is_generic(part)]
 
 
 def _above_facts(document: Document) -> list[tuple[str, str]]:
