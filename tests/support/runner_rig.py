@@ -60,6 +60,17 @@ class RunnerRig:
         self.workers.append(worker)
         return worker
 
+    def start_beat(self) -> subprocess.Popen[bytes]:
+        """Start Celery beat, with a process group of its own. It is killed at the end like a worker."""
+        with self.output.open("ab") as output, tempfile.NamedTemporaryFile(delete=False) as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "forager.runners.celery", "beat", "-s", f"{file.name}-beat"],
+                env=self._environment(),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
     def keep_working(self) -> None:
         """Start a worker unless one runs."""
         if all(worker.poll() is not None for worker in self.workers):

@@ -19,7 +19,8 @@ log = structlog.get_logger("forager.engine")
 
 LONGEST_NAP = 30.0
 EARLY_MS = 10_000
-"""How far the clock of another scheduler, such as Celery beat, may be ahead."""
+"""How far the clock of another scheduler, such as Celery beat, may be ahead; at most a tenth of an interval, so that a
+second message for the same time does not fire the next one."""
 
 CreateJob = Callable[[Schedule, str], Awaitable[UUID]]
 """(schedule, idempotency key) → the job."""
@@ -88,7 +89,8 @@ class Scheduler:
         """Fire one schedule if it is due, or will be within a moment: the caller's clock may be ahead of the store's.
         Returns whether it was due. A paused schedule never is."""
         now = _milliseconds(await self._now())
-        if schedule.paused or schedule.next_at is None or schedule.next_at > now + EARLY_MS:
+        early = EARLY_MS if schedule.every is None else min(EARLY_MS, round(schedule.every * 100))
+        if schedule.paused or schedule.next_at is None or schedule.next_at > now + early:
             return False
         await self._fire(schedule, max(now, schedule.next_at))
         return True

@@ -2,8 +2,10 @@
 drains at once, and jobs and schedules that are sent by message are created once."""
 
 import asyncio
+import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,11 @@ def drop_messages(runner: RunnerRig) -> int:
     with runner.celery.connection_for_write() as connection:
         channel = connection.default_channel
         return sum(channel.queue_purge(queue) or 0 for queue in QUEUES)
+
+
+def fired(runner: RunnerRig) -> int:
+    """How many `forager.fire` the workers have done."""
+    return len(re.findall(r"forager\.fire\[\S+\] succeeded", runner.output.read_text()))
 
 
 async def jobs_of(runner: RunnerRig, pipeline: str) -> int:
@@ -112,8 +119,41 @@ async def test_a_job_and_a_firing_that_are_sent_twice_are_created_once__LI_6(run
     assert following > now
 
 
-async def test_a_worker_whose_time_limit_is_shorter_than_a_shift_is_refused(runner: RunnerRig) -> None:
-    worker = runner.start_worker("--time-limit", "10")
-    runner.workers.remove(worker)
-    assert await asyncio.to_thread(worker.wait, PATIENCE) != 0
-    assert "time limit of 10 s is shorter than a shift and its drain" in runner.output.read_text()
+async def test_a_worker_that_could_not_do_its_shifts_is_refused_at_its_start(runner: RunnerRig, tmp_path: Path) -> None:
+    runner.keep_working()
+    job = await runner.submit()
+    await runner.until(job)  # so that the ledger has a folder of pages
+    for worker in (
+        runner.start_worker("--time-limit", "10"),
+        runner.start_worker(FORAGER_HOME=str(tmp_path)),
+    ):
+        runner.workers.remove(worker)
+        assert await asyncio.to_thread(worker.wait, PATIENCE) != 0
+    said = runner.output.read_text()
+    assert "time limit of 10 s is shorter than a shift and its drain" in said
+    assert "stored in another folder" in said
+
+
+async def test_two_beats_fire_a_schedule_once_per_time__LI_6(runner: RunnerRig) -> None:
+    """Each of its times is sent twice, and creates one job."""
+    runner.keep_working()
+    often = await runner.app.put_schedule(Schedule("often", "places", dict(JOB), every=2.0))
+    before = fired(runner)
+    beats = [runner.start_beat(), runner.start_beat()]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while fired(runner) < before + 6:
+                await asyncio.sleep(0.1)
+    finally:
+        for beat in beats:
+            beat.terminate()
+            await asyncio.to_thread(beat.wait)
+        await runner.app.schedules.pause("often", paused=True, next_at=None)
+    rows = await runner.app.database.fetch(
+        "SELECT i.key FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE j.schedule = 'often'"
+    )
+    jobs = await runner.app.database.fetch("SELECT id FROM jobs WHERE schedule = 'often'")
+    times = {int(row["key"].rpartition("/")[2]) for row in rows}
+    assert 1 <= len(jobs) == len(times)
+    assert often.next_at is not None
+    assert all((at - often.next_at) % 2_000 == 0 for at in times)

@@ -23,10 +23,12 @@ EXPIRES = 600
 """Seconds after which a message is not worth delivering: the next one makes up for it."""
 
 
-def fill(app: Any, settings: Settings) -> None:
-    """Give beat the schedules that the ledger has now. One that is added later is fired by `forager up`, and by beat
-    after its next start."""
-    app.conf.beat_schedule = {**app.conf.beat_schedule, **entries(asyncio.run(_stored(settings)))}
+def fill(service: Any, settings: Settings) -> None:
+    """Give beat (`celery.beat.Service`) the schedules that the ledger has now. One that is added later is fired by
+    `forager up`, and by beat after its next start."""
+    configured = service.app.conf.beat_schedule
+    # Beat has read its configuration by now, so that a change of that would come too late.
+    service.scheduler.merge_inplace({**configured, **entries(asyncio.run(_stored(settings)))})
 
 
 def entries(schedules: Iterable[Schedule]) -> dict[str, dict[str, Any]]:

@@ -50,4 +50,4 @@ def _connect(settings: Settings) -> None:
     )
     worker_shutting_down.connect(lambda **_: child.STOP.set(), weak=False, dispatch_uid="forager.stop")
     worker_process_shutdown.connect(lambda **_: child.close(), weak=False, dispatch_uid="forager.close")
-    beat_init.connect(lambda sender, **_: beat.fill(sender.app, settings), weak=False, dispatch_uid="forager.beat")
+    beat_init.connect(lambda sender, **_: beat.fill(sender, settings), weak=False, dispatch_uid="forager.beat")

@@ -1,7 +1,10 @@
 """Checks when a Celery worker starts. What would fail later, task by task, is refused at once with the remedy."""
 
+import asyncio
 from typing import Any
 
+from forager.app import open_app
+from forager.core.errors import ForagerError
 from forager.settings import Settings
 
 POOLS = ("prefork", "solo")
@@ -18,6 +21,8 @@ def check(worker: Any, settings: Settings) -> None:
         pool=str(getattr(worker.pool_cls, "__module__", worker.pool_cls)).rpartition(".")[2],
         limits={"time limit": worker.time_limit, "soft time limit": worker.soft_time_limit},
     )
+    if problem is None:
+        problem = asyncio.run(_does_not_fit(settings))
     if problem is not None:  # an exception of another class would only be logged
         raise SystemExit(f"forager: {problem}")
 
@@ -36,3 +41,15 @@ def find_problem(settings: Settings, *, pool: str, limits: dict[str, float | Non
                 " kill shifts. Raise it, or lower FORAGER_SHIFT_SECONDS or FORAGER_SHUTDOWN_SECONDS."
             )
     return None
+
+
+async def _does_not_fit(settings: Settings) -> str | None:
+    """Return why this machine does not fit the ledger (its key, its folder of pages, its schema); None if it does.
+
+    The application is closed again: the worker forks after this, and no connection may be shared with a child.
+    """
+    try:
+        async with open_app(settings, must_fit=True):
+            return None
+    except ForagerError as error:
+        return str(error)
