@@ -105,7 +105,8 @@ async def test_a_job_ends_although_prefect_is_killed_and_loses_its_database__PL_
     assert sum(done) == len(ZIPS) - before["completed"], "each query was leased by one of the two"
     repeats = audit(sandbox.log).repeats
     assert repeats <= BATCH, "only what was in flight at the kill was sent again"
-    assert after["spent"] == len(ZIPS)
+    in_flight = after["spent"] - len(ZIPS)
+    assert 0 <= in_flight <= BATCH, "what was in flight at the kill may have been paid, and is counted"
 
 
 @asynccontextmanager
