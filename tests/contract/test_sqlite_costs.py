@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from forager.core.ledger import NewJob
+from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger, control
-from tests.support.rig import Rig, calls, embedded_rig
+from tests.support.rig import Rig, SoleCall, calls, embedded_rig
 from tests.support.together import writer_of
 
 EVERY = 10
@@ -61,3 +63,16 @@ async def test_a_sweep_costs_the_same_however_many_lanes_are_idle(rig: Rig) -> N
         " INSERT INTO lanes (name) SELECT 'idle' || i FROM n"
     )
     assert await steps(rig, rig.ledger.sweep()) <= 2 * few
+
+
+async def test_tasks_are_added_at_the_same_cost_however_many_the_job_has(rig: Rig) -> None:
+    """For tasks of a kind with one open task per key, which are compared with those that there are."""
+    job = NewJob("rig", {"name": "standing"}, idempotency_key="standing", standing=True)
+
+    def more(first: int, count: int) -> Awaitable[object]:
+        return rig.ledger.append(job, [Plan(SoleCall(name=f"call {first + n}")) for n in range(count)], again=True)
+
+    await more(0, 100)
+    few = await steps(rig, more(100, 100))
+    await more(200, 3_000)
+    assert await steps(rig, more(4_000, 100)) <= 1.5 * few

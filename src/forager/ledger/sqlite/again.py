@@ -13,8 +13,9 @@ from forager.ledger.sqlite.joining import join_open
 from forager.ledger.sqlite.tasks import predecessor, waiting_until
 from forager.ledger.sqlite.writer_state import Memory, offer, sleep_until
 
+# CROSS JOIN keeps the order: the planner would rather walk all tasks of the job, and the whole list for each of them.
 _ENDED = """
-SELECT t.id, t.state, g.key FROM json_each(?) g JOIN tasks t
+SELECT t.id, t.state, g.key FROM json_each(?) g CROSS JOIN tasks t
 ON t.job_id = ? AND t.kind = g.value ->> 0 AND t.key = g.value ->> 1 WHERE t.state IN (4, 5, 6, 7)
 """
 _AGAIN = """

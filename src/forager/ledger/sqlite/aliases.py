@@ -66,7 +66,7 @@ def stronger_names(db: sqlite3.Connection, memory: Memory, table: RecordTable, k
 
 def _known(db: sqlite3.Connection, identity: str, names: Sequence[str]) -> dict[str, str]:
     rows = db.execute(
-        "SELECT a.alias, a.key FROM json_each(?) g JOIN aliases a ON a.identity = ? AND a.alias = g.value",
+        "SELECT a.alias, a.key FROM json_each(?) g CROSS JOIN aliases a ON a.identity = ? AND a.alias = g.value",
         (orjson.dumps(names).decode(), identity),
     )
     return dict(rows.fetchall())

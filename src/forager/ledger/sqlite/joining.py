@@ -13,8 +13,9 @@ from forager.ledger.shared.joining import joined
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.writer_state import Memory
 
+# CROSS JOIN keeps the order: the planner would rather walk all tasks of the job, and the whole list for each of them.
 _NEW = """
-SELECT t.id FROM json_each(?) g JOIN tasks t ON t.id = g.value
+SELECT t.id FROM json_each(?) g CROSS JOIN tasks t ON t.id = g.value
 WHERE t.job_id = ? AND t.kind IN (SELECT value FROM json_each(?)) AND t.state IN (0, 1, 2)
 """
 _JOINS = """
