@@ -7,6 +7,7 @@ Places that agree are rarely wrong.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from forager.extract.addresses import Address, names_above
 from forager.extract.document import Document
@@ -16,6 +17,9 @@ from forager.extract.organisations import LEGAL_FORM, bare, copyright_owners, le
 from forager.extract.urls import site_of
 
 MOST_WORDS = 8
+MOST_OWNERS = 5
+LONGEST_TITLE = 300
+MOST_PARTS = 10
 SHORTEST = 3
 """Characters of a name, without signs, that may be a part of another one."""
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+", re.ASCII)
@@ -66,15 +70,15 @@ def company_name(document: Document, places: Sequence[Address]) -> Named | None:
 def _candidates(document: Document, places: Sequence[Address]) -> Iterator[Named]:
     for key, weight in (("og:site_name", 3.0), ("application-name", 2.0)):
         yield from _named(document.metas.get(key, ""), f"meta:{key}", weight)
-    for owner in copyright_owners(document):
+    for owner in islice(copyright_owners(document), MOST_OWNERS):
         yield Named(owner, "text:copyright", 2.5)
     for place in places[:3]:
         for above in [text for text in names_above(document, place) if _is_capitalised(text)][:2]:
             yield from _named(above, "text:address", 2.0)
-    for name in list(legal_names(document.shown))[:3]:
+    for name in islice(legal_names(document.shown), 3):
         yield Named(name, "text:legal", 1.5)
     text = bare(document.text)
-    for part in title_parts(document.title or ""):
+    for part in title_parts((document.title or "")[:LONGEST_TITLE])[:MOST_PARTS]:
         if len(part.split()) <= MOST_WORDS - 2:
             yield Named(part, "title", 1.5 if text.count(bare(part)) >= 2 else 0.8)
     for node in document.tree.css("[class*='logo' i] img[alt], img[class*='logo' i][alt], img[id*='logo' i][alt]")[:3]:

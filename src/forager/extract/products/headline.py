@@ -11,7 +11,7 @@ MOST_NODES = 3_000
 LONGEST = 200
 _NAMED = re.compile(r"(?:product|item|prod)[-_]?(?:name|title|heading)|(?:name|title)[-_]?product", re.IGNORECASE)
 _PARTS = re.compile(r"\s+[|–—•·»:-]\s+")
-_TRAIL = re.compile(r"[^>»›]{2,60}(?:\s*[>»›]\s*[^>»›]{1,80}){2,8}")
+_TRAIL = re.compile(r"[^>»›]{2,60}+(?:[>»›][^>»›]{1,80}+){2,8}+")
 """A breadcrumb trail in one line: `Home > Garden > Tools`."""
 LABELLED = re.compile(
     r"(?:(?:product|item|article|art|catalog|model)[\s.-]*(?:id|no\.?|nr\.?|number|code|#)|sku|mpn|brand|manufacturer"
