@@ -13,7 +13,7 @@ from tests.support.cli import Forager, Ran
 @pytest.fixture
 def forager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Forager:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_"))]:
+    for name in [name for name in os.environ if name.startswith(("FORAGER_", "SERPER_", "SCRAPER_", "APIFY_"))]:
         monkeypatch.delenv(name)
 
     def call(*arguments: str, stdin: str = "") -> Ran:

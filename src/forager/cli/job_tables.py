@@ -58,7 +58,7 @@ def shown(job: Mapping[str, Any]) -> Table:
             ("params", render.plain(_params(job["params"]))),
             ("tasks", f"{render.count(job['total'])}: {', '.join(counters)}" if counters else "0"),
             ("retries", render.count(job["retries"])),
-            ("records", f"{render.count(job['records'])}, {render.count(job['discoveries'])} new"),
+            ("records", _records(job)),
             ("rejected", _rejected(job)),
             ("spent", _spent(job)),
             ("estimate", None if expected is None else render.some(expected, "credit")),
@@ -97,9 +97,22 @@ def _request(job: Mapping[str, Any], room: int) -> Text:
 
 
 def _params(params: Mapping[str, Any]) -> str:
-    given = [f"{name} {value}" for name, value in params.items() if value not in (None, False)]
+    """Name the parameters that are set, with nested ones as JSON."""
+    import orjson
+
+    given = [
+        f"{name} {value if isinstance(value, str) else orjson.dumps(value).decode()}"
+        for name, value in params.items()
+        if value not in (None, False, [], {})
+    ]
     text = ", ".join(given)
     return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+def _records(job: Mapping[str, Any]) -> str:
+    """Count the job's own records, and those of the world that it was the first to see."""
+    new = f"{render.count(job['discoveries'])} new"
+    return f"{render.count(job['records'])}, {new}" if job["records"] or not job["discoveries"] else new
 
 
 def _spent(job: Mapping[str, Any]) -> str:

@@ -128,7 +128,10 @@ def plan_figures(priced: Mapping[str, Any]) -> list[tuple[str, Any]]:
     known = priced["zips_with_history"]
     basis = f"what was recorded of {n(known)} ZIPs" if known else "60 % full pages, since nothing is recorded yet"
     return [
-        ("queries", f"{n(priced['queries'])} ({n(priced['zips'])} ZIPs × {priced['pages']} pages)"),
+        (
+            "queries",
+            f"{n(priced['queries'])} ({render.some(priced['zips'], 'ZIP')} × {render.some(priced['pages'], 'page')})",
+        ),
         ("credits", f"{n(priced['expected_credits'])} expected, {n(priced['worst_credits'])} at worst"),
         ("money", f"{dollars(priced['expected_usd'])} expected, {dollars(priced['worst_usd'])} at worst"),
         ("price", f"${priced['price_per_1000_usd']} per 1,000 credits{package}"),
