@@ -11,6 +11,8 @@ import pytest
 
 from forager.app import App, open_app, sink_roster
 from forager.config import new_settings
+from forager.core.errors import Conflict
+from forager.core.lane_names import sink_lane
 from forager.core.sink import SinkRow, SinkStatus
 from forager.sandbox.receiver import Mood, WebhookReceiver
 from forager.sinks.webhook.pipeline import NAME as DELIVERIES
@@ -83,6 +85,37 @@ async def test_a_delivery_under_way_does_not_bring_a_removed_position_back(app: 
     assert (await app.sinks.position("gone")).cursor == 0
 
 
+async def test_a_removed_sink_leaves_nothing_behind_however_its_first_batch_ends(app: App) -> None:
+    session = await app.ledger.begin("deliveries")
+    await app.roster.add(hook("first"))
+    await app.ledger.take_lane(session, sink_lane("first"))
+    await app.roster.remove("first")
+    assert not await app.sinks.advance("first", 5, expected=0, session=session.id)
+    await app.sinks.failed("first", "It does not answer.", failures=1, retry_in=1)
+    assert "first" not in {each.name for each in await app.sinks.statuses()}
+
+
+async def test_of_two_who_add_one_name_the_second_moves_nothing(app: App) -> None:
+    await app.submit("places", JOB)
+    await app.roster.add(hook("all"))
+    with pytest.raises(Conflict, match="already"):
+        await app.roster._rows.add(hook("all"), after=1)  # as one does who looked before the other's row was there
+    at = await app.sinks.position("all")
+    assert (at.cursor, at.paused) == (0, False)
+
+
+async def test_a_sink_that_the_settings_of_another_process_configure_is_left_alone(app: App) -> None:
+    with pytest.raises(Conflict, match="settings configure"):
+        await app.roster.add(hook("jsonl"))
+    session = await app.ledger.begin("another process")
+    await app.ledger.take_lane(session, sink_lane("jsonl"))
+    await app.sinks.advance("jsonl", 0)
+    with pytest.raises(Conflict, match="Another process"):
+        await app.roster.remove("jsonl")
+    await app.ledger.end(session)
+    await app.roster.remove("jsonl")
+
+
 async def test_another_process_follows_within_seconds(
     tmp_path: Path, app_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,9 +136,15 @@ async def test_a_row_that_this_process_cannot_build_is_reported_and_left_alone(a
     await app.database.write(
         "INSERT INTO sinks (name, type, options, created_at) VALUES ('fax', 'fax', '{}', 0), ('k', 'kafka', '{}', 0)"
     )
+    await app.database.write(
+        "INSERT INTO sinks (name, type, options, created_at)"
+        """ VALUES ('w', 'webhook', '{"url": "https://receiver.example/?token=canary", "more": "canary"}', 0)"""
+    )
     await app.roster.refresh()
     assert set(app.deliveries) == {"search", "webhook"}
-    assert app.roster.names == ["fax", "k", "search", "webhook"]
+    assert app.roster.names == ["fax", "k", "search", "w", "webhook"]
+    assert "options.more" in app.roster.problems["w"]
+    assert "canary" not in app.roster.problems["w"]
     assert "no type of sink 'fax'" in app.roster.problems["fax"]
     assert "FORAGER_KAFKA_BROKERS" in app.roster.problems["k"]
 

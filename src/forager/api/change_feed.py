@@ -51,7 +51,6 @@ class ChangeFeed:
         """Watch the end of the log while the block runs."""
         self.readers += 1
         if self._looking is None:
-            self._last = await self._newest()
             self._looking = asyncio.create_task(self._look())
         try:
             yield
@@ -73,16 +72,16 @@ class ChangeFeed:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
             try:
                 last = await self._newest()
             except ForagerError as error:
                 log.warning("the end of the log could not be read", error=error.message)
-                continue
-            if last != self._last:
-                self._last = last
-                moved, self._moved = self._moved, asyncio.Event()
-                moved.set()
+            else:
+                if last != self._last:
+                    self._last = last
+                    moved, self._moved = self._moved, asyncio.Event()
+                    moved.set()
+            await asyncio.sleep(LOOK_EVERY)
 
     async def _newest(self) -> int:
         (row,) = await self._database.fetch("SELECT change FROM tail")

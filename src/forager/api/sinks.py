@@ -197,8 +197,8 @@ def _add_moving(router: Router, app: App) -> None:
 
     @router.post("/sinks/{sink}/replay", summary="Deliver changes to a sink again", **_ONE)
     async def replay_sink(request: Request, sink: SinkName, body: ReplayBody) -> Response:
-        """Moves the sink's position in the log: back to deliver changes again, or forward to leave some out. Changes
-        that the sink already has are not duplicated, because each takes effect once."""
+        """Moves the sink's position in the log: back to deliver changes again, or forward to leave some out. A change
+        takes effect once by its number; only a stream, such as a Kafka topic, shows it again, under the same number."""
         status = await _status(app, sink)
         _check_number(body.after, status.cursor + status.behind)
         await app.sinks.replay(sink, body.after)

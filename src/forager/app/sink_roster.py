@@ -54,6 +54,8 @@ class SinkRoster:
         given = [each.from_settings.load()(service) for each in types if each.from_settings is not None]
         self.given: Mapping[str, SinkRow] = {row.name: row for row in given if row is not None}
         """The sinks that the settings ask for."""
+        self._reserved = {each.name for each in types if each.from_settings is not None}
+        """Names of sinks that the settings of another process may ask for: these sinks are named after their type."""
         self.added: Mapping[str, SinkRow] = {}
         """The rows, as they were read last."""
         self.deliveries = Deliveries(deliver(self._built(row)) for row in self.given.values())
@@ -93,24 +95,35 @@ class SinkRoster:
 
         Raises `Rejected` if it cannot be, and `Conflict` if there is a sink of that name.
         """
-        if row.name in self.given:
-            raise Conflict(f"The settings configure a sink {row.name!r}. Choose another name.")
+        if row.name in self.given or row.name in self._reserved:
+            raise Conflict(f"The name {row.name!r} belongs to a sink that settings configure. Choose another name.")
         checked = self._checked(row)
         self._built(checked)
-        await self._rows.add(checked, after=after)
-        await self._service.ledger.pause_lane(sink_lane(row.name), paused=False)
+        await self.refresh()
+        is_new = row.name not in self.added
+        if is_new:
+            await self._service.ledger.pause_lane(sink_lane(row.name), paused=True)
+        try:
+            await self._rows.add(checked, after=after)
+        finally:
+            if is_new:
+                await self._service.ledger.pause_lane(sink_lane(row.name), paused=False)
         await self.refresh()
 
     async def remove(self, name: str) -> None:
-        """Remove a sink and everything that is kept about it. Raises `Conflict` if the settings ask for it."""
+        """Remove a sink and everything that is kept about it. Raises `Conflict` if settings ask for it, here or in
+        another process."""
         if name in self.given:
             raise Conflict(f"The sink {name!r} is configured by settings. Take it out of these first, or pause it.")
         await self.refresh()
         if name in self.added:
             # Other processes know the row until they read the rows again; a paused lane ends their deliveries at once.
             await self._service.ledger.pause_lane(sink_lane(name), paused=True)
+        elif await self._rows.is_delivered(name):
+            raise Conflict(f"Another process delivers {name!r}: its settings configure this sink. Change them first.")
         await self._rows.remove(name)
-        await self.refresh()
+        await self.refresh()  # ends the delivery here, so that it stores no position after this
+        await self._rows.forget(name)
 
     # ── rows become sinks ──
 
@@ -118,8 +131,7 @@ class SinkRoster:
         try:
             self.deliveries.add(self._deliver(self._built(row)))
         except Exception as error:  # noqa: BLE001 - a defect of one type must not stop the sinks of others
-            told = error.message if isinstance(error, ForagerError) else f"{type(error).__name__}: {error}"
-            self.problems[row.name] = told
+            self.problems[row.name] = _message(error)
             log.warning("a sink cannot be delivered by this process", sink=row.name, error=self.problems[row.name])
 
     def _built(self, row: SinkRow) -> Sink:
@@ -156,6 +168,15 @@ class SinkRoster:
         if row.type not in addable:
             raise _wrong("type", f"unknown type {row.type!r}; choose from {', '.join(addable)}")
         return self.types[row.type]
+
+
+def _message(error: Exception) -> str:
+    """Describe an error without the values that caused it: options may hold a URL with a token."""
+    if isinstance(error, ForagerError):
+        return error.message
+    if isinstance(error, ValidationError):
+        return "; ".join(f"options.{each.field}: {each.message}" for each in field_errors(error))
+    return f"{type(error).__name__}: {error}"
 
 
 def _check_names(name: str, given: frozenset[str] | None, known: set[str]) -> None:

@@ -123,9 +123,11 @@ class Delivery:
         nap = self._pace.look_every
         while not self._stopping.is_set():
             self._had_news = False
-            await self.deliver_new()
-            nap = self._batching.age if self._had_news else 2 * nap
-            nap = max(min(nap, self._pace.look_every), self._batching.age)
+            if await self.deliver_new():
+                nap = self._batching.age if self._had_news else 2 * nap
+                nap = max(min(nap, self._pace.look_every), self._batching.age)
+            else:  # however long a sink collects changes, a retry or a resumed lane does not wait for that
+                nap = self._pace.look_every
             rest = self._retry_at - self._clock.monotonic()
             await self._nap(max(rest, nap))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from forager.api.change_feed import ChangeFeed
 from tests.contract.api.test_api_events import served
 from tests.support.api import Front
 
@@ -86,3 +87,21 @@ async def test_the_stream_sends_what_there_is_then_what_comes_and_resumes(simple
         assert await read(client, 1, **{"Last-Event-ID": str(last)}) == [last + 1]
     foreign = await simple.client.get(f"{PATH}/events", headers={"Origin": "https://elsewhere.example"})
     assert foreign.status_code == 403
+
+
+async def test_readers_that_come_together_or_cannot_read_leave_no_watcher_behind(simple: Front) -> None:
+    feed = ChangeFeed(simple.app.ledger, simple.app.database)
+
+    async def read() -> None:
+        async with feed.reading():
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*[read() for _ in range(5)])
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert feed.readers == 0
+    looks = [task for task in asyncio.all_tasks() if "ChangeFeed._look" in repr(task.get_coro())]
+    assert looks == []

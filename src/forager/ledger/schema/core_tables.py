@@ -340,7 +340,8 @@ cursors = Table(
     Column("retry_at", BigInteger, comment="NULL: it does not fail"),
 )
 
-# Which sinks there are, beside those that the settings ask for. No addresses and no credentials: these are settings.
+# Which sinks there are, beside those that the settings ask for. Addresses and
+# credentials are settings; only a webhook's URL is among the options.
 sinks = Table(
     "sinks",
     metadata,

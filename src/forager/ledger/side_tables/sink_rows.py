@@ -32,12 +32,10 @@ class SinkRows:
         return [_sink_row(row) for row in rows]
 
     async def add(self, row: SinkRow, *, after: int = 0) -> None:
-        """Add a sink whose deliveries begin after this change. Raises `Conflict` if there is a row of that name."""
-        taken = Conflict(f"There is a sink {row.name!r} already. Remove it first, or choose another name.")
-        if any(each.name == row.name for each in await self.all()):
-            raise taken
-        # The position first: a process that sees the row must not begin at the first change.
-        await self._table.replay(row.name, after)
+        """Add a sink whose deliveries begin after this change. Raises `Conflict` if there is a row of that name.
+
+        The caller pauses the sink's lane meanwhile: a process that sees the row before its position must not begin at
+        the first change."""
         values = {
             "name": row.name,
             "type": row.type,
@@ -47,12 +45,20 @@ class SinkRows:
             "now": await self._now_ms(),
         }
         if not await self._database.write(_INSERT, values):
-            raise taken
+            raise Conflict(f"There is a sink {row.name!r} already. Remove it first, or choose another name.")
+        await self._table.replay(row.name, after)
 
     async def remove(self, name: str) -> None:
-        """Remove a row, if there is one, and everything that is kept about the sink."""
+        """Remove a row, if there is one. `forget` removes the rest, when its deliveries have ended."""
         await self._database.write("DELETE FROM sinks WHERE name = :name", {"name": name})
+
+    async def forget(self, name: str) -> None:
+        """Remove the position of a sink and the changes that it refused."""
         await self._table.forget(name)
+
+    async def is_delivered(self, name: str) -> bool:
+        """Return whether a living session delivers this sink now."""
+        return (await self._table.position(name)).owner is not None
 
 
 def _names(names: frozenset[str] | None) -> str | None:

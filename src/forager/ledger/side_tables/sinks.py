@@ -25,15 +25,18 @@ SELECT t.change AS last, c.position, l.id AS lane, l.owner, l.paused,
 FROM tail t LEFT JOIN cursors c ON c.sink = :sink LEFT JOIN lanes l ON l.name = :lane
 """
 # The fence: a session that has lost the sink's lane can no longer move it. A position that was removed with its sink is
-# not stored again by a delivery that is still under way: it would keep changes from being pruned. A WHERE must stand
-# before ON CONFLICT, or SQLite takes the latter for a join.
+# not stored again by a delivery that is still under way, because it would keep changes from being pruned: the removal
+# pauses the lane first, and a new position is stored only for a lane that is not paused. A WHERE must stand before
+# ON CONFLICT, or SQLite takes the latter for a join.
 _ADVANCE = """
 INSERT INTO cursors (sink, position, moved_at, delivered, rate)
 SELECT CAST(:sink AS TEXT), CAST(:position AS BIGINT), CAST(:now AS BIGINT), CAST(:delivered AS BIGINT),
   CAST(:rate AS DOUBLE PRECISION)
 WHERE (CAST(:session AS BIGINT) IS NULL
   OR EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND owner = CAST(:session AS BIGINT)))
-  AND (coalesce(CAST(:expected AS BIGINT), 0) = 0 OR EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink))
+  AND (EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink)
+    OR (coalesce(CAST(:expected AS BIGINT), 0) = 0 AND (CAST(:session AS BIGINT) IS NULL
+      OR NOT EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND paused))))
 ON CONFLICT (sink) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at,
   delivered = cursors.delivered + excluded.delivered, rate = excluded.rate, failures = 0, retry_at = NULL
 WHERE cursors.position = coalesce(CAST(:expected AS BIGINT), cursors.position)
@@ -41,7 +44,10 @@ RETURNING position
 """
 _FAILED = """
 INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, retry_at)
-VALUES (:sink, 0, :now, :failures, :error, :now, :retry_at)
+SELECT CAST(:sink AS TEXT), 0, CAST(:now AS BIGINT), CAST(:failures AS INTEGER), CAST(:error AS TEXT),
+  CAST(:now AS BIGINT), CAST(:retry_at AS BIGINT)
+WHERE EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink)
+  OR NOT EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND paused)
 ON CONFLICT (sink) DO UPDATE SET failures = excluded.failures, error = excluded.error, error_at = excluded.error_at,
   retry_at = excluded.retry_at
 """
@@ -105,6 +111,7 @@ class SinkTable:
     async def failed(self, sink: str, error: str, *, failures: int, retry_in: float) -> None:
         now = await self._now_ms()
         values = {"sink": sink, "failures": failures, "error": error[:LONGEST_ERROR], "now": now}
+        values["lane"] = sink_lane(sink)
         await self._database.write(_FAILED, {**values, "retry_at": now + round(retry_in * 1000)})
 
     async def set_aside(self, sink: str, change: int, *, tries: int, error: str) -> None:

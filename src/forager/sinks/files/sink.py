@@ -97,8 +97,9 @@ class FilesSink:
 
     def _part(self, number: int, kind: str, date: str, changes: Sequence[Change]) -> Part:
         content = self._encode(kind, changes)
-        if len(content) > self._largest and len(changes) == 1:
-            raise Permanent(f"Change {changes[0].id} has {len(content):,} bytes; a file has at most {self._largest:,}.")
+        if len(content) > self._largest:  # the engine halves a refused batch, so only one change can be too large
+            which = f"Change {changes[0].id} has" if len(changes) == 1 else f"{len(changes):,} changes have"
+            raise Permanent(f"{which} {len(content):,} bytes; a file has at most {self._largest:,}.")
         path = f"{kind}/{date}/{number:012d}-{self._writer}.{self._extension}"
         self._place.put(path, content)
         return Part(

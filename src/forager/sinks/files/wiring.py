@@ -26,7 +26,7 @@ class FilesOptions(BaseModel):
 
     format: Literal["jsonl", "csv"] = Field(default="jsonl", description="The format of the files: jsonl or csv.")
     every_seconds: float = Field(
-        default=10.0, ge=0.02, le=3_600, description="Changes are collected for so long: fewer, larger files."
+        default=10.0, ge=0.02, le=600, description="Seconds for which changes are collected: fewer, larger files."
     )
 
 
