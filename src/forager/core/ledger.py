@@ -266,6 +266,11 @@ class Ledger(Protocol):
         """
         ...
 
+    async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
+        """Return the queues of the session's lanes by number, as `surplus` counts them. They may differ from those at
+        the time of `take_lanes`: a process that starts changes lanes for which its pipelines declare another queue."""
+        ...
+
     async def demand(self, session: Session, lanes: Sequence[int], most: int) -> Demand:
         """Return the turns of these lanes, and of up to `most` lanes that the session could take."""
         ...

@@ -199,12 +199,16 @@ class OwnedLanes:
             return
         self._share_asked, self._share_at = now, math.inf
         above = await self._ledger.surplus(session) if len(self._lanes) > 1 else {}
+        if above.keys() - {None}:  # a lane's queue may have changed since we took it
+            for number, current in (await self._ledger.queues_of_lanes(session)).items():
+                if number in self._lanes:
+                    self._lanes[number].queue = current
         for queue, count in above.items():
             lanes = [lane for lane in self if queue is None or lane.queue == queue]
             for lane in longest_held(lanes, count, now - QUANTUM):
                 lane.leaving = True
             staying = [lane.taken_at for lane in lanes if not lane.leaving]
-            if count > len(lanes) - len(staying):
+            if staying and count > len(lanes) - len(staying):  # some may have been given back since the count
                 self._share_at = min(self._share_at, max(min(staying) + QUANTUM, now + SHARE_HOLDS))
 
     async def ask_turns(self, session: Session) -> None:
@@ -312,6 +316,7 @@ class OwnedLanes:
             lane = self._new(owned)
         self._adopt(lane)
         lane.taken_at, lane.leaving, lane.ours = self._clock.monotonic(), False, True
+        lane.queue = owned.queue
         self._lanes[owned.id] = self._by_name[owned.name] = lane
         return lane
 

@@ -11,6 +11,7 @@ from forager.engine.lane import LaneRun
 from forager.engine.lane_ownership import LONGEST_REST, OwnedLanes
 from forager.engine.rules import DeclaredLanes
 from forager.engine.step_table import StepTable
+from forager.ledger.side_tables.lane_queues import follow_declared
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import acts, many
 from tests.support.engine import EngineRig
@@ -118,3 +119,22 @@ async def test_a_lane_with_next_to_no_rate_rests_for_a_day_at_most(open_rig: Ope
     assert row["owner"] is None
     now = round((await rig.ledger.now()).timestamp() * 1000)
     assert 0 < row["wake_at"] - now <= LONGEST_REST * 1000
+
+
+async def test_lanes_whose_queue_has_changed_since_they_were_taken_are_shared_by_the_new_queue(
+    open_rig: OpenRig,
+) -> None:
+    """A process that starts may move lanes to another queue while an older process owns them."""
+    rig = await open_rig(acts())
+    session, lanes = await rig.ledger.begin("old"), owned_lanes(rig)
+    for name in ("a", "b"):
+        await lanes.take_named(session, name)
+    await follow_declared(rig.ledger.database, {"a": "scraping", "b": "scraping"})
+    new = await rig.ledger.begin("new", ["scraping"])
+    assert await rig.ledger.beat(new, {}, 10)
+    first, second = lanes
+    await lanes.take(session)
+    assert not first.leaving, "it has not had its quantum"
+    first.taken_at, lanes._share_asked = float("-inf"), float("-inf")
+    await lanes.take(session)
+    assert (first.leaving, second.leaving) == (True, False)

@@ -186,6 +186,10 @@ async def surplus(db: Db, session: int) -> dict[str | None, int]:
     return {} if share is None or held <= share else {None: held - share}
 
 
+async def queues_of_lanes(db: Db, session: int) -> dict[int, str]:
+    return pairs(await db.fetch("SELECT id, queue FROM lanes WHERE owner = $1", session))
+
+
 async def _share(db: Db, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:
     """Return the session's fair share of lanes, and how many it has. `wants`: how many more it could use, if it reports
     that now."""

@@ -188,6 +188,9 @@ class PostgresLedger(SharedVerbs):
     async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._connections.run(lambda db: lanes.surplus(db, session.id))
 
+    async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
+        return await self._connections.run(lambda db: lanes.queues_of_lanes(db, session.id))
+
     async def demand(self, session: Session, lanes_: Sequence[int], most: int) -> Demand:
         return await self._connections.run(lambda db: lanes.demand(db, session, lanes_, most))
 

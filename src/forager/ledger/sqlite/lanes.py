@@ -127,6 +127,10 @@ def surplus(db: sqlite3.Connection, memory: Memory, session: int) -> dict[str | 
     return {} if share is None or held <= share else {None: held - share}
 
 
+def queues_of_lanes(db: sqlite3.Connection, session: int) -> dict[int, str]:
+    return dict(db.execute("SELECT id, queue FROM lanes WHERE owner = ?", (session,)).fetchall())
+
+
 def _awake(db: sqlite3.Connection, now: int, most: int, queues: Sequence[str] | None) -> list[int]:
     """Return up to `most` lanes that could be taken, of these queues, longest awake first."""
     if queues is None:

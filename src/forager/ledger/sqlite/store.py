@@ -178,12 +178,9 @@ class SqliteLedger(SharedVerbs):
         self, session: Session, lane_states: Mapping[int, Mapping[str, Any]], wants: int = 0
     ) -> datetime | None:
         now = self._now_ms()
-
-        def command(db: sqlite3.Connection) -> bool:
-            until = now + round(session.lease * 1000)
-            return lanes.beat(db, self._memory, session.id, until, lane_states, wants)
-
-        return datetime.fromtimestamp(now / 1000, UTC) if await self._run(command) else None
+        until = now + round(session.lease * 1000)
+        alive = await self._run(lambda db: lanes.beat(db, self._memory, session.id, until, lane_states, wants))
+        return datetime.fromtimestamp(now / 1000, UTC) if alive else None
 
     async def end(self, session: Session) -> None:
         await self._run(lambda db: rescue_sessions(db, self._memory, [session.id], crashed=False))
@@ -196,6 +193,9 @@ class SqliteLedger(SharedVerbs):
 
     async def surplus(self, session: Session) -> Mapping[str | None, int]:
         return await self._run(lambda db: lanes.surplus(db, self._memory, session.id))
+
+    async def queues_of_lanes(self, session: Session) -> Mapping[int, str]:
+        return await self._run(lambda db: lanes.queues_of_lanes(db, session.id))
 
     async def demand(self, session: Session, lanes_: Sequence[int], most: int) -> Demand:
         return await self._run(lambda db: lanes.demand(db, self._memory, session, lanes_, most))
