@@ -86,12 +86,13 @@ def _revisions(tables: PostgresTables) -> set[str]:
 
 def _source_before_the_newest_migration(folder: Path) -> Path:
     """The sources of the commit before the one that last added a migration."""
-    found = _git("log", "-1", "--format=%H", "--diff-filter=A", "--", *MIGRATIONS)
-    if found is None or not found.strip():
+    newest = _git("log", "-1", "--format=%H", "--diff-filter=A", "--", *MIGRATIONS)
+    before = newest and newest.strip() and _git("rev-parse", "--verify", f"{newest.decode().strip()}^")
+    if not before:
         pytest.skip("The history of this checkout does not reach the newest migration.")  # a shallow clone, an archive
     folder.mkdir()
     archive = subprocess.run(
-        ["git", "archive", f"{found.decode().strip()}^", "src"], cwd=ROOT, check=True, capture_output=True
+        ["git", "archive", before.decode().strip(), "src"], cwd=ROOT, check=True, capture_output=True
     )
     subprocess.run(["tar", "--extract"], input=archive.stdout, cwd=folder, check=True)
     return folder / "src"
