@@ -42,7 +42,7 @@ async def test_formats_are_returned_alone(simple: Service) -> None:
         ({"target_type": "page", "formats": ["links"], "requested_fields": ["title"]}, "not both"),
         ({"target_type": "page", "formats": ["screenshot"], "render": "http"}, "made by a browser"),
         ({"target_type": "page", "formats": ["pdf"]}, "markdown"),
-        ({"target_type": "page", "formats": []}, "at least 1"),
+        ({"target_type": "page", "formats": []}, "must not be empty"),
     ],
 )
 async def test_formats_that_cannot_be_had_are_refused(simple: Service, given: dict[str, Any], message: str) -> None:
