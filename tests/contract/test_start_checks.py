@@ -4,7 +4,7 @@ pages, an older schema."""
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,19 @@ async def test_a_worker_without_the_key_of_a_sealed_proxy_is_refused(tmp_path: P
             pass
     async with working(tmp_path, database_url, secret_key=(first, second)):
         pass  # one key for new texts, one for old ones
+
+
+async def test_a_prefect_flow_without_the_key_of_a_sealed_proxy_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    from forager.runners.prefect.desk import open_desk
+
+    async with working(tmp_path, None, secret_key=(new_key(),)) as app:
+        await app.proxies.add("http://user:pass@proxy1.example:8080")
+    with pytest.raises(SealBroken, match="Set FORAGER_SECRET_KEY to the same keys on every machine"):
+        async with AsyncExitStack() as stack:
+            await open_desk(new_settings(home=tmp_path, secret_key=(new_key(),)), stack)
 
 
 async def test_a_worker_with_another_folder_of_pages_is_refused_until_that_folder_is_adopted(

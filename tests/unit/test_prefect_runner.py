@@ -29,6 +29,13 @@ def test_flows_and_tasks_have_the_names_of_the_specification_and_no_retries__PL_
     assert os.environ["DO_NOT_TRACK"] == "1"
 
 
+def test_a_query_that_waits_for_a_retry_has_not_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    from forager.runners.prefect.desk import ended
+
+    assert ended({"completed": 4, "failed": 2, "skipped": 1, "waiting": 8, "ready": 16}) == 7
+
+
 def _serve(folder: Path, more: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "FORAGER_"))}
     return subprocess.run(

@@ -66,7 +66,7 @@ def changes_router(feed: ChangeFeed, feeds: Feeds, key: ServiceKey, records: Col
     ) -> Response:
         """Changes after a number, in order. `meta.next_after` is the `after` of the next page, also when this page is
         empty because of `kinds`; `meta.last` is the newest change. With `wait`, the answer comes as soon as there is a
-        change, at the latest after so many seconds."""
+        change, and after `wait` seconds at the latest."""
         wanted = _checked(kinds, known)
         found = await feed.page(after, limit, wanted)
         if not found.changes and wait:

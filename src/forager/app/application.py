@@ -87,7 +87,8 @@ class App:
         self.internal = tuple(p.name for p in pipelines if p.internal)
         """Pipelines whose jobs are left out of lists by default."""
         self.standing = tuple(watch.job_key for p in pipelines for watch in p.watches)
-        """Idempotency keys of the standing jobs of watches, which are left out, too."""
+        """Idempotency keys of the standing jobs of watches. These jobs are left out, too, and so are those of one value
+        (`job_key_of`)."""
         self.ledger = ledger
         self.database = ledger.database
         self.reports = reports

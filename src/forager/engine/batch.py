@@ -31,8 +31,8 @@ log = structlog.get_logger("forager.engine")
 T = TypeVar("T")
 
 AHEAD = 2.0
-"""Tasks are leased so many seconds before they may start. A request that must wait longer than
-`LONGEST_WAIT_INSIDE` would return to the queue."""
+"""Seconds before its start at which a task may be leased. A request that must wait longer than `LONGEST_WAIT_INSIDE`
+would return to the queue."""
 BACK_OFF = (0.1, 0.5, 1.0, 2.0)
 
 
@@ -178,7 +178,7 @@ class BatchWork:
         """Return tasks to the queue that we lease without knowing it, because an answer of the store was lost."""
         known = self._flight.known()
         unheard = [each for each in await self._ledger.held(session) if (each.task_id, each.claim) not in known]
-        self._flight.give_back(unheard, "Its lease was not heard of.")
+        self._flight.give_back(unheard, "The lease's confirmation was lost.")
         await self._settle()
         self._unsure = False
 

@@ -19,7 +19,7 @@ from forager.engine.limiter import Limiter
 from forager.engine.stats import LaneCounts
 
 HORIZON = 0.1
-"""Tasks are leased so many seconds before they may start, so that the lane never has to wait for the store."""
+"""Seconds before its start at which a task may be leased, so that the lane never has to wait for the store."""
 LONGEST_HOLD = 3_600.0
 """A `Retry-After` or a crawl-delay of more than an hour is obeyed for an hour; then the site is tried again."""
 MOST_ORIGINS = 100

@@ -385,7 +385,7 @@ class Worker:
         """
         held, known = await self._ledger.held(session), self._flight.known()
         unheard = [lease for lease in held if (lease.task_id, lease.claim) not in known]
-        self._flight.give_back(unheard, "Its lease was not heard of.")
+        self._flight.give_back(unheard, "The lease's confirmation was lost.")
         self._unsure = False
 
     def _report_trouble(self, error: StoreError) -> None:

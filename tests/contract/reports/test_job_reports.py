@@ -43,6 +43,23 @@ async def test_one_parameter_of_many_jobs_is_told_as_it_was_given(rig: PlacesRig
     assert await rig.reports.param_of_jobs([(await rig.ledger.append(standing, [])).job], "told") == {}
 
 
+async def test_standing_jobs_and_those_of_single_values_are_left_out_of_lists(rig: PlacesRig) -> None:
+    keys = (
+        " watch/recrawl",
+        " watch/recrawl/a.example",
+        " watch/recrawl/ü.example",
+        " watch/recrawls",
+        " other/recrawl",
+    )
+    made = {}
+    for key in keys:
+        standing = NewJob("places", {"key": key}, idempotency_key=key, standing=True)
+        made[key] = (await rig.ledger.append(standing, [])).job
+    plain = await rig.submit("plain", pages=1)
+    listed = await rig.reports.jobs(standing=(" watch/recrawl", " watch/none"))
+    assert [job.id for job in listed.items] == [plain, made[" other/recrawl"], made[" watch/recrawls"]]
+
+
 async def test_an_unknown_job_is_named(rig: PlacesRig) -> None:
     unknown = uuid4()
     for ask in (rig.reports.job(unknown), rig.reports.tasks(unknown), rig.reports.dead(job=unknown)):

@@ -55,7 +55,7 @@ class JobFilter(NamedTuple):
     schedule: str | None = None
     """The schedule that created them."""
     standing: tuple[str, ...] = ()
-    """Idempotency keys of standing jobs, which are left out."""
+    """Idempotency keys of standing jobs, which are left out, together with all keys that begin with one and a slash."""
 
 
 async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit: int) -> Page[JobReport]:
@@ -75,13 +75,27 @@ async def list_jobs(db: Database, asked: JobFilter, *, cursor: str | None, limit
     for number, name in enumerate(asked.hidden):
         only, values = (*only, f"w.pipeline <> :hidden{number}"), {**values, f"hidden{number}": name}
     if asked.standing:
-        keys = {f"standing{number}": key for number, key in enumerate(asked.standing)}
-        named = ", ".join(f":{name}" for name in keys)
-        only = (*only, f"w.id NOT IN (SELECT i.job_id FROM idempotency i WHERE i.key IN ({named}))")
-        values |= keys
+        only, values = (*only, _not_standing(asked.standing)), {**values, **_standing_keys(asked.standing)}
     plan = Walk("jobs", _JOB, ("id",), where, descending=True, only=only, values=values)
     rows, following = await walk(db, plan, cursor, limit)
     return Page(items=[job_report(row) for row in rows], next_cursor=following)
+
+
+def _standing_keys(standing: Sequence[str]) -> dict[str, str]:
+    keys = {f"standing{number}": key for number, key in enumerate(standing)}
+    return keys | {f"under{number}": f"{key}/" for number, key in enumerate(standing)}
+
+
+def _not_standing(standing: Sequence[str]) -> str:
+    """The condition that a job of the walk has none of these keys and no key below one of them.
+
+    The keys of a job are found by its number. A range of keys would depend on the database's collation, and most
+    collations ignore spaces and slashes at first.
+    """
+    same = [f"i.key = :standing{number}" for number in range(len(standing))]
+    below = [f"substr(i.key, 1, {len(key) + 1}) = :under{number}" for number, key in enumerate(standing)]
+    found = " OR ".join(same + below)
+    return f"NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.job_id = w.id AND ({found}))"
 
 
 async def one_job(db: Database, job: UUID) -> JobReport:

@@ -49,7 +49,8 @@ class Reports:
         limit: int = PAGE,
     ) -> Page[JobReport]:
         """Newest first. `prefix`: only jobs whose id begins so; `hidden`: pipelines that are left out; `schedule`: only
-        jobs that it created; `standing`: idempotency keys of standing jobs that are left out."""
+        jobs that it created; `standing`: idempotency keys of standing jobs that are left out, with those below them
+        (`key/…`)."""
         asked = jobs.JobFilter(state, pipeline, prefix, tuple(hidden), schedule, tuple(standing))
         return await jobs.list_jobs(self._db, asked, cursor=cursor, limit=limit)
 

@@ -72,7 +72,7 @@ class SyncScrapeRequest(ScrapeRequest):
     )
 
     timeout_seconds: int = Field(
-        default=60, strict=True, ge=5, le=120, description="Return 504 after so many seconds; the task continues."
+        default=60, strict=True, ge=5, le=120, description="Seconds until the answer is 504; the task continues."
     )
 
 

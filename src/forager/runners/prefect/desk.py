@@ -30,6 +30,8 @@ from forager.settings import Settings
 PIPELINE = "places"
 LOOK_FOR_STORE_EVERY = 1.0
 OPEN_STATES = ("queued", "running")
+ENDED = ("completed", "failed", "skipped", "cancelled")
+"""The final states of a query."""
 
 
 class Desk:
@@ -39,6 +41,8 @@ class Desk:
         self._api = api
         self._app = app
         self._batches: BatchWork | None = None
+        self.leased = 0
+        """Queries that were leased here so far."""
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -78,7 +82,9 @@ class Desk:
             return ()
         number = await job_number(self._app.database, UUID(job))
         lanes = [lane.name for lane in self._app.pipelines[PIPELINE].lanes]
-        return [lease.key for lease in await self._batches.lease(number, lanes, most)]
+        keys = [lease.key for lease in await self._batches.lease(number, lanes, most)]
+        self.leased += len(keys)
+        return keys
 
     async def attempt(self) -> Mapping[str, int]:
         """Send the leased queries. Returns how many ended in which state."""
@@ -110,7 +116,7 @@ async def at_desk() -> AsyncIterator[Desk]:
     configure_logs(settings.log_level, settings.log_format, settings.secrets())
     logging.getLogger("prefect").propagate = False  # it has handlers of its own: its lines would be written twice
     async with AsyncExitStack() as stack:
-        desk = await _opened(settings, stack)
+        desk = await open_desk(settings, stack)
         token = _CURRENT.set(desk)
         try:
             yield desk
@@ -128,18 +134,27 @@ def current_desk() -> Desk:
     return current
 
 
-async def _opened(settings: Settings, stack: AsyncExitStack) -> Desk:
-    """Open the store. While a process without an API has it, wait: it may be another run of these flows."""
+async def open_desk(settings: Settings, stack: AsyncExitStack) -> Desk:
+    """Open the store until the stack is closed, or use the API of the process that has it.
+
+    Waits while a process without an API has the store: it may be another run of these flows. Raises `StoreError` if
+    this process does not have the keys and the folder of pages that the ledger needs.
+    """
     while True:
         if settings.database_url is None and find_running(settings) is not None:
             return Desk(over_http(lambda: find_running(settings), service_key_for(settings)))
         try:
-            app = await stack.enter_async_context(open_app(settings))
+            app = await stack.enter_async_context(open_app(settings, must_fit=True))
         except StoreLocked:
             await asyncio.sleep(LOOK_FOR_STORE_EVERY)
         else:
             return Desk(Api(LocalTransport(create_api(app, key=LOCAL_KEY)), LOCAL_KEY), app)
 
 
-def _counted(ended: Sequence[Settlement]) -> Mapping[str, int]:
-    return dict(Counter(each.state.name.lower() for each in ended))
+def ended(counts: Mapping[str, Any]) -> int:
+    """Return how many of the queries that are counted by state have ended. Those that wait for a retry have not."""
+    return sum(int(counts.get(state, 0)) for state in ENDED)
+
+
+def _counted(settled: Sequence[Settlement]) -> Mapping[str, int]:
+    return dict(Counter(each.state.name.lower() for each in settled))

@@ -6,7 +6,7 @@ from uuid import uuid4
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from forager.runners.prefect.desk import at_desk
+from forager.runners.prefect.desk import at_desk, ended
 from forager.runners.prefect.tasks import (
     dequeue_batch_task,
     enqueue_queries_task,
@@ -56,10 +56,10 @@ async def create_scraping_job(
 
 @flow(retries=0, persist_result=False)
 async def process_batch(job_id: str, batch_size: int = DEFAULT_BATCH) -> int:
-    """Work on up to `batch_size` queries of a job: lease, fetch, store. Returns how many were stored.
+    """Work on up to `batch_size` queries of a job: lease, fetch, store. Returns how many ended.
 
-    It returns 0 if nothing can be leased now: the job has ended or is paused, its queries wait for a retry, or another
-    process owns the lane.
+    A query that waits for a retry has not ended. If nothing can be leased now, it returns 0: the job has ended or is
+    paused, its queries wait for a retry, or another process owns the lane.
     """
     async with at_desk() as desk, desk.working():
         queries = await dequeue_batch_task(job_id, batch_size)
@@ -68,12 +68,13 @@ async def process_batch(job_id: str, batch_size: int = DEFAULT_BATCH) -> int:
         await fetch_serper_place(queries)
         stored = await store_places_task(job_id)
         await update_job_stats_task(job_id)
-        return sum(stored.values())
+        return ended(stored)
 
 
 @flow(retries=0, persist_result=False)
 async def process_job_batches() -> int:
-    """Work on all places jobs, a batch of each in turn, until none is queued or running. Returns the number of queries.
+    """Work on all places jobs, a batch of each in turn, until none is queued or running. Returns how many queries
+    ended in this run.
 
     Start it at any time, and as often as you like: each query is leased by one run. A run that can lease nothing,
     because another one owns the lane, waits, and takes over if that one ends.
@@ -81,13 +82,14 @@ async def process_job_batches() -> int:
     processed, wait = 0, SHORTEST_WAIT
     async with at_desk() as desk, desk.working():
         while jobs := await get_running_jobs_task():
-            in_round = 0
+            leased = desk.leased
             for job in jobs:
                 if job["queued"]:
-                    in_round += await process_batch(job["job_id"], job["batch_size"] or DEFAULT_BATCH)
-            processed += in_round
-            wait = SHORTEST_WAIT if in_round else min(wait * 2, LONGEST_WAIT)
-            if not in_round:
+                    processed += await process_batch(job["job_id"], job["batch_size"] or DEFAULT_BATCH)
+            if desk.leased > leased:  # also if all of them wait for a retry: others may be ready
+                wait = SHORTEST_WAIT
+            else:
+                wait = min(wait * 2, LONGEST_WAIT)
                 await desk.work_arrived(wait)
         get_run_logger().info("no places job is queued or running; %d queries ended in this run", processed)
     return processed

@@ -10,9 +10,7 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from forager.runners.prefect.desk import current_desk
-
-_ENDED = ("completed", "failed", "skipped", "cancelled")
+from forager.runners.prefect.desk import ENDED, current_desk, ended
 
 
 @task(retries=0, cache_policy=NO_CACHE, persist_result=False)
@@ -49,9 +47,9 @@ async def fetch_serper_place(queries: list[str]) -> dict[str, int]:
 
     A query that failed for a transient reason is `waiting`: the ledger will offer it again when its retry is due.
     """
-    ended = dict(await current_desk().attempt())
-    get_run_logger().info("%d queries ended: %s", len(queries), ended)
-    return ended
+    states = dict(await current_desk().attempt())
+    get_run_logger().info("%d queries were sent: %s", len(queries), states)
+    return states
 
 
 @task(retries=0, cache_policy=NO_CACHE, persist_result=False)
@@ -66,9 +64,6 @@ async def store_places_task(job_id: str) -> dict[str, int]:
 async def update_job_stats_task(job_id: str) -> dict[str, Any]:
     """Return the job's state and counters, and log them. The transaction that stored the batch has updated them."""
     job = await current_desk().job(job_id)
-    stats = {
-        name: job[name] for name in ("state", "total", "queued", "running", *_ENDED, "retries", "spent", "records")
-    }
-    ended = sum(int(job[name]) for name in _ENDED)
-    get_run_logger().info("job %s is %s: %d of %d ended, %s", job_id, job["state"], ended, job["total"], stats)
+    stats = {name: job[name] for name in ("state", "total", "queued", "running", *ENDED, "retries", "spent", "records")}
+    get_run_logger().info("job %s is %s: %d of %d ended, %s", job_id, job["state"], ended(job), job["total"], stats)
     return stats
