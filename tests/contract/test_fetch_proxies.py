@@ -356,7 +356,7 @@ async def test_a_resolver_that_fails_leads_to_no_proxy__S3() -> None:
             LittleProxy(protocol) as proxy,
             fetching(proxy.endpoint(), allow=[proxy.address], resolver=resolver) as fetch,
         ):
-            assert {await outcome(fetch, f"{scheme}://gone.test/") for scheme in ("http", "https")} == {"Transient"}
+            assert {await outcome(fetch, f"{scheme}://gone.test/") for scheme in ("http", "https")} == {"Unreachable"}
             assert proxy.asked == []
 
 
