@@ -215,7 +215,7 @@ class App:
     def shift(self, queue: str) -> AbstractAsyncContextManager[asyncio.Task[None]]:
         """Work on the lanes of one queue while the block runs; then drain. Deliveries, schedules, watches and the
         features' own loops are left to another process. It can be entered again and again."""
-        self.worker.serve([queue])
+        self.worker.serve([queue], shift=True)
         return self._runner.running(only=(SWEEP, RULES, PROXIES), deliver=False)
 
     async def fire(self, name: str) -> bool:

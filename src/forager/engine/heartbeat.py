@@ -15,6 +15,10 @@ BEATS_PER_LEASE = 3
 TELL_AGAIN = 1.0
 """A session that begins or ceases to want lanes reports that between two heartbeats, but not more often than this."""
 
+SHIFT = "shift@"
+"""The names of sessions that are shifts begin with this, so that they can be told from plain workers that serve some
+queues only."""
+
 
 class Heartbeat:
     def __init__(self, ledger: Ledger, clock: StoreClock, name: str) -> None:
@@ -27,6 +31,8 @@ class Heartbeat:
         some."""
         self.queues: Sequence[str] | None = None
         """The queues that the next session serves; None: all."""
+        self.is_shift = False
+        """Whether the next session is a shift, which shows in its name."""
         self.session: Session | None = None
         self.next_at = 0.0
         """Monotonic time of the next beat."""
@@ -41,7 +47,7 @@ class Heartbeat:
         before = self._clock.monotonic()
         self._clock.follow(await self._ledger.now(), before)
         before = self._clock.monotonic()
-        self.session = await self._ledger.begin(self._name, self.queues)
+        self.session = await self._ledger.begin(f"{SHIFT if self.is_shift else ''}{self._name}", self.queues)
         self._beaten(self.session, before)
         self._told_wants, self._told_at = 0, -math.inf
         return self.session

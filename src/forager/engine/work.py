@@ -129,9 +129,10 @@ class Worker:
         self._flight.cancel()
         self._out_of_grace = True
 
-    def serve(self, queues: Sequence[str] | None) -> None:
-        """Take only lanes of these queues, from the next session on; None: of all queues."""
-        self._heart.queues = queues
+    def serve(self, queues: Sequence[str] | None, *, shift: bool = False) -> None:
+        """Take only lanes of these queues, from the next session on; None: of all queues. `shift`: the sessions are
+        marked as shifts (`heartbeat.SHIFT`)."""
+        self._heart.queues, self._heart.is_shift = queues, shift
 
     def perform(self, duties: Mapping[str, StepFunction]) -> None:
         """Give the steps made with `duty` their functions, by kind of task, before the worker runs."""

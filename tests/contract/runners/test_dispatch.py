@@ -11,6 +11,7 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
+from forager.engine.heartbeat import SHIFT
 from forager.pipelines.reviews.access import submit_token
 from forager.runners.celery.beat import entries
 from forager.runners.celery.dispatch import Dispatcher
@@ -35,11 +36,34 @@ async def test_shifts_are_sent_for_lanes_with_work_and_again_when_they_have_expi
     await asyncio.sleep(0.4)
     await dispatcher.look()
     assert sent == {"account-worker": 2}, "the first was lost"
-    session = await app.ledger.begin("shift", ["account-worker"])
+    session = await app.ledger.begin(f"{SHIFT}one", ["account-worker"])
     await app.ledger.take_lanes(session, 10)
     await asyncio.sleep(0.4)
     await dispatcher.look()
     assert sent == {"account-worker": 2}, "the lane has an owner"
+
+
+async def test_plain_workers_take_no_place_of_a_shift(app: App) -> None:
+    sent: Counter[str] = Counter()
+    dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=2)
+    await submit_token(app, Secret("token"))
+    plain = await app.ledger.begin("host:1", ["account-worker", "scraping"])
+    await dispatcher.look()
+    assert sent == {"account-worker": 1}
+    await app.ledger.end(plain)
+
+
+async def test_the_session_of_a_shift_counts_as_one(app: App) -> None:
+    sent: Counter[str] = Counter()
+    dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=1)
+    async with app.shift("scraping"):
+        while not app.worker.session:
+            await asyncio.sleep(0.01)
+        await submit_token(app, Secret("token"))
+        await dispatcher.look()
+        assert not sent, "the one shift that may run is running"
+    await dispatcher.look()
+    assert sent == {"account-worker": 1}
 
 
 async def test_a_broker_that_does_not_answer_is_asked_again(app: App) -> None:

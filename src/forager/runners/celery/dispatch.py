@@ -1,8 +1,8 @@
 """Sends shifts while lanes have work and no owner. Runs in `forager up --runner celery`.
 
-It keeps no account of messages: a shift that runs is a living session in the ledger, and one that was sent counts until
-a new session appears or it expires. So a lost message is sent again after half a minute, and a restart sends at worst
-some too many, which find nothing to do.
+It keeps no account of messages: a shift that runs is a living session in the ledger, marked as a shift, and one that
+was sent counts until a new session appears or it expires. So a lost message is sent again after half a minute, and a
+restart sends at worst some too many, which find nothing to do.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from kombu.exceptions import KombuError, OperationalError
 
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, StoreError
+from forager.engine.heartbeat import SHIFT
 from forager.runners.celery.names import WORK
 from forager.settings import Settings
 
@@ -29,7 +30,10 @@ SEND_SECONDS = 10.0
 _FREE = """
 SELECT queue, count(*) AS lanes FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused GROUP BY queue
 """
-_SHIFTS = "SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL"
+# Plain workers with `--queue` serve some queues, too, but take no shift's place.
+_SHIFTS = f"""
+SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'
+"""
 Send = Callable[[str], None]
 """Sends one shift for a queue. Blocks; raises `OSError` or kombu's errors if the broker does not answer."""
 
@@ -130,11 +134,11 @@ class Dispatcher:
         now, running = self._app.clock.monotonic(), dict[str, int]()
         there: set[int] = set()
         for row in sessions:
-            for queue in orjson.loads(row["queues"]):
-                running[queue] = running.get(queue, 0) + 1
-                there.add(row["id"])
-                if row["id"] not in self._known and self._pending.get(queue):
-                    self._pending[queue].pop(0)
+            (queue,) = orjson.loads(row["queues"])  # a shift serves one
+            running[queue] = running.get(queue, 0) + 1
+            there.add(row["id"])
+            if row["id"] not in self._known and self._pending.get(queue):
+                self._pending[queue].pop(0)
         self._known = there
         for queue, sent in self._pending.items():
             self._pending[queue] = [at for at in sent if now - at < self._expires]
