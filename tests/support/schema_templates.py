@@ -48,9 +48,10 @@ def create_store_file(path: Path, catalog: Catalog) -> None:
 
 
 def prepare_store(settings: Settings) -> None:
-    """Make the store that an application with these settings would make when it opens, unless there is one."""
+    """Make the store that an application with these settings would make when it opens, unless there is one. A data
+    folder that does not exist yet is left to the application, which gives it its permissions."""
     path = settings.home / "ledger.db"
-    if settings.database_url is None and not path.exists():
+    if settings.database_url is None and settings.home.is_dir() and not path.exists():
         create_store_file(path, Catalog(build_pipelines(settings, all_features())))
 
 
