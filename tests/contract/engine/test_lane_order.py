@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from forager.core.ledger import Demand, Settlement
+from forager.core.ledger import Demand, Session, Settlement
 from forager.core.pipeline import Lane, Pipeline
 from forager.engine import lane_ownership, work
 from forager.engine.rules import DeclaredLanes
@@ -117,11 +117,11 @@ async def test_whoever_is_full_asks_seldom_who_else_waits(open_rig: OpenRig, mon
     for name in "abcd":
         await rig.submit(many(60, prefix=name, where=name, seconds=0.002))
     asked: list[int] = []
-    demand: Callable[[Sequence[int], int], Awaitable[Demand]] = rig.ledger.demand
+    demand: Callable[[Session, Sequence[int], int], Awaitable[Demand]] = rig.ledger.demand
 
-    async def count(lanes: Sequence[int], most: int) -> Demand:
+    async def count(session: Session, lanes: Sequence[int], most: int) -> Demand:
         asked.append(most)
-        return await demand(lanes, most)
+        return await demand(session, lanes, most)
 
     monkeypatch.setattr(rig.ledger, "demand", count)
     worker = rig.worker(capacity=3)
