@@ -1,6 +1,7 @@
 """Watches: records whose time has come become tasks of a standing job, once each, and their due times are cleared."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,10 +14,13 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.core.watch import Dispatched
 from forager.ledger.shared import watch_page
+from forager.ledger.sqlite import SqliteLedger
 from tests.support.rig import WATCH, Call, Item, Rig, SoleCall, Worker, calls, postgres_rig
+from tests.support.together import writer_of
 
 HOUR = 3_600.0
 LATE = timedelta(seconds=-60)
+BY_TITLE = replace(WATCH, name="item.by_title", by="title")
 
 
 async def find(rig: Rig, worker: Worker, *found: Item) -> None:
@@ -196,6 +200,50 @@ async def test_nothing_is_taken_while_the_standing_job_is_being_cancelled(rig: R
         await rig.dispatch()
     assert rig.everything() == before
     await worker.settle(lease, TaskState.CANCELLED)
+
+
+async def test_each_value_has_a_job_and_one_that_is_being_cancelled_stops_no_other(rig: Rig, worker: Worker) -> None:
+    now = await rig.ledger.now()
+    titles = [f"shop {n}" for n in range(12)]
+    await find(rig, worker, *(Item(uid=title, title=title, due=now + LATE) for title in titles))
+    commits = _count_commits(rig)
+    done = await rig.ledger.dispatch("rig", BY_TITLE)
+    assert (done.records, done.tasks) == (12, 12)
+    assert commits is None or len(commits) <= 6, "one writer commits them together"
+    jobs = _jobs_by_key(rig)
+    assert len(jobs) == 12
+
+    await worker.lease(12)
+    stopped = BY_TITLE.job_key_of("shop 5")
+    await rig.ledger.cancel(jobs[stopped])
+    await items_while_cancelled(rig)
+    assert (await rig.ledger.dispatch("rig", BY_TITLE)).records == 11
+    assert [uid for uid, time in due(rig).items() if time is not None] == ["shop 5"]
+    with pytest.raises(Conflict):
+        await rig.ledger.dispatch("rig", BY_TITLE)
+    rig.check()
+
+
+def _jobs_by_key(rig: Rig) -> dict[str, Any]:
+    rows = rig.tables.read("SELECT i.key, j.public_id FROM idempotency i JOIN jobs j ON j.id = i.job_id")
+    return {row["key"]: row["public_id"] for row in rows}
+
+
+def _count_commits(rig: Rig) -> list[int] | None:
+    """Return a list that grows with every commit of the embedded store; None for PostgreSQL."""
+    if not isinstance(rig.ledger, SqliteLedger):
+        return None
+    commits: list[int] = []
+    writer = writer_of(rig.ledger)
+    commit = writer._commit
+
+    def counted() -> Any:
+        done = commit()
+        commits.append(len(done))
+        return done
+
+    writer._commit = counted  # type: ignore[method-assign]
+    return commits
 
 
 async def items_while_cancelled(rig: Rig) -> None:

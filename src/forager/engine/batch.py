@@ -62,20 +62,24 @@ class BatchWork:
         self._unsure = False
         """Whether the store may have leased us tasks in an answer that was lost."""
         self._renewing = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Hold a session while the block runs. At the end, unsettled attempts return to the queue, and the lanes are
-        given back."""
+        given back.
+
+        If the heartbeat fails for another reason than the store, the next phase raises its error, and so does the end
+        of the block."""
         await self._heart.begin()
-        beating = asyncio.create_task(self._beat_forever())
+        self._beating = asyncio.create_task(self._beat_forever())
         try:
             yield
         finally:
-            beating.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await beating
-            await self._end()
+            try:
+                await self._stop_beating()
+            finally:
+                await self._end()
 
     async def lease(self, job: int, lanes: Collection[str], most: int) -> Sequence[Lease]:
         """Lease up to `most` ready tasks of a job in these lanes. Returns what `attempt` will run.
@@ -185,7 +189,9 @@ class BatchWork:
     # ── the session ──
 
     async def _session(self) -> Session:
-        """Return the living session; begin a new one if it was lost."""
+        """Return the living session; begin a new one if it was lost. Raises the error that ended the heartbeat."""
+        if self._beating is not None and self._beating.done():
+            self._beating.result()
         async with self._renewing:
             if self._heart.session is None or not self._heart.alive:
                 await self._drop()
@@ -208,6 +214,13 @@ class BatchWork:
                         await self._heart.begin()
             except StoreError:
                 await self._clock.sleep(BACK_OFF[-1])
+
+    async def _stop_beating(self) -> None:
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
 
     async def _drop(self) -> None:
         """Forget everything that the lost session held."""

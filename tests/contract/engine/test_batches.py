@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from forager.core.errors import StoreUnavailable
 from forager.core.ledger import LeaseBatch, Want
 from forager.core.pipeline import Lane
@@ -85,6 +87,32 @@ async def test_a_batch_waits_for_a_store_that_does_not_answer_and_keeps_no_lost_
         await _finish(rig, batches, job, size=10)
     assert lost[0] >= 2
     assert {row["attempt"] for row in rig.tasks(job).values()} == {1}, "a lease that was not heard of burns nothing"
+
+
+async def test_a_heartbeat_that_fails_stops_the_batches_and_everything_is_given_back(open_rig: OpenRig) -> None:
+    rig = await open_rig(acts(), lease=3.0)
+    job = await rig.submit(many(4))
+    beaten = asyncio.Event()
+
+    async def defective(*_: Any) -> None:
+        beaten.set()
+        raise LookupError("a defect of the heartbeat")
+
+    rig.ledger.beat = defective
+    batches = rig.worker().batches()
+    running = batches.running()
+    await running.__aenter__()
+    assert len(await batches.lease(rig.job(job)["id"], [LANE], 4)) == 4
+    async with asyncio.timeout(PATIENCE):
+        await beaten.wait()
+    await batches.attempt()
+    with pytest.raises(LookupError, match="a defect"):
+        await batches.settle()
+    with pytest.raises(LookupError, match="a defect"):
+        await running.__aexit__(None, None, None)
+    assert rig.job(job)["completed"] == 4, "the session was still alive"
+    assert not rig.tables.read("SELECT 1 AS one FROM sessions")
+    assert not rig.tables.read("SELECT 1 AS one FROM lanes WHERE owner IS NOT NULL")
 
 
 async def test_tasks_of_a_dead_worker_are_done_in_batches_too__R4(open_rig: OpenRig) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from forager.core.errors import StoreError
+from forager.core.errors import Conflict, StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
@@ -97,6 +97,15 @@ class PostgresLedger(SharedVerbs):
         numbers, catalog = await self._lanes.learn_for(page.plans.values()), self._catalog
         contested: set[int] = set()
         return await self._connections.run(lambda db: dispatch(db, page, contested, numbers, catalog, self._faults))
+
+    async def dispatch_pages(self, pages: Sequence[WatchPage]) -> Sequence[Taken | Conflict]:
+        """Dispatch one after another, each in a transaction of its own.
+
+        A transaction locks tasks, flows and lanes before jobs. One that added to many jobs in turn would lock a job
+        before the flows of the next, and could deadlock with a settlement. Nor can they run side by side: each holds
+        the row of the watch.
+        """
+        return [await self.try_page(page) for page in pages]
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))

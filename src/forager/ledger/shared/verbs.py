@@ -1,5 +1,6 @@
 """The verbs that both databases do with the same SQL. Never on a hot path."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -13,6 +14,9 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.shared.change_reader import ChangeReader
 from forager.ledger.shared.retention import Retention
 from forager.ledger.shared.watch_page import Taken, WatchPage, is_paused, read_next_due, read_page
+
+PAGES_AT_ONCE = 100
+"""Pages of one watch that are requested at once: more would keep other commands from the writer for too long."""
 
 
 class SharedVerbs:
@@ -29,6 +33,28 @@ class SharedVerbs:
         """Take the records of a page and add their tasks, in one transaction."""
         raise NotImplementedError
 
+    async def dispatch_pages(self, pages: Sequence[WatchPage]) -> Sequence[Taken | Conflict]:
+        """Dispatch the pages of several standing jobs. Returns what each has done, or why its job takes no tasks.
+
+        Many are requested at once, so that a store with one writer commits them together; one that fails is rolled back
+        alone. Raises another error than `Conflict` when those that were requested with it are done.
+        """
+        done: list[Taken | Conflict] = []
+        for first in range(0, len(pages), PAGES_AT_ONCE):
+            few = (self.try_page(page) for page in pages[first : first + PAGES_AT_ONCE])
+            for each in await asyncio.gather(*few, return_exceptions=True):
+                if isinstance(each, BaseException) and not isinstance(each, Conflict):
+                    raise each
+                done.append(each)
+        return done
+
+    async def try_page(self, page: WatchPage) -> Taken | Conflict:
+        """Dispatch a page. Returns the `Conflict` if its standing job is being cancelled."""
+        try:
+            return await self.dispatch_page(page)
+        except Conflict as refusal:
+            return refusal
+
     async def dispatch(self, pipeline: str, watch: Watch, most: int = MOST_AT_ONCE) -> Dispatched:
         if await is_paused(self.database, watch):
             return Dispatched()
@@ -44,11 +70,11 @@ class SharedVerbs:
         """A standing job that is being cancelled leaves its records due and stops no other. Raises `Conflict` if
         nothing could be taken because of such jobs."""
         taken, refusal = Taken(), None
-        for each in page.by_job():
-            try:
-                taken = taken.plus(await self.dispatch_page(each))
-            except Conflict as error:
-                refusal = error
+        for done in await self.dispatch_pages(page.by_job()):
+            if isinstance(done, Conflict):
+                refusal = done
+            else:
+                taken = taken.plus(done)
         if refusal is not None and not taken.records:
             raise refusal
         return taken
