@@ -8,6 +8,7 @@ import pytest
 from forager.core.pipeline import DEFAULT_QUEUE
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres import lanes as postgres_lanes
+from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
 from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite import lanes as sqlite_lanes
@@ -106,6 +107,30 @@ async def test_lanes_of_other_queues_are_not_read(rig: Rig) -> None:
             plan_text = "\n".join(row[0] for row in rows)
             assert "Index Scan using ix_lanes_queue_wake_at" in plan_text, plan_text
             assert "Seq Scan on lanes" not in plan_text
+
+
+async def test_the_lanes_of_each_queue_are_counted_up_to_a_limit_through_the_index(rig: Rig) -> None:
+    await with_lanes(rig, "blue:1", "blue:2", "blue:3", "red:1", "red:2", "api", "green")
+    rig.write("UPDATE lanes SET queue = 'green' WHERE name = 'green'")
+    await rig.ledger.pause_lane("red:2", paused=True)
+    await rig.ledger.take_lane((await session(rig)).session, "green")
+    now = await rig.ledger.now_ms()
+    hint = SQLITE_HINT if isinstance(rig.ledger, SqliteLedger) else ""
+    rows = await rig.ledger.database.fetch(free_by_queue(":now", ":most", hint), {"now": now, "most": 2})
+    assert {row["queue"]: row["lanes"] for row in rows} == {"blue": 2, DEFAULT_QUEUE: 1, "red": 1}
+    sql = free_by_queue("4000", "5", hint)
+    if hint:
+        plan = [row["detail"] for row in rig.tables.read(f"EXPLAIN QUERY PLAN {sql}")]
+        reads = [each for each in plan if " lanes" in each or " l " in each]
+    else:
+        rig.write(
+            "INSERT INTO lanes (name, queue, wake_at) SELECT 'x' || n, 'x' || n % 3, n FROM generate_series(1, 5000) n"
+        )
+        rig.write("ANALYZE lanes")
+        plan = [row["QUERY PLAN"] for row in rig.tables.read(f"EXPLAIN ANALYZE {sql}")]
+        reads = [each for each in plan if " on lanes" in each]
+    assert len(reads) == 3
+    assert all("ix_lanes_queue_wake_at" in each for each in reads), plan
 
 
 def _with_values(sql: str) -> str:

@@ -19,6 +19,7 @@ from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
+from forager.ledger.shared.free_lanes import free_by_queue
 from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.shared.spending import before_month, day_and_hour
 
@@ -59,7 +60,7 @@ _HELD_BY_QUEUE = f"""
 SELECT owner, queue, count(*) FROM lanes WHERE owner = ANY($1::bigint[]) AND NOT {IS_WITHOUT_TASKS}
 GROUP BY owner, queue
 """
-_FREE_BY_QUEUE = f"SELECT queue, count(*) FROM lanes WHERE {_AWAKE} GROUP BY queue"
+_FREE_BY_QUEUE = free_by_queue("$1", "$2")
 _FREE = f"SELECT count(*) FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2) a"
 _MORE_THAN = f"SELECT count(*) > $2 FROM (SELECT 1 FROM lanes WHERE {_AWAKE} LIMIT $2 + 1) a"
 _TAKE = """
@@ -210,7 +211,7 @@ async def _room(db: Db, session: int, now: int, wants: int | None = None) -> dic
         Server(number, said if wants is None or number != session else wants, served(queues), held[number])
         for number, said, queues in rows
     ]
-    return room_by_queue(session, servers, pairs(await db.fetch(_FREE_BY_QUEUE, now)))
+    return room_by_queue(session, servers, pairs(await db.fetch(_FREE_BY_QUEUE, now, MOST_FREE)))
 
 
 async def demand(db: Db, session: Session, lanes: Sequence[int], most: int) -> Demand:

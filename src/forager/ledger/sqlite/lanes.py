@@ -17,6 +17,7 @@ from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
 from forager.kit.queries import loads
 from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
+from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
 from forager.ledger.shared.spending import before_month, day_and_hour
 from forager.ledger.sqlite.writer_state import Memory, wake
 
@@ -32,9 +33,7 @@ _HELD_BY_QUEUE = f"""
 SELECT owner, queue, count(*) FROM lanes WHERE owner IN (SELECT id FROM sessions) AND NOT {IS_WITHOUT_TASKS}
 GROUP BY owner, queue
 """
-_FREE_BY_QUEUE = """
-SELECT queue, count(*) FROM lanes WHERE owner IS NULL AND wake_at <= ? AND NOT paused GROUP BY queue
-"""
+_FREE_BY_QUEUE = free_by_queue("?1", "?2", SQLITE_HINT)
 _TAKE = """
 UPDATE lanes SET owner = ?1, epoch = epoch + 1, wake_at = NULL WHERE id IN (SELECT value FROM json_each(?2))
   AND EXISTS (SELECT 1 FROM sessions WHERE id = ?1) RETURNING id, name, state, epoch, queue
@@ -164,7 +163,7 @@ def _room(db: sqlite3.Connection, session: int, now: int, wants: int | None = No
         Server(number, said if wants is None or number != session else wants, served(queues), held[number])
         for number, said, queues in db.execute(_SERVERS, (now,))
     ]
-    return room_by_queue(session, servers, dict(db.execute(_FREE_BY_QUEUE, (now,)).fetchall()))
+    return room_by_queue(session, servers, dict(db.execute(_FREE_BY_QUEUE, (now, MOST_FREE)).fetchall()))
 
 
 def _share(db: sqlite3.Connection, session: int, now: int, wants: int | None = None) -> tuple[int | None, int]:

@@ -18,6 +18,7 @@ from kombu.exceptions import KombuError, OperationalError
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, StoreError
 from forager.engine.heartbeat import SHIFT
+from forager.ledger.shared.free_lanes import free_by_queue
 from forager.runners.celery.names import WORK
 from forager.settings import Settings
 
@@ -27,9 +28,7 @@ LOOK_EVERY = 1.0
 EXPIRES = 30.0
 """Seconds after which a shift that no worker has begun is dropped, and may be sent again."""
 SEND_SECONDS = 10.0
-_FREE = """
-SELECT queue, count(*) AS lanes FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused GROUP BY queue
-"""
+_FREE = free_by_queue(":now", ":most")
 # Plain workers with `--queue` serve some queues, too, but take no shift's place.
 _SHIFTS = f"""
 SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'
@@ -118,7 +117,8 @@ class Dispatcher:
     async def look(self) -> None:
         """Look once, and send what is needed now."""
         now = {"now": await self._app.ledger.now_ms()}
-        free = {row["queue"]: row["lanes"] for row in await self._app.database.fetch(_FREE, now)}
+        lanes_free = await self._app.database.fetch(_FREE, now | {"most": self._most})
+        free = {row["queue"]: row["lanes"] for row in lanes_free}
         running = self._count(await self._app.database.fetch(_SHIFTS, now))
         room = self._most - sum(running.values()) - sum(map(len, self._pending.values()))
         for queue, lanes in free.items():
