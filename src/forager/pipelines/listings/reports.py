@@ -73,10 +73,14 @@ class ListingFilter(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     market: str | None = Field(default=None, max_length=64, description="Of this market.", examples=["nyc"])
-    min_rent: int | None = Field(default=None, ge=0, le=10_000_000, description="Some unit costs so much, or more.")
-    max_rent: int | None = Field(default=None, ge=0, le=10_000_000, description="Some unit costs so much, or less.")
-    beds: float | None = Field(default=None, ge=0, le=100, description="Has units with so many bedrooms; 0: studios.")
-    baths: float | None = Field(default=None, ge=0, le=100, description="Has units with so many bathrooms.")
+    min_rent: int | None = Field(
+        default=None, ge=0, le=10_000_000, description="Lowest rent: some unit costs at least this."
+    )
+    max_rent: int | None = Field(
+        default=None, ge=0, le=10_000_000, description="Highest rent: some unit costs at most this."
+    )
+    beds: float | None = Field(default=None, ge=0, le=100, description="Number of bedrooms of some unit; 0: studios.")
+    baths: float | None = Field(default=None, ge=0, le=100, description="Number of bathrooms of some unit.")
     min_confidence: int = Field(default=DOUBTFUL, ge=0, le=100, description="Confidence of at least this.")
     inactive: bool = Field(default=False, description="Also listings that are gone or were never confirmed.")
 

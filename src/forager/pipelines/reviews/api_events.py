@@ -20,7 +20,7 @@ KINDS = tuple(record.kind for record in (Account, Location, Review))
 MOST = 1_000
 
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Begin after this number; 0: at the beginning.")]
-Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many events.")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Number of events at most.")]
 
 
 class ReviewEvent(BaseModel):
