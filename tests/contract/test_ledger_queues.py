@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import pytest
 
 from forager.core.pipeline import DEFAULT_QUEUE
+from forager.core.task import Plan
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres import lanes as postgres_lanes
 from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
 from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite import lanes as sqlite_lanes
-from tests.support.rig import LEASE, Rig, Worker, calls
+from tests.support.rig import LEASE, DearCall, Rig, Worker, calls
 
 PLENTY = 100
 
@@ -91,6 +92,25 @@ async def test_lanes_of_an_earlier_version_get_the_queue_that_is_declared(rig: R
     await follow_declared(rig.ledger.database, {"blue:*": "blue", "api": "red"})
     rows = await rig.ledger.database.fetch("SELECT name, queue FROM lanes ORDER BY name")
     assert {row["name"]: row["queue"] for row in rows} == {"api": "red", "blue:1": "blue", "bluest": "celery"}
+
+
+async def test_the_first_task_decides_on_the_queue_of_a_lane_that_was_mentioned_before(rig: Rig) -> None:
+    await with_lanes(rig, "working")
+    await rig.ledger.pause_lane("paused.example", paused=True)
+    await rig.ledger.take_lane((await session(rig)).session, "redirected.example")
+    rig.catalog._site_queues["dear-call"] = "blue"
+    if isinstance(rig.ledger, SqliteLedger):  # as another process: it has not met the lane that has tasks
+        rig.ledger._memory.lanes.clear()
+    else:
+        rig.ledger._lanes.known.clear()
+    for name in ("working", "paused.example", "redirected.example"):
+        await rig.submit([Plan(DearCall(name=name, where=name))])
+    rows = await rig.ledger.database.fetch("SELECT name, queue FROM lanes")
+    assert {row["name"]: row["queue"] for row in rows} == {
+        "working": DEFAULT_QUEUE,
+        "paused.example": "blue",
+        "redirected.example": "blue",
+    }
 
 
 async def test_lanes_of_other_queues_are_not_read(rig: Rig) -> None:

@@ -70,11 +70,12 @@ class Catalog:
         self.queues = {lane.name: lane.queue for p in pipelines for lane in p.lanes if lane.name != EVERY_SITE}
         """Queues by the name of the declared lane or family."""
         self._site_queues = {
-            step.task.kind: lane.queue
+            kind: lane.queue
             for p in pipelines
             for lane in p.lanes
             if lane.name == EVERY_SITE
             for step in p.steps
+            for kind in (step.task.kind, *step.task.aliases)
         }
         self.lane_of: Callable[[str], str] = str
         """Maps the lane that a task names to the lane that it gets: several hosts can share one domain's lane."""

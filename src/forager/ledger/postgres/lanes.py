@@ -15,11 +15,13 @@ import orjson
 
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
+from forager.core.pipeline import DEFAULT_QUEUE
 from forager.kit.queries import loads
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
 from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
 from forager.ledger.shared.free_lanes import free_by_queue
+from forager.ledger.shared.lane_without_task import has_no_task
 from forager.ledger.shared.plan_encoding import Encoded
 from forager.ledger.shared.spending import before_month, day_and_hour
 
@@ -270,6 +272,14 @@ async def add_spending(db: Db, spent: Mapping[int, int], now: int) -> None:
         await db.execute(_ADD_SPENDING, lanes, [spent[lane] for lane in lanes], *day_and_hour(now))
 
 
+_DECIDE_QUEUE = f"""
+WITH late AS MATERIALIZED (
+  SELECT l.id, x.queue FROM unnest($1::bigint[], $2::text[]) AS x(id, queue) JOIN lanes l ON l.id = x.id
+  WHERE l.queue = '{DEFAULT_QUEUE}' AND {has_no_task("queue")} ORDER BY l.id FOR NO KEY UPDATE OF l)
+UPDATE lanes l SET queue = late.queue FROM late WHERE l.id = late.id
+"""
+
+
 class LaneNumbers:
     """The numbers of lanes by name. A lane is created at its first mention, in its own transaction: an unused lane does
     no harm, and submissions do not wait for each other's lanes. `queue_of(lane, kind)`: the queue of a new lane."""
@@ -278,33 +288,45 @@ class LaneNumbers:
         self._connections = connections
         self._queue_of = queue_of
         self.known: dict[str, int] = {}
-        """Of those that were asked for."""
+        """Lanes that were asked for on behalf of a task, so that their queues are decided."""
+        self._without_task: dict[str, int] = {}
+        """Lanes that were asked for otherwise."""
 
     async def learn(self, names: Iterable[str]) -> Mapping[str, int]:
-        """Return the numbers of these lanes, among others."""
-        return await self._learn({name: None for name in names if name not in self.known})
+        """Return the numbers of these lanes. The first task of a new lane may still decide on its queue."""
+        known, others = self.known, self._without_task
+        wanted = list(names)
+        unknown = {name: None for name in wanted if name not in known and name not in others}
+        if unknown:
+            others.update(await self._make(unknown))
+        return {name: known[name] if name in known else others[name] for name in wanted}
 
     async def learn_for(self, plans: Iterable[Encoded]) -> Mapping[str, int]:
-        """Return the numbers of the lanes of these tasks, among others. A new lane gets the queue that is declared for
-        it or for the first task's pipeline."""
-        return await self._learn({plan.lane: plan.kind for plan in plans if plan.lane not in self.known})
-
-    async def _learn(self, unknown: Mapping[str, str | None]) -> Mapping[str, int]:
+        """Return the numbers of the lanes of these tasks, among others. A lane that is new, or in the default queue
+        without a task, gets the queue that is declared for it or for the task's pipeline."""
+        unknown = {plan.lane: plan.kind for plan in plans if plan.lane not in self.known}
         if unknown:
-            names = sorted(unknown)
-            queues = [self._queue_of(name, unknown[name]) for name in names]
-            self.known.update(await self._connections.run(lambda db: self._make(db, names, queues)))
+            self.known.update(await self._make(unknown))
         return self.known
 
+    async def _make(self, kinds: Mapping[str, str | None]) -> dict[str, int]:
+        queues = {name: self._queue_of(name, kinds[name]) for name in sorted(kinds)}
+        return await self._connections.run(lambda db: self._write(db, queues))
+
     @staticmethod
-    async def _make(db: Db, names: Sequence[str], queues: Sequence[str]) -> dict[str, int]:
+    async def _write(db: Db, queues: Mapping[str, str]) -> dict[str, int]:
+        names = list(queues)
         await db.execute(
             "INSERT INTO lanes (name, queue) SELECT name, queue FROM unnest($1::text[], $2::text[]) AS x(name, queue)"
             " ORDER BY name ON CONFLICT (name) DO NOTHING",
             names,
-            queues,
+            list(queues.values()),
         )
-        return pairs(await db.fetch("SELECT name, id FROM lanes WHERE name = ANY($1::text[])", names))
+        rows = await db.fetch("SELECT name, id, queue FROM lanes WHERE name = ANY($1::text[])", names)
+        late = {number: queues[name] for name, number, queue in rows if queue == DEFAULT_QUEUE != queues[name]}
+        if late:
+            await db.execute(_DECIDE_QUEUE, list(late), list(late.values()))
+        return {name: number for name, number, _ in rows}
 
 
 async def _owned(db: Db, rows: Sequence[Any], now: int) -> list[OwnedLane]:

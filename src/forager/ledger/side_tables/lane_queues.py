@@ -1,7 +1,8 @@
 """Brings the queues of existing lanes up to date with what the pipelines declare.
 
 A lane gets its queue when it is created. One that an earlier version created, or for which a pipeline now declares
-another queue, is changed when a process that works starts.
+another queue, is changed when a process that works starts. Lanes of sites are not declared by name: one without tasks
+gets the queue of the pipeline of its next task (`lane_without_task.py`).
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,9 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from forager.core.pipeline import DEFAULT_QUEUE
 from forager.ledger.catalog import Catalog
+from forager.ledger.shared.lane_without_task import has_no_task
 from forager.ledger.sqlite.flows import Flows
 
 
@@ -17,6 +19,9 @@ class Memory:
     next_job: int
     next_task: int
     lanes: dict[str, int] = field(default_factory=dict)
+    """Lanes that were asked for on behalf of a task, so that their queues are decided …"""
+    without_task: dict[str, int] = field(default_factory=dict)
+    """… and lanes that were asked for otherwise."""
     aliased: set[str] = field(default_factory=set)
     """Identities with aliases; the others need no lookup."""
     next_wake: int | None = None
@@ -34,14 +39,17 @@ class Memory:
 
     def lane_id(self, db: sqlite3.Connection, name: str, kind: str | None = None) -> int:
         """Return the number of a lane, which is created at its first mention. Checked again after a rollback, which may
-        have removed it. `kind`: of the task that needs it, which may decide on the queue of a new lane."""
-        known = self.lanes.get(name)
+        have removed it. `kind`: of the task that needs it, which may decide on the queue of a lane that is new or
+        has had no task."""
+        known = self.lanes.get(name) or (self.without_task.get(name) if kind is None else None)
         if known is None:
-            queue = self.catalog.queue_of(name, kind)
-            db.execute("INSERT INTO lanes (name, queue) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", (name, queue))
-            (known,) = db.execute("SELECT id FROM lanes WHERE name = ?", (name,)).fetchone()
-            self.lanes[name] = known
-        return known
+            wanted = self.catalog.queue_of(name, kind)
+            db.execute("INSERT INTO lanes (name, queue) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", (name, wanted))
+            known, queue = db.execute("SELECT id, queue FROM lanes WHERE name = ?", (name,)).fetchone()
+            if queue == DEFAULT_QUEUE != wanted:
+                db.execute(_DECIDE_QUEUE, (wanted, known))
+            (self.without_task if kind is None else self.lanes)[name] = known
+        return int(known)
 
     def wakes(self, at: int) -> None:
         """Note that a lane without an owner can be taken from `at` on, and wake waiting workers then."""
@@ -57,6 +65,7 @@ class Memory:
 # Numbers of removed jobs are never reused.
 _NEXT = "SELECT 1 + max(last_{table}, coalesce((SELECT max(id) FROM {table}s), 0)) FROM tail"
 _WAKE = "UPDATE lanes SET wake_at = ?2 WHERE id = ?1 AND owner IS NULL AND (wake_at IS NULL OR wake_at > ?2)"
+_DECIDE_QUEUE = f"UPDATE lanes AS l SET queue = ? WHERE id = ? AND {has_no_task('tasks')}"
 _NEXT_WAKE = "SELECT min(wake_at) FROM lanes WHERE owner IS NULL AND wake_at > ? AND NOT paused"
 
 
