@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from forager.api.limits import MOST_BYTES
 from forager.core.errors import Rejected
-from forager.pipelines.scrape.cli_run import read_targets
+from forager.pipelines.scrape.cli_run import Line, parts_of, read_targets
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.scrape_pages import job as job_page
 from forager.sandbox.site import SandboxSite
@@ -182,3 +183,14 @@ def test_a_csv_file_without_the_column_is_told_which_ones_it_has(tmp_path: Path)
     file.write_text("url,kind\nhttps://a.example/,job_posting\n")
     with pytest.raises(Rejected, match=r"no column target_url\..*: url, kind"):
         read_targets(file, {"target_type": "job_posting"})
+
+
+@pytest.mark.parametrize(("pages", "length", "jobs"), [(10_000, 20, 1), (10_001, 20, 2), (10_000, 1_900, 11)])
+def test_a_file_becomes_jobs_that_the_api_takes_whole_and_in_order(pages: int, length: int, jobs: int) -> None:
+    lines = [Line(n, {"target_url": f"https://a.example/{n:0{length}}"}) for n in range(pages)]
+    parts = list(parts_of(lines))
+    assert len(parts) == jobs
+    assert [line.number for part in parts for line in part] == list(range(pages))
+    for part in parts:
+        body = {"pipeline": "scrape", "params": {"targets": [line.target for line in part]}}
+        assert len(json.dumps(body)) < MOST_BYTES

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_TARGETS = 10_000
-"""Pages of one job."""
+MOST_BYTES = 1_800_000
+"""Pages of one job, and bytes of the request that creates it: the API takes two megabytes."""
 MOST_TOLD = 20
 CUT = 60
 
@@ -35,17 +36,28 @@ class Line:
 async def many_pages(at: Reached, lines: Sequence[Line], *, quiet: bool) -> AsyncIterator[dict[str, Any]]:
     """Every page with its result or its error, in the order of the file, which is one job.
 
-    A file of more than 10,000 pages is several jobs of that size, one after the other.
+    A file of more than 10,000 pages, or of very long URLs, is several jobs, one after the other.
     """
     _check_all(lines)
-    for start in range(0, len(lines), MOST_TARGETS):
-        part = lines[start : start + MOST_TARGETS]
+    for part in parts_of(lines):
         job = await _created(at, part)
         if not quiet:
             render.notes().print(f"Job {job}: {words.tasks(len(part))}", markup=False)
         await see_through(at, job, words=words, quiet=quiet)
         async for page in _pages_of(at, job, [line.target for line in part]):
             yield page
+
+
+def parts_of(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    """Split the lines of a file into jobs that the API takes."""
+    start = size = 0
+    for number, line in enumerate(lines):
+        more = len(orjson.dumps(dict(line.target))) + 1
+        if number - start == MOST_TARGETS or (size + more > MOST_BYTES and number > start):
+            yield lines[start:number]
+            start, size = number, 0
+        size += more
+    yield lines[start:]
 
 
 async def noted(pages: AsyncIterator[dict[str, Any]], status: list[dict[str, Any]]) -> AsyncIterator[list[Any]]:
