@@ -23,11 +23,11 @@ def jobs(rig: Rig) -> list[tuple[str, int, int, str]]:
 
 
 async def test_they_take_one_call_and_keep_their_order(rig: Rig) -> None:
+    await rig.submit(calls(1, prefix="before-"))  # the first task of a lane waits for the lane's number and queue
     counts, writes = [1, 3, 0, 2, 70], Writes(rig)
-    await rig.ledger.pause_lane("api", paused=False)  # whoever is the first to name a lane waits for its number
     told = await side_by_side(rig, *[rig.submit(calls(count, prefix=f"j{n}-")) for n, count in enumerate(counts)])
     assert writes.calls == 1
-    assert jobs(rig) == [
+    assert jobs(rig)[1:] == [
         (str(each.job), count, count, "queued" if count else "completed")
         for each, count in zip(told, counts, strict=True)
     ]
@@ -37,8 +37,8 @@ async def test_they_take_one_call_and_keep_their_order(rig: Rig) -> None:
     first_of = {row["public_id"]: task_uuid(row["id"], row["first"]) for row in firsts}
     assert [each.first for each in told] == [first_of.get(str(each.job)) for each in told]
     worker = await rig.worker()
-    assert len(await worker.drain()) == sum(counts)
-    created = rig.tables.read("SELECT key FROM changes WHERE op = 'created' ORDER BY id")
+    assert len(await worker.drain()) == 1 + sum(counts)
+    _, *created = rig.tables.read("SELECT key FROM changes WHERE op = 'created' ORDER BY id")
     assert [row["key"] for row in created] == [str(each.job) for each in told]
 
 
@@ -62,7 +62,7 @@ async def test_what_holds_inside_a_job_holds_beside_others(rig: Rig) -> None:
 async def test_one_that_fails_is_undone_alone(rig: Rig, plan: Plan) -> None:
     good, refused, also = await side_by_side(rig, rig.submit(calls(1)), rig.submit([plan]), rig.submit(calls(2)))
     assert isinstance(refused, Conflict if plan is AFTER_NONE else Exception)
-    assert [job[:2] for job in jobs(rig)] == [(str(good.job), 1), (str(also.job), 2)]
+    assert {job[:2] for job in jobs(rig)} == {(str(good.job), 1), (str(also.job), 2)}
     worker = await rig.worker()
     assert len(await worker.drain()) == 3
 

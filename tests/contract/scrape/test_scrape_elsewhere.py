@@ -111,7 +111,7 @@ async def test_control_without_the_stores_word_nobody_is_told__SC_1(
 
 async def test_more_jobs_than_a_notification_can_name_wake_everybody__SC_1(pair: Pair, postgres_url: str) -> None:
     heard, told = ends_heard(pair.front), asyncio.Event()
-    pair.front.app.ledger.when_jobs_end(lambda _: told.set())
+    pair.front.app.ledger.when_jobs_end(lambda jobs: told.set() if not jobs else None)
     db = await asyncpg.connect(postgres_url)
     async with db.transaction():
         jobs = await db.fetch(
@@ -124,4 +124,4 @@ async def test_more_jobs_than_a_notification_can_name_wake_everybody__SC_1(pair:
     await db.close()
     async with asyncio.timeout(30):
         await told.wait()
-    assert heard == [[]]
+    assert [] in heard, "all are woken; jobs of schedules may have ended before"
