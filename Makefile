@@ -4,7 +4,7 @@
 BIN     := .venv/bin
 RUNTIME := .venv/.runtime-ready
 DEV     := .venv/.dev-ready
-WORKERS ?= 6
+WORKERS ?= 4
 NAME    ?=
 ARGS    ?=
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their

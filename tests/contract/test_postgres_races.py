@@ -148,7 +148,8 @@ async def _race(rigs: list[Rig], chance: random.Random, rounds: int) -> tuple[in
         assert {states[task] for task in refused} <= {TaskState.SUSPECT}
         rigs[0].check()
         settled, fenced = settled + len(done), fenced + len(refused)
-        await rigs[0].ledger.cancel(job.job)
+        if refused:  # otherwise the job has completed
+            await rigs[0].ledger.cancel(job.job)
     return settled, fenced
 
 

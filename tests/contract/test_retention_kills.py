@@ -1,5 +1,6 @@
 """Retention that is killed in the middle of a page, messages that were delivered, and the space that comes back."""
 
+import asyncio
 import random
 import sqlite3
 from pathlib import Path
@@ -103,6 +104,7 @@ async def settle_deliveries(engine: EngineRig, states: list[TaskState]) -> None:
         session, [Settlement(each, state) for each, state in zip(leases, states, strict=True)], []
     )
     await ledger.end(session)
+    await asyncio.sleep(0.005)  # times are whole milliseconds: what ended in this one is not older than `AGE` yet
 
 
 async def test_delivered_messages_go_and_their_standing_job_counts_what_is_left(store: str) -> None:
