@@ -113,7 +113,8 @@ def australian(texts: Sequence[str], at: int, region: str | None = None) -> Norm
 
 
 def british(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
-    """The last name before the postcode that is no county; in London's postal areas, London."""
+    """Read a British address. The city is London in London's postal areas, and otherwise the last name before the
+    postcode that is not a county."""
     match = GB_CODE.search(texts[at])
     if not match or match["area"] not in _GB_AREAS or (region not in (None, "GB") and " " not in match["code"]):
         return None

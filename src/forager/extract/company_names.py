@@ -29,12 +29,12 @@ _SERVICES = frozenset(
     " shopify squarespace volusion microsoft adobe cloudflare paypal yahoo weebly godaddy tumblr"
     " zencart magento prestashop".split()
 )
-"""Who stands on others' pages: maps, buttons, shop systems."""
+"""Companies whose names appear on other companies' pages, in maps, buttons and shop systems."""
 _WORDS = frozenset(
     "all city restaurant hotel shop store company group services service products product online portal office school"
     " church welcome contact address business solutions".split()
 )
-"""A name of one such word is a part of one."""
+"""One of these words alone is not a name, only part of one."""
 _NO_NAME = re.compile(
     r"^an? (?:division|subsidiary|member|part|service|project|brand) of\b|@|https?:|\d{5}|[?!:]$"
     r"|\b(?:tel|phone|fax|e-?mail|click|call|hours|monday|department|dept|attn|directions|map|address|welcome|copyright"

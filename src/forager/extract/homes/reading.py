@@ -155,7 +155,7 @@ def _read_price(scope: Sequence[Line], headline: str | None, home: Home) -> None
 
 
 def _labels_other(text: str) -> bool:
-    """Whether a line is a label of another amount; one with an amount of its own is none."""
+    """Return whether a line labels another amount. A line with an amount of its own is not a label."""
     return len(text) <= 40 and not re.search(r"\d", text) and bool(words.OTHER_MONEY.search(text))
 
 
@@ -169,7 +169,7 @@ def _labels(scope: Sequence[Line], at: int) -> bool:
 
 
 def _is_below(scope: Sequence[Line], at: int) -> bool:
-    """Whether an amount has its label under it: it is one, and what is above is none for an amount."""
+    """Return whether the label of an amount is below it: the line below is a label, and the line above is not."""
     above = scope[at - 1].text if at else ""
     is_amount = bool(_SIGNED.search(scope[at].text)) and len(scope[at].text) <= 20
     return is_amount and not _is_label(above) and not words.OTHER_MONEY.search(above[:40])

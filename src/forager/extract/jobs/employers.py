@@ -1,4 +1,5 @@
-"""Who offers a job, where no structured data has it: names around the advertisement, the most reliable first. Pure.
+"""Finds the employer on pages whose structured data does not name it: names around the advertisement, most reliable
+first. Pure.
 
 A job board's name stands all over its pages too, so a name counts only if the advertisement itself uses it, or if the
 page's title has it as `Baker at Kiln` and the site is not called so.
@@ -35,7 +36,7 @@ _CODE = re.compile(r"^[A-Z]{0,3}\d{2,}\s*[-–:]?\s+(?=\D)")
 
 
 def employers(document: Document, known: Sequence[Thing], title: str) -> Iterator[tuple[str, str, bool]]:
-    """Name, source, and whether it is sure that this is the employer; the most reliable first.
+    """Yield candidates, most reliable first: the name, its source, and whether it is certainly the employer.
 
     `title` is the job's. Names of boards and systems, commands, legal phrases and the title itself are left out.
     """

@@ -27,7 +27,7 @@ _SORTED = re.compile(
     r"|sortera\w*|sort[eé]r\w*|sortuj(?: według)?|sortowanie|seřadit|řadit|rendezés|сортиров\w+(?: по)?)\s*:?",
     re.IGNORECASE,
 )
-"""What stands beside the order of a list."""
+"""Labels of the control that sorts a list."""
 _PRICED = re.compile(
     r"(?:unit|our|your|sale|online)?\s*(?:price|preis|prix|precio|prezzo|cena|цена)\s*:?", re.IGNORECASE
 )

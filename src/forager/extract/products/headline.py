@@ -42,7 +42,7 @@ def headline_of(document: Document) -> str | None:
 
 
 def _highest(document: Document) -> str | None:
-    """Of several, the one that shares most with the page's title: a banner has a headline as well."""
+    """Return the `h1` that shares the most words with the page's title, because a banner may have one, too."""
     texts = [text for node in document.tree.css("h1")[:10] if (text := one_line(node.text(separator=" ")))]
     title = words(document.title)
     return max(texts, key=lambda text: len(words(text) & title) / max(1, len(words(text))), default=None)

@@ -23,7 +23,7 @@ _OTHER = re.compile(
     r"|price break|orders? over)\b",
     re.IGNORECASE,
 )
-"""An amount that is no price of the product at all, now or before."""
+"""Marks an amount that is neither the current nor a former price of the product."""
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = re.compile(
     r"old|was|list|retail|rrp|msrp|compare|strike|cross|save|saving|other|ship|deliver|label|cart|basket|filter|range"

@@ -340,8 +340,7 @@ cursors = Table(
     Column("retry_at", BigInteger, comment="NULL: it does not fail"),
 )
 
-# Which sinks there are, beside those that the settings ask for. Addresses and
-# credentials are settings; only a webhook's URL is among the options.
+# Sinks that operators added, beside those of the settings. Addresses and credentials are settings, but a webhook's URL.
 sinks = Table(
     "sinks",
     metadata,

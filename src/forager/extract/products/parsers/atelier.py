@@ -38,7 +38,7 @@ def _read_price(document: Document, findings: Findings) -> None:
         amount = f"{whole.replace(',', '')}.{cents or '00'}"
         findings.add_price(amount, attribute_at(document, ".cost__currency", "title"), SOURCE)
     elif whole:
-        findings.refused.append(("price", f"{whole[:20]!r} is no price"))
+        findings.refused.append(("price", f"{whole[:20]!r} is not a price"))
     was = parse_price(text_at(document, ".cost__was")).amount
     if was is not None:
         findings.metadata["regular_price"] = str(was)

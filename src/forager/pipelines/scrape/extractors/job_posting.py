@@ -34,7 +34,7 @@ from forager.pipelines.scrape.findings import Findings, page_url
 from forager.pipelines.scrape.walls import login_wall
 
 MOST_COUNTRIES = 5
-"""Who may apply from more countries than these may apply from anywhere."""
+"""A job that is open to applicants from more countries than this has no location: it counts as open everywhere."""
 
 
 class JobPosting(BaseModel):
