@@ -3,6 +3,7 @@ maximum instead of adding them up."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -11,6 +12,10 @@ from forager.api.worker_metrics import gauge
 from forager.core.sink import SinkStatus
 from forager.core.watch import WatchStatus
 from forager.ledger.reports import PipelineLoad, QueueLoad
+
+T = TypeVar("T", SinkStatus, WatchStatus)
+Gauges = tuple[tuple[str, str, Callable[[T], float]], ...]
+"""Name, description and value of each gauge."""
 
 
 def ledger_metrics(vital: Vital) -> Iterable[Metric]:
@@ -72,20 +77,25 @@ def _queue_metrics(queues: Mapping[str, QueueLoad], now: datetime | None) -> Ite
     yield from (lanes, waiting)
 
 
+def _gauges(of: str, gauges: Gauges[T], statuses: Sequence[T]) -> Iterable[Metric]:
+    """One gauge for each entry of a table, with a value for each status, by its name."""
+    for name, about, value in gauges:
+        gauge = GaugeMetricFamily(f"forager_{of}_{name}", about, labels=[of])
+        for status in statuses:
+            gauge.add_metric([status.name], value(status))
+        yield gauge
+
+
 def _sink_metrics(sinks: Sequence[SinkStatus]) -> Iterable[Metric]:
     """Sink metrics as the ledger has them, so that every process reports the same values, whichever one delivers."""
-    for name, about, value in _SINK_GAUGES:
-        gauge = GaugeMetricFamily(f"forager_sink_{name}", about, labels=["sink"])
-        for sink in sinks:
-            gauge.add_metric([sink.name], value(sink))
-        yield gauge
+    yield from _gauges("sink", _SINK_GAUGES, sinks)
     delivered = CounterMetricFamily("forager_sink_delivered", "Changes that a sink has taken.", labels=["sink"])
     for sink in sinks:
         delivered.add_metric([sink.name], sink.delivered)
     yield delivered
 
 
-_SINK_GAUGES: tuple[tuple[str, str, Callable[[SinkStatus], float]], ...] = (
+_SINK_GAUGES: Gauges[SinkStatus] = (
     ("behind", "Changes that a sink has not passed.", lambda sink: sink.behind),
     ("lag_seconds", "Age of the oldest change that a sink has not passed.", lambda sink: sink.lag),
     ("rate", "Changes per second that a sink took, over about a minute.", lambda sink: sink.rate),
@@ -97,18 +107,14 @@ _SINK_GAUGES: tuple[tuple[str, str, Callable[[SinkStatus], float]], ...] = (
 
 
 def _watch_metrics(watches: Sequence[WatchStatus]) -> Iterable[Metric]:
-    for name, about, value in _WATCH_GAUGES:
-        gauge = GaugeMetricFamily(f"forager_watch_{name}", about, labels=["watch"])
-        for watch in watches:
-            gauge.add_metric([watch.name], value(watch))
-        yield gauge
+    yield from _gauges("watch", _WATCH_GAUGES, watches)
     dispatched = CounterMetricFamily("forager_watch_dispatched", "Records turned into tasks.", labels=["watch"])
     for watch in watches:
         dispatched.add_metric([watch.name], watch.dispatched)
     yield dispatched
 
 
-_WATCH_GAUGES: tuple[tuple[str, str, Callable[[WatchStatus], float]], ...] = (
+_WATCH_GAUGES: Gauges[WatchStatus] = (
     ("due", "Records whose time has come, counted to 10,000.", lambda watch: watch.due),
     ("late_seconds", "Seconds since the oldest of them came due.", lambda watch: watch.late),
     ("paused", "1 while a watch is paused.", lambda watch: float(watch.paused)),

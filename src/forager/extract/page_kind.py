@@ -46,12 +46,19 @@ def is_empty(document: Document) -> bool:
     return len(document.text) < LITTLE
 
 
-def error_of(document: Document) -> str | None:
-    """Return the title or headline with which a page says that what was asked for is not there; None if it does not."""
+def title_or_headline(document: Document, pattern: re.Pattern[str]) -> str | None:
+    """Return the page's title, or else its headline, if it is short and matches the pattern; None if neither does."""
     headline = document.first_text("h1")
     for words in (document.title, headline[0] if headline else None):
-        if words and len(words) <= LONGEST and _ERROR.search(words):
+        if words and len(words) <= LONGEST and pattern.search(words):
             return words
+    return None
+
+
+def error_of(document: Document) -> str | None:
+    """Return the title or headline with which a page says that what was asked for is not there; None if it does not."""
+    if told := title_or_headline(document, _ERROR):
+        return told
     if len(document.text) <= 1_500:
         short = (line.text for line in document.lines if len(line.text) <= LONGEST)
         return next((text for text in short if _ERROR.search(text)), None)

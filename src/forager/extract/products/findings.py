@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from forager.extract.availability import availability_of
+from forager.extract.confidence import DISAGREED
 from forager.extract.currencies import iso_currency
 from forager.extract.gtin import gtin_of
 from forager.extract.text import one_line, paragraphs
@@ -27,8 +28,6 @@ CONFIDENCE: Mapping[Source, float] = {
 }
 """`sign`: a currency by a sign that several countries share; a currency that an operator set for the shop beats it."""
 SUREST = 0.99
-DISAGREED = 0.6
-"""What is left of a value's confidence when another source has another value."""
 COMPARED = frozenset(("price", "currency", "availability", "rating", "review_count", "gtin"))
 """Fields whose values are the same or not. Names and texts of two sources differ without being wrong."""
 HIGHEST_PRICE = Decimal("99999999.99")

@@ -1,11 +1,13 @@
 """Soft 404s: pages that say with status 200 that there is no such product. Pure.
 
-They are recognised before anything is parsed, because such a page shows other products and their prices.
+They are recognised before anything is parsed, because such a page shows other products and their prices. The words are
+narrower than those of `page_kind.error_of`: a product that is unavailable or a page that denies access is not gone.
 """
 
 import re
 
 from forager.extract.document import Document
+from forager.extract.page_kind import title_or_headline
 
 _GONE = re.compile(
     r"\b(?:page|product|item|article|listing|offer)s?\b.{0,40}\b(?:not found|no longer (?:available|exists?|sold)"
@@ -17,13 +19,8 @@ _GONE = re.compile(
     r"|(?:страница|товар)\b.{0,40}\bне найден",
     re.IGNORECASE,
 )
-LONGEST = 160
 
 
 def says_missing(document: Document) -> str | None:
-    """The title or headline with which a page says that what was asked for is not there; None if it does not."""
-    headline = document.first_text("h1")
-    for words in (document.title, headline[0] if headline else None):
-        if words and len(words) <= LONGEST and _GONE.search(words):
-            return words
-    return None
+    """Return the title or headline with which a page says that its product is gone; None if it does not."""
+    return title_or_headline(document, _GONE)

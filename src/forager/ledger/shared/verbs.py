@@ -1,6 +1,7 @@
 """The verbs that both databases do with the same SQL. Never on a hot path."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -19,19 +20,19 @@ PAGES_AT_ONCE = 100
 """Pages of one watch that are requested at once: more would keep other commands from the writer for too long."""
 
 
-class SharedVerbs:
+class SharedVerbs(ABC):
     """The part of `Ledger` that needs nothing of its database but `fetch` and `write`."""
 
     database: Database
     _catalog: Catalog
     _retention: Retention
 
-    async def now_ms(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    async def now_ms(self) -> int: ...
 
+    @abstractmethod
     async def dispatch_page(self, page: WatchPage) -> Taken:
         """Take the records of a page and add their tasks, in one transaction."""
-        raise NotImplementedError
 
     async def dispatch_pages(self, pages: Sequence[WatchPage]) -> Sequence[Taken | Conflict]:
         """Dispatch the pages of several standing jobs. Returns what each has done, or why its job takes no tasks.
@@ -79,8 +80,8 @@ class SharedVerbs:
             raise refusal
         return taken
 
-    def announce(self, url: str | None) -> None:
-        """A database that many processes share keeps no address."""
+    def announce(self, url: str | None) -> None:  # noqa: B027 - the embedded store alone overrides it
+        """Do nothing: a database that many processes share keeps no address."""
 
     async def changes(
         self,

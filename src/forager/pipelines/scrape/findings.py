@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from forager.extract.confidence import DISAGREED
 from forager.extract.document import Document
 from forager.extract.page_kind import PageKind
 from forager.extract.structured_data import Thing
@@ -19,8 +20,6 @@ GUESS = 0.55
 LONGEST_SHOWN = 200
 RELIABLE = LABEL
 """A source below this does not make a better one less sure."""
-DISAGREED = 0.6
-"""What is left of a value's confidence when a reliable source has another value."""
 
 
 class Findings:

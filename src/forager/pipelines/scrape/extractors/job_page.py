@@ -1,6 +1,7 @@
 """A job by its page: a system's selectors, labels, headlines and the text around them. Pure."""
 
 import re
+from collections.abc import Sequence
 
 from forager.extract.document import Document, Line
 from forager.extract.jobs.employers import employers
@@ -196,24 +197,28 @@ def read_prose(document: Document, title: str | None, findings: Findings) -> Non
     """Add the advertisement: an element that is called so, else the page's main text, else what is under the title."""
     if not findings.wants("description"):
         return
-    for selector in _PROSE:
-        node = document.tree.css_first(selector)
-        text = _text_of(document.lines_in(node), title) if node else ""
-        if len(text) >= LEAST_TEXT:
-            findings.offer("description", text, f"css:{selector}", LABEL)
-            return
+    if _prose_in(_PROSE, LABEL, document, title, findings):
+        return
     main = main_text(document, "text")
     text = _trimmed([line.strip(" |").removeprefix("- ") for line in main[0].splitlines()], title) if main else ""
     if main and len(text) >= LEAST_TEXT:
         findings.offer("description", text, main[1] if ":" in main[1] else "text", OPEN_GRAPH)
         return
-    for selector in _WHOLE:
+    if not _prose_in(_WHOLE, GUESS, document, title, findings):
+        _prose_by_lines(document, title, findings)
+
+
+def _prose_in(
+    selectors: Sequence[str], confidence: float, document: Document, title: str | None, findings: Findings
+) -> bool:
+    """Add the text of the first of these elements that has enough of it. Returns whether one has."""
+    for selector in selectors:
         node = document.tree.css_first(selector)
         text = _text_of(document.lines_in(node), title) if node else ""
         if len(text) >= LEAST_TEXT:
-            findings.offer("description", text, f"css:{selector}", GUESS)
-            return
-    _prose_by_lines(document, title, findings)
+            findings.offer("description", text, f"css:{selector}", confidence)
+            return True
+    return False
 
 
 def _prose_by_lines(document: Document, title: str | None, findings: Findings) -> None:
