@@ -31,10 +31,10 @@ async def find(rig: Rig, worker: Worker, *found: Item) -> None:
             assert not (await worker.settle(lease, records=found)).fenced
 
 
-async def items(rig: Rig, worker: Worker, count: int, after: timedelta = LATE, **more: Any) -> None:
-    """`a0` has been due for longest."""
+async def items(rig: Rig, worker: Worker, count: int, after: timedelta = LATE, apart: float = 1, **more: Any) -> None:
+    """`a0` has been due for longest; the others follow, so many seconds apart."""
     now = await rig.ledger.now()
-    each = timedelta(seconds=1)
+    each = timedelta(seconds=apart)
     await find(rig, worker, *(Item(uid=f"a{n}", due=now + after + n * each, **more) for n in range(count)))
 
 
@@ -69,12 +69,12 @@ async def test_due_records_become_tasks_of_a_standing_job_and_their_due_times_ar
 
 
 async def test_records_whose_time_has_not_come_stay_and_the_first_of_them_is_told(rig: Rig, worker: Worker) -> None:
-    await items(rig, worker, 2, timedelta(seconds=HOUR))
+    await items(rig, worker, 2, timedelta(seconds=HOUR), apart=HOUR)
     stored = due(rig)
     done = await rig.dispatch()
     assert (done.records, done.tasks, done.next_due) == (0, 0, stored["a0"])
     assert due(rig) == stored
-    rig.pass_time(HOUR + 0.5)
+    rig.pass_time(1.5 * HOUR)
     assert (await rig.dispatch()).records == 1
     assert looks(rig) == {"look a0": "ready"}
 

@@ -161,25 +161,26 @@ async def simulation(
     watches wait for their moments.
     """
     clock = clock or SimulatedClock()
-    rig = await open_sqlite(folder, pipelines, clock=clock, lease=lease)
-    clock.wait_for(lambda: rig.ledger._writer.pending)
-    rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
-    watcher = Watcher(rig.ledger, pipelines, clock, look_every=every)
-    made = Simulation(rig, clock, fetch, options, watcher=watcher)
-    scheduler = Scheduler(rig.schedules, made.create_job, rig.ledger.now, clock, longest_nap=every)
-    made.loops += [
-        asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
-        asyncio.create_task(scheduler.run()),
-        asyncio.create_task(watcher.run()),
-    ]
-    made.start_worker()
-    for sink in sinks:
-        pace = Pace(look_every=every)
-        delivery = Delivery(rig.ledger, sink_table(rig.ledger), sink, clock, lambda: made.worker.session, pace)
-        made.loops.append(asyncio.create_task(delivery.run()))
-    try:
-        yield made
-    finally:
-        await made.stop()
-    rig.check()
-    await rig.close()
+    with clock.counting_threads():  # from the first call on: one that began before `run_for` would not hold time up
+        rig = await open_sqlite(folder, pipelines, clock=clock, lease=lease)
+        clock.wait_for(lambda: rig.ledger._writer.pending)
+        rig.ledger._writer.db.execute("PRAGMA synchronous=OFF")  # time that no disk need survive
+        watcher = Watcher(rig.ledger, pipelines, clock, look_every=every)
+        made = Simulation(rig, clock, fetch, options, watcher=watcher)
+        scheduler = Scheduler(rig.schedules, made.create_job, rig.ledger.now, clock, longest_nap=every)
+        made.loops += [
+            asyncio.create_task(sweep_forever(rig.ledger, clock, every)),
+            asyncio.create_task(scheduler.run()),
+            asyncio.create_task(watcher.run()),
+        ]
+        made.start_worker()
+        for sink in sinks:
+            pace = Pace(look_every=every)
+            delivery = Delivery(rig.ledger, sink_table(rig.ledger), sink, clock, lambda: made.worker.session, pace)
+            made.loops.append(asyncio.create_task(delivery.run()))
+        try:
+            yield made
+        finally:
+            await made.stop()
+        rig.check()
+        await rig.close()
