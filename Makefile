@@ -9,7 +9,8 @@ NAME    ?=
 ARGS    ?=
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their
 # order, unit tests last: files with few tests are the long ones, and sorted to the end they would keep one process busy.
-PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+FILES   := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST  := $(BIN)/python -m pytest $(FILES)
 
 # Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,7 +31,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup browser
 	@scripts/setup prefect
 	@scripts/setup brokers
-	$(PYTEST) -m "not chaos and not servers" $(ARGS)
+	$(BIN)/python -m scripts.run_tests $(FILES) -m "not chaos and not servers" $(ARGS)
 
 test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven
 	@scripts/setup kafka
