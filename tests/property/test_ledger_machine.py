@@ -123,7 +123,9 @@ def test_no_order_of_events_breaks_the_ledger_on_postgres__R6(request: pytest.Fi
     create_postgres(template, catalog())
 
     async def make() -> Rig:
-        return await postgres_rig(postgres.create_database(urlsplit(template).path[1:]), create=False)
+        rig = await postgres_rig(postgres.create_database(urlsplit(template).path[1:]), create=False)
+        rig.catalog.shared = frozenset({"site"})  # of the two lanes, one has an owner and one is shared
+        return rig
 
     _run(lambda: WatchingMachine(make, None))
 

@@ -235,17 +235,18 @@ def _followers(t: Tables) -> Iterator[str]:
 
 
 def _lanes(t: Tables, now: int) -> Iterator[str]:
-    """An owner is alive; a lane that nobody owns does not sleep on work that could be leased (trap 2)."""
+    """An owner is alive (0: a shared lane has none); a lane without one does not sleep on work that could be leased
+    (trap 2)."""
     for row in t.read(
-        "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner"
-        " WHERE l.owner IS NOT NULL AND s.id IS NULL"
+        "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner WHERE l.owner <> 0 AND s.id IS NULL"
     ):
         yield f"lane {row['id']}: owned by {row['owner']}, who is gone"
     for row in t.read(
         f"""SELECT l.id, count(*) AS n FROM lanes l JOIN {t.tasks} t ON t.lane_id = l.id AND t.state IN (0, 1, 8)
         JOIN jobs j ON j.id = t.job_id AND j.state IN ('queued', 'running') AND j.drain IS NULL
-        WHERE l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > CASE WHEN t.state = 1 AND t.due > {now} THEN t.due
-        ELSE {now} END) GROUP BY l.id"""
+        WHERE coalesce(l.owner, 0) = 0
+        AND (l.wake_at IS NULL OR l.wake_at > CASE WHEN t.state = 1 AND t.due > {now} THEN t.due ELSE {now} END)
+        GROUP BY l.id"""
     ):
         yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
 

@@ -121,6 +121,7 @@ SCHEDULE = {
 LANE = {
     "name": "serper",
     "owner": "host-1:4711",
+    "shared": False,
     "paused": False,
     "wake_at": None,
     "state": {"slow_until": 1773489630000},
@@ -143,6 +144,7 @@ LANE_DETAIL = {
     "kind": "site",
     "seen": True,
     "owner": "host-1:4711",
+    "shared": False,
     "paused": False,
     "wake_at": None,
     "rules": {

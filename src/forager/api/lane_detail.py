@@ -36,6 +36,9 @@ class LaneDetail(BaseModel):
     kind: Literal["site", "api"]
     seen: bool = Field(description="Whether a job has used the lane, or an operator has paused it.")
     owner: str | None = Field(description="The session that owns the lane now.")
+    shared: bool = Field(
+        description="Whether every worker uses the lane at once, with limits of its own; it has no owner."
+    )
     paused: bool
     wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
     rules: dict[str, RuleReport] = Field(description="Every rule in force, with its source.")
@@ -76,6 +79,7 @@ async def lane_detail(app: App, name: str) -> dict[str, Any]:
         "kind": "api" if politeness.is_api(name) else "site",
         "seen": known is not None,
         "owner": known.owner if known else None,
+        "shared": known is not None and known.shared,
         "paused": paused,
         "wake_at": known.wake_at if known else None,
         "rules": {

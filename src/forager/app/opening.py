@@ -72,7 +72,7 @@ async def open_app(
         if must_fit:
             await check_keys(sealer, [table, job_secrets])
             await check_blob_folder(ledger.database, blob_folder(settings))
-            await follow_declared(ledger.database, catalog.queues)
+            await follow_declared(ledger.database, catalog.queues, catalog.shared)
         # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
         fetcher: HttpFetcher
         proxies = await open_proxies(settings, table, guard, clock, lambda request: fetcher(request))

@@ -255,7 +255,7 @@ class Ledger(Protocol):
     async def take_lanes(self, session: Session, most: int) -> Sequence[OwnedLane]:
         """Take lanes that have work and no owner. If there are more: the lowest turn first, then those that have waited
         longest. While other sessions want lanes, a session gets no more than its fair share. Only lanes of the
-        session's queues are taken."""
+        session's queues are taken. A lane of scope `worker` that has work is given to every session that asks."""
         ...
 
     async def surplus(self, session: Session) -> Mapping[str | None, int]:

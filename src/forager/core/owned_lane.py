@@ -29,6 +29,9 @@ class OwnedLane:
     spent_day: int = 0
     spent_month: int = 0
     queue: str = DEFAULT_QUEUE
+    shared: bool = False
+    """Whether other sessions use it at the same time (`Lane.scope` is `worker`): it has no owner and no stored
+    state."""
 
 
 class Away(Enum):

@@ -50,6 +50,7 @@ class Breaker:
     cooldown: float = 120.0
 
 
+LaneScope = Literal["all", "worker"]
 DEFAULT_QUEUE = "celery"
 """The queue of lanes that name none: the default queue of Celery, so that a plain Celery worker serves it."""
 
@@ -100,6 +101,10 @@ class Lane:
     queue: str = DEFAULT_QUEUE
     """The queue that the lane belongs to: a worker can serve some queues only. The lane of a site that several
     pipelines use belongs to the queue of the one that used it first."""
+    scope: LaneScope = "all"
+    """Whose limits these are. `all`: one worker at a time owns the lane, so the limits hold for all workers together.
+    `worker`: every worker uses the lane at once, each with limits, slow-downs and breaker of its own, so N workers send
+    N times the rate. An embedded store has one worker: there the two are the same."""
 
 
 def family(name: str) -> str:

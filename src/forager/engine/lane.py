@@ -47,6 +47,8 @@ class LaneRun:
         self.id = owned.id
         self.name = owned.name
         self.queue = owned.queue
+        self.shared = owned.shared
+        """Whether other sessions use it, too, each with limits of its own."""
         self.policy = policy
         self.counts = counts or LaneCounts()
         self.ours = True
@@ -65,7 +67,8 @@ class LaneRun:
         """Whether it is given back as soon as nothing of it is in flight, because others wait for its place."""
         self.turned = False
         """Whether the breaker opened or closed since the state was last stored."""
-        self._epoch = owned.epoch
+        self.epoch = owned.epoch
+        """How often it was taken; for a shared lane, how often this process has joined it."""
         self._clock = clock
         self._fail_fast = fail_fast
         self._skippers = skippers
@@ -294,15 +297,15 @@ class LaneRun:
     def last_state(self) -> Mapping[str, Any]:
         """Return the state when the lane is given back: includes the pace, with which the next owner continues."""
         pace = (
-            {} if self.in_flight else write_pace(self._limiter.pace(self._clock.monotonic()), self._epoch, self._clock)
+            {} if self.in_flight else write_pace(self._limiter.pace(self._clock.monotonic()), self.epoch, self._clock)
         )
         return {**self.state(), **pace}
 
     def is_next_owner(self, owned: OwnedLane) -> bool:
         """Return whether we owned the lane before and no other session has since: our state is then still valid."""
-        if owned.epoch != self._epoch + 1:
+        if owned.epoch != self.epoch + 1:
             return False
-        self._epoch = owned.epoch
+        self.epoch = owned.epoch
         self._caps.recount(owned)
         self.hungry, self.due = True, None
         return True

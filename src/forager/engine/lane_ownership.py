@@ -13,11 +13,16 @@ take back with no owner in between continues with its old state; any other start
 Ownership is also shared fairly. A session with more than its share, while others want lanes, gives up those it has held
 longest, but none before a quantum has passed: without the quantum, lanes would move back and forth and spend their time
 waiting. What a lane may start is decided in `lane.py`; what to lease, in `work.py`.
+
+A lane whose limits are per worker (`shared`) has no owner: it is no part of any share, and is left only when it is
+idle. Its limits belong to this process, not to a session. So its state is not stored but kept here (`_own_states`),
+and a later session of this process continues with it as if it had taken the lane over from itself.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from forager.core.clock import Clock
@@ -79,6 +84,8 @@ class OwnedLanes:
         self._by_name: dict[str, LaneRun] = {}
         self._given_back: dict[int, LaneRun] = {}
         """Lanes that we gave back. If we take one again with no owner in between, it continues with this state."""
+        self._own_states: dict[int, tuple[Mapping[str, Any], int]] = {}
+        """States of shared lanes that we left, each with the number of times that we have joined it."""
         self._idle_since: dict[int, float] = {}
         self._giving = asyncio.Lock()
         self._gone = 0
@@ -96,6 +103,7 @@ class OwnedLanes:
 
     def clear(self) -> None:
         """Forget all lanes: the session is lost."""
+        self._leave_shared(self._lanes.values())
         for held in (self._lanes, self._by_name, self._given_back, self._idle_since):
             held.clear()
         self._gone += 1
@@ -107,12 +115,12 @@ class OwnedLanes:
         return None if lane is None else lane.state()
 
     def states(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the states of all lanes, which every heartbeat stores."""
+        """Return the states of all lanes that we own, which every heartbeat stores."""
         now = self._clock.monotonic()
         for lane in self:
             if lane.users.forget(now):
                 self._adopt(lane)
-        return {lane.id: lane.state() for lane in self}
+        return {lane.id: lane.state() for lane in self if not lane.shared}
 
     def use(self, lane: LaneRun, pipeline: str) -> bool:
         """Note that a task of this pipeline is about to use the lane, so that the pipeline's rules apply to it, too.
@@ -204,7 +212,7 @@ class OwnedLanes:
                 if number in self._lanes:
                     self._lanes[number].queue = current
         for queue, count in above.items():
-            lanes = [lane for lane in self if queue is None or lane.queue == queue]
+            lanes = [lane for lane in self if not lane.shared and queue in (None, lane.queue)]
             for lane in longest_held(lanes, count, now - QUANTUM):
                 lane.leaving = True
             staying = [lane.taken_at for lane in lanes if not lane.leaving]
@@ -224,7 +232,8 @@ class OwnedLanes:
         for number, turn in demand.own.items():
             if number in self._lanes:
                 self._lanes[number].turn = turn
-        for lane in who_leaves(self._lanes.values(), demand.waiting, now - QUANTUM):
+        owned = [lane for lane in self if not lane.shared]
+        for lane in who_leaves(owned, demand.waiting, now - QUANTUM):
             lane.leaving = True
 
     async def of_url(self, session: Session | None, url: str, own: LaneRun) -> LaneRun | Away:
@@ -255,8 +264,7 @@ class OwnedLanes:
             if not going:
                 return False
             await self._give(session, going)
-        for lane in going:
-            self._given_back[lane.id] = lane
+        self._given_back.update({lane.id: lane for lane in going if not lane.shared})
         while len(self._given_back) > MOST_REMEMBERED:
             self._given_back.pop(next(iter(self._given_back)))
         return crowded
@@ -271,8 +279,10 @@ class OwnedLanes:
         """Return the lanes to give back now."""
         now = self._clock.monotonic()
         crowded = len(self._lanes) >= self._most
+        longest = RESTS_FOR_LONG if crowded else CLOSED_FOR_LONG
         for lane in self:
-            if lane.in_flight or (lane.hungry and lane.rests(now) < (RESTS_FOR_LONG if crowded else CLOSED_FOR_LONG)):
+            # A shared lane that rests would be joined again at once, because its work is still there.
+            if lane.in_flight or (lane.hungry and (lane.shared or lane.rests(now) < longest)):
                 self._idle_since.pop(lane.id, None)
             else:
                 self._idle_since.setdefault(lane.id, now)
@@ -309,8 +319,15 @@ class OwnedLanes:
                 lane.ours = True
                 self._lanes[lane.id] = self._by_name[lane.name] = lane
             raise
+        self._leave_shared(going)
+
+    def _leave_shared(self, lanes: Iterable[LaneRun]) -> None:
+        self._own_states.update({lane.id: (lane.last_state(), lane.epoch) for lane in lanes if lane.shared})
 
     def _own(self, owned: OwnedLane) -> LaneRun:
+        if owned.shared and owned.id in self._own_states:
+            state, epoch = self._own_states.pop(owned.id)
+            owned = replace(owned, state=state, epoch=epoch + 1)
         lane = self._given_back.pop(owned.id, None)
         if lane is None or not lane.is_next_owner(owned):
             lane = self._new(owned)
@@ -340,6 +357,8 @@ class OwnedLanes:
         lane.adopt(self._rules.lane_for(lane.name, lane.users.names))
 
     def _given(self, lane: LaneRun, now: float) -> GivenLane:
+        if lane.shared:
+            return GivenLane()
         rest = min(lane.rests(now), LONGEST_REST)
         wakes = round((self._clock.now().timestamp() + rest) * 1000) if rest >= RESTS_FOR_LONG else None
         return GivenLane(lane.last_state(), not_before=wakes)

@@ -69,6 +69,8 @@ class Catalog:
         check_watches(pipelines)
         self.queues = {lane.name: lane.queue for p in pipelines for lane in p.lanes if lane.name != EVERY_SITE}
         """Queues by the name of the declared lane or family."""
+        self.shared = frozenset(lane.name for p in pipelines for lane in p.lanes if lane.scope == "worker")
+        """Lanes and families whose limits are per worker, so that they have no owner."""
         self._site_queues = {
             kind: lane.queue
             for p in pipelines
@@ -85,6 +87,10 @@ class Catalog:
         pipeline with this kind of task."""
         declared = self.queues.get(lane) or self.queues.get(family(lane))
         return declared or self._site_queues.get(kind or "", DEFAULT_QUEUE)
+
+    def is_shared(self, lane: str) -> bool:
+        """Return whether the limits of this lane are per worker."""
+        return lane in self.shared or family(lane) in self.shared
 
     def name_lanes_by(self, rule: Callable[[str], str]) -> None:
         """Set the function that maps lanes. It is called for every task, so its answers are cached: call this again

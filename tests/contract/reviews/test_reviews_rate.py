@@ -16,10 +16,10 @@ LATE = 0.15
 """Seconds by which a busy machine may deliver a request later than another that was sent after it."""
 
 
-def lanes(tmp_path: Path, **given: Any) -> set[tuple[float | None, float, int]]:
+def lanes(tmp_path: Path, **given: Any) -> set[tuple[float | None, float, int, str]]:
     pipeline = build(new_settings(home=tmp_path, **given))
     assert [lane.name for lane in pipeline.lanes] == ["google:accounts", "google:locations", "google:reviews"]
-    return {(lane.rate, lane.per, lane.burst) for lane in pipeline.lanes}
+    return {(lane.rate, lane.per, lane.burst, lane.scope) for lane in pipeline.lanes}
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,18 @@ def lanes(tmp_path: Path, **given: Any) -> set[tuple[float | None, float, int]]:
         ({"ratelimit": {"REFILL_RATE": "4"}, "google_requests_per_second": 5.0}, 100, 20.0, 100),
     ],
 )
-def test_each_api_has_a_bucket_with_the_capacity_and_rate_of_the_settings__RV_5(
+def test_each_worker_has_a_bucket_for_each_api_with_the_capacity_and_rate_of_the_settings__RV_5(
     tmp_path: Path, given: dict[str, Any], rate: int, per: float, burst: int
 ) -> None:
-    assert lanes(tmp_path, **given) == {(rate, per, burst)}
+    assert lanes(tmp_path, **given) == {(rate, per, burst, "worker")}
+
+
+@pytest.mark.parametrize(("limit", "burst"), [(300, 100), (60, 60)])
+def test_one_limit_for_all_workers_takes_the_place_of_their_buckets__RV_5(
+    tmp_path: Path, limit: int, burst: int
+) -> None:
+    given: dict[str, Any] = {"google_shared_requests_per_minute": limit, "google_requests_per_second": 50.0}
+    assert lanes(tmp_path, **given) == {(limit, 60.0, burst, "all")}
 
 
 @pytest.mark.parametrize("given", [{"CAPACITY": "0"}, {"CAPACITY": "many"}, {"REFILL_RATE": "-1"}, {"SPEED": "3"}])

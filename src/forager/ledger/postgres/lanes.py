@@ -7,7 +7,7 @@ everything that was committed while it waited for the lock.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,10 @@ from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import Away, Demand, GivenLane, OwnedLane, Session
 from forager.core.pipeline import DEFAULT_QUEUE
 from forager.kit.queries import loads
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.connection import NOW, Connections, Db, pairs
 from forager.ledger.postgres.listen import tell
+from forager.ledger.postgres.shared_lanes import SHARED, TO_JOIN
 from forager.ledger.shared.fair_share import MOST_FREE, Holder, Server, fair_share, room_by_queue, served
 from forager.ledger.shared.free_lanes import free_by_queue
 from forager.ledger.shared.lane_without_task import has_no_task
@@ -35,7 +37,7 @@ WHERE l.id = a.id AND coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_
 RETURNING l.id
 """
 _HOLD = """
-SELECT l.id, x.at, l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > x.at) AS asleep
+SELECT l.id, x.at, coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > x.at) AS asleep
 FROM unnest($1::bigint[], $2::bigint[]) AS x(id, at) JOIN lanes l ON l.id = x.id ORDER BY l.id FOR SHARE OF l
 """
 # The lowest turn of what waits in a lane; without ready work, of what is due first.
@@ -48,10 +50,11 @@ _AWAKE = "owner IS NULL AND wake_at <= $1 AND NOT paused"
 _SHARED = f"EXISTS (SELECT 1 FROM sessions o WHERE o.id <> $1 AND o.wants > 0 AND o.lease_until >= {NOW})"
 _BY_QUEUE = f"EXISTS (SELECT 1 FROM sessions o WHERE o.queues IS NOT NULL AND o.lease_until >= {NOW})"
 ALIVE = f"""
-SELECT {NOW} AS now, {_SHARED} AS shared, {_BY_QUEUE} AS by_queue FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s
+SELECT {NOW} AS now, {_SHARED} AS shared, {_BY_QUEUE} AS by_queue, {TO_JOIN} AS to_join
+FROM sessions s WHERE s.id = $1 FOR KEY SHARE OF s
 """
-"""Locks a living session's row until the commit, and tells whether other sessions want lanes, and whether some session
-serves some queues only."""
+"""Locks a living session's row until the commit, and tells whether other sessions want lanes, whether some session
+serves some queues only, and whether a shared lane outside `$2` has work."""
 # Lanes without tasks, such as those of sinks, are not part of the fair share.
 _HOLDERS = f"""
 SELECT s.id, (SELECT count(*) FROM lanes WHERE owner = s.id AND NOT {IS_WITHOUT_TASKS}), s.wants
@@ -100,8 +103,10 @@ ORDER BY turn LIMIT $2
 """
 _OWN = f"SELECT x.id, {_TURN.format(lane='x.id')} FROM unnest($1::bigint[]) AS x(id)"
 _TAKE_ONE = """
-UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = $1, wake_at = NULL
-WHERE id = $2 AND coalesce(owner, $1) = $1 AND NOT paused RETURNING id, name, state, epoch, queue
+UPDATE lanes SET epoch = epoch + (owner IS NULL)::int, owner = CASE WHEN owner = 0 THEN 0 ELSE $1 END,
+  wake_at = CASE WHEN owner = 0 THEN wake_at END
+WHERE id = $2 AND coalesce(owner, $1) IN ($1, 0) AND NOT paused
+RETURNING id, name, state, epoch, queue, owner = 0 AS shared
 """
 _OWNED_BUT_UNKNOWN = f"""
 SELECT id, name, state, epoch, queue FROM lanes WHERE owner = $1 AND id <> ALL($2::bigint[]) AND NOT {IS_WITHOUT_TASKS}
@@ -127,8 +132,8 @@ CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 8)
      THEN {now} ELSE (SELECT min(q.due) FROM queue q WHERE q.lane_id = l.id AND q.state = 1) END
 """
 _GIVE = f"""
-UPDATE lanes l SET owner = NULL, state = x.state::json,
-  wake_at = (
+UPDATE lanes l SET owner = CASE WHEN l.owner = 0 THEN 0 END,
+  state = CASE WHEN l.owner = 0 THEN l.state ELSE x.state::json END, wake_at = (
     SELECT greatest(w.at, $4, x.not_before) FROM (SELECT {WAKE_AT.format(now="$4")} AS at) w WHERE w.at IS NOT NULL)
 FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x(id, state, not_before) WHERE l.id = x.id
 """
@@ -228,9 +233,10 @@ async def demand(db: Db, session: Session, lanes: Sequence[int], most: int) -> D
 
 async def take_one(db: Db, session: int, now: int, lane: int) -> OwnedLane | Away:
     """Take one lane, whether or not it has work. Also returns a lane that the session owns already."""
-    owned = await _owned(db, await db.fetch(_TAKE_ONE, session, lane), now)
-    if owned:
-        return owned[0]
+    row = await db.fetchrow(_TAKE_ONE, session, lane)
+    if row is not None:
+        (owned,) = await _owned(db, [tuple(row)[:-1]], now)
+        return replace(owned, epoch=1, shared=True) if row["shared"] else owned
     return Away.PAUSED if await db.fetchval("SELECT paused FROM lanes WHERE id = $1", lane) else Away.ELSEWHERE
 
 
@@ -241,7 +247,7 @@ async def owned_but_unknown(db: Db, session: int, known: Iterable[int], now: int
 
 async def give(db: Db, session: int, lanes: Mapping[int, GivenLane], now: int) -> None:
     rows = await db.fetch(
-        "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE",
+        "SELECT id FROM lanes WHERE id = ANY($1::bigint[]) AND owner IN ($2, 0) ORDER BY id FOR UPDATE",
         sorted(lanes),
         session,
     )
@@ -282,11 +288,11 @@ UPDATE lanes l SET queue = late.queue FROM late WHERE l.id = late.id
 
 class LaneNumbers:
     """The numbers of lanes by name. A lane is created at its first mention, in its own transaction: an unused lane does
-    no harm, and submissions do not wait for each other's lanes. `queue_of(lane, kind)`: the queue of a new lane."""
+    no harm, and submissions do not wait for each other's lanes. The catalog has the queue and scope of a new lane."""
 
-    def __init__(self, connections: Connections, queue_of: Callable[[str, str | None], str]) -> None:
+    def __init__(self, connections: Connections, catalog: Catalog) -> None:
         self._connections = connections
-        self._queue_of = queue_of
+        self._catalog = catalog
         self.known: dict[str, int] = {}
         """Lanes that were asked for on behalf of a task, so that their queues are decided."""
         self._without_task: dict[str, int] = {}
@@ -310,17 +316,19 @@ class LaneNumbers:
         return self.known
 
     async def _make(self, kinds: Mapping[str, str | None]) -> dict[str, int]:
-        queues = {name: self._queue_of(name, kinds[name]) for name in sorted(kinds)}
+        queues = {name: self._catalog.queue_of(name, kinds[name]) for name in sorted(kinds)}
         return await self._connections.run(lambda db: self._write(db, queues))
 
-    @staticmethod
-    async def _write(db: Db, queues: Mapping[str, str]) -> dict[str, int]:
+    async def _write(self, db: Db, queues: Mapping[str, str]) -> dict[str, int]:
         names = list(queues)
+        owners = [SHARED if self._catalog.is_shared(name) else None for name in names]
         await db.execute(
-            "INSERT INTO lanes (name, queue) SELECT name, queue FROM unnest($1::text[], $2::text[]) AS x(name, queue)"
+            "INSERT INTO lanes (name, queue, owner) SELECT name, queue, owner"
+            " FROM unnest($1::text[], $2::text[], $3::bigint[]) AS x(name, queue, owner)"
             " ORDER BY name ON CONFLICT (name) DO NOTHING",
             names,
             list(queues.values()),
+            owners,
         )
         rows = await db.fetch("SELECT name, id, queue FROM lanes WHERE name = ANY($1::text[])", names)
         late = {number: queues[name] for name, number, queue in rows if queue == DEFAULT_QUEUE != queues[name]}

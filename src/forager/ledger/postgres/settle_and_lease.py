@@ -23,7 +23,7 @@ from forager.ledger.shared.plan_encoding import Encoded
 _BEGIN = f"""
 SELECT n.now, (SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE) AS session, {HAS_SUSPECTS} AS suspects,
        {NEXT_CLAIM} AS claim,
-       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner = $1 AND NOT paused) AS own,
+       array(SELECT id FROM lanes WHERE id = ANY($2::bigint[]) AND owner IN ($1, 0) AND NOT paused) AS own,
        EXISTS (SELECT 1 FROM queue WHERE lane_id = ANY($2::bigint[]) AND state = 1 AND due <= n.now) AS due
 FROM (SELECT {NOW} AS now) n
 """
@@ -35,6 +35,9 @@ class Worker:
 
     session: Session
     lanes: set[int] = field(default_factory=set)
+    """Lanes that it owns …"""
+    shared: set[int] = field(default_factory=set)
+    """… and those that it uses beside other sessions, which must hear of new work in them."""
     last: dict[int, int] = field(default_factory=dict)
     """The job that was served last, by lane."""
     lost_an_answer: bool = False
@@ -42,6 +45,7 @@ class Worker:
     def forget(self, lanes: Iterable[int]) -> None:
         for lane in lanes:
             self.lanes.discard(lane)
+            self.shared.discard(lane)
             self.last.pop(lane, None)
 
 

@@ -38,6 +38,7 @@ from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
 from forager.ledger.postgres.settle_and_lease import Worker, lease_suspects_and_drain, settle_and_lease
+from forager.ledger.postgres.shared_lanes import join_lanes
 from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
 from forager.ledger.postgres.suspects import held
@@ -62,7 +63,7 @@ class PostgresLedger(SharedVerbs):
         self._catalog = catalog
         self._lease_seconds = lease_seconds
         self._faults = faults
-        self._lanes = lanes.LaneNumbers(connections, catalog.queue_of)
+        self._lanes = lanes.LaneNumbers(connections, catalog)
         self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
         self._listener = Listener(url)
         self._drain = Drain(connections, catalog)
@@ -177,9 +178,9 @@ class PostgresLedger(SharedVerbs):
             taken = await self._connections.run(lambda db: self._unknown_lanes(db, session, worker, most))
         worker.lost_an_answer = True
         if len(taken) < most:
-            taken += await self._connections.run(lambda db: self._take_lanes(db, session, most - len(taken)))
+            taken += await self._connections.run(lambda db: self._take_lanes(db, worker, most - len(taken)))
         worker.lost_an_answer = False
-        worker.lanes |= {lane.id for lane in taken}
+        self._remember(worker, taken)
         return taken
 
     async def take_lane(self, session: Session, name: str) -> OwnedLane | Away:
@@ -191,7 +192,7 @@ class PostgresLedger(SharedVerbs):
 
         owned = await self._connections.run(command)
         if isinstance(owned, OwnedLane):
-            self._worker(session).lanes.add(owned.id)
+            self._remember(self._worker(session), [owned])
         return owned
 
     async def surplus(self, session: Session) -> Mapping[str | None, int]:
@@ -296,13 +297,22 @@ class PostgresLedger(SharedVerbs):
         return self._workers.setdefault(session.id, Worker(session))
 
     @staticmethod
-    async def _take_lanes(db: Db, session: Session, most: int) -> list[OwnedLane]:
+    def _remember(worker: Worker, taken: Iterable[OwnedLane]) -> None:
+        for lane in taken:
+            (worker.shared if lane.shared else worker.lanes).add(lane.id)
+
+    @staticmethod
+    async def _take_lanes(db: Db, worker: Worker, most: int) -> list[OwnedLane]:
         # Locked until the commit, so that the session cannot be ended while it takes lanes.
-        alive = await db.fetchrow(lanes.ALIVE, session.id)
+        session = worker.session
+        alive = await db.fetchrow(lanes.ALIVE, session.id, list(worker.shared))
         if alive is None:
             return []
-        shared, by_queue = alive["shared"], alive["by_queue"]
-        return await lanes.take(db, session, alive["now"], most, shared=shared, by_queue=by_queue)
+        now, shared, by_queue = alive["now"], alive["shared"], alive["by_queue"]
+        joined = await join_lanes(db, session, worker.shared, now, most) if alive["to_join"] else []
+        if len(joined) == most:
+            return joined
+        return joined + await lanes.take(db, session, now, most - len(joined), shared=shared, by_queue=by_queue)
 
     @staticmethod
     async def _unknown_lanes(db: Db, session: Session, worker: Worker, most: int) -> list[OwnedLane]:

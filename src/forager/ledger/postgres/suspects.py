@@ -13,7 +13,7 @@ from forager.ledger.shared.suspects import MOST_SUSPECTS, Suspect, choose
 _FROM = """
 FROM lanes l JOIN queue q ON q.lane_id = l.id AND q.state = 8
 JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
-WHERE l.owner = $1 AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
+WHERE l.owner IN ($1, 0) AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
 """
 HAS_SUSPECTS = f"EXISTS (SELECT 1 FROM queue WHERE state = 8) AND EXISTS (SELECT 1 {_FROM})"
 _SUSPECTS = f"""

@@ -15,11 +15,11 @@ WITH RECURSIVE seen AS (
     SELECT q.lane_id, q.job_id FROM queue q WHERE q.state = 0 AND (q.lane_id, q.job_id) > (s.lane_id, s.job_id)
     ORDER BY q.lane_id, q.job_id LIMIT 1) n)
 SELECT s.lane_id, s.job_id, f.job_id IS NULL AS missing, coalesce(f.paused, false) AS paused,
-       l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1) AS asleep
+       coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > $1) AS asleep
 FROM seen s JOIN jobs j ON j.id = s.job_id JOIN lanes l ON l.id = s.lane_id
 LEFT JOIN flows f ON f.lane_id = s.lane_id AND f.job_id = s.job_id
 WHERE j.state IN ('queued', 'running') AND j.drain IS NULL
-  AND (f.job_id IS NULL OR f.paused OR l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1))
+  AND (f.job_id IS NULL OR f.paused OR coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > $1))
 """
 _WAITING = """
 WITH RECURSIVE seen AS (
@@ -29,11 +29,11 @@ WITH RECURSIVE seen AS (
     SELECT q.lane_id, q.due FROM queue q WHERE q.state = 1 AND q.lane_id > s.lane_id
     ORDER BY q.lane_id, q.due LIMIT 1) n)
 SELECT s.lane_id, s.due FROM seen s JOIN lanes l ON l.id = s.lane_id
-WHERE l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > s.due)
+WHERE coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > s.due)
 """
 _SUSPECT = """
 SELECT DISTINCT q.lane_id FROM queue q JOIN lanes l ON l.id = q.lane_id
-WHERE q.state = 8 AND l.owner IS NULL AND (l.wake_at IS NULL OR l.wake_at > $1)
+WHERE q.state = 8 AND coalesce(l.owner, 0) = 0 AND (l.wake_at IS NULL OR l.wake_at > $1)
 """
 
 _AGE_FLOWS = f"""

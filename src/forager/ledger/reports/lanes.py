@@ -13,6 +13,8 @@ COUNTED_TO = 1_000
 """Each is looked up in its table, so counting all of them would cost more than the figure is worth."""
 LANES_LOOKED_AT = 10_000
 EVERY_QUEUE = "all"
+SHARED = 0
+"""The `owner` of lanes that every worker uses at once."""
 
 _BROKEN = "CAST(state AS TEXT) LIKE '%open_for%'"
 # A paused job and one whose tasks are still being written wait for something else than a worker.
@@ -129,6 +131,7 @@ def _lane(row: Row) -> LaneReport:
     return LaneReport(
         name=row["name"],
         owner=row["session"],
+        shared=row["owner"] == SHARED,
         paused=bool(row["paused"]),
         wake_at=at(row["wake_at"]),
         state=loads(row["state"]) or {},

@@ -59,6 +59,10 @@ class LaneReport(Report):
 
     name: str
     owner: str | None = Field(description="The session that owns the lane now.")
+    shared: bool = Field(
+        default=False,
+        description="Whether every worker uses the lane at once, with limits of its own; it has no owner.",
+    )
     paused: bool
     wake_at: datetime | None = Field(description="No session owns the lane; one may take it from this time on.")
     state: dict[str, Any] = Field(description="Rate and breaker, as its owner last stored them.")

@@ -51,7 +51,7 @@ lanes = Table(
     metadata,
     Column("id", BigId, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("owner", BigInteger),
+    Column("owner", BigInteger),  # 0: shared by all sessions (ledger/postgres/shared_lanes.py)
     Column("epoch", BigInteger, nullable=False, server_default="0"),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("wake_at", BigInteger),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.pipeline import JobLimits, Lane, LaneScope, Pipeline, Retry, step
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
@@ -18,9 +18,12 @@ PATIENCE = 3_600.0
 MOST_WAITING_JOBS = 10_000
 
 
-def google_lane(name: str, *, rate: float = 100, per: float = 10, burst: int = 100) -> Lane:
-    """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket."""
-    return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY, queue=QUEUES[name])
+def google_lane(
+    name: str, *, rate: float = 100, per: float = 10, burst: int = 100, scope: LaneScope = "worker"
+) -> Lane:
+    """RV-5's bucket: `burst` at once, `rate / per` a second over time, never more than the seed's bucket. Every worker
+    has its own, unless the scope is `all`."""
+    return Lane(name, rate=rate, per=per, burst=burst, concurrency=200, retry=RETRY, queue=QUEUES[name], scope=scope)
 
 
 def plan(_: ReviewsJob) -> Iterator[Plan]:

@@ -23,14 +23,20 @@ class ReviewsSettings(FeatureSettings):
     )
     google_requests_per_second: float | None = _google(
         None,
-        "Maximum requests per second to each of the three APIs, over time (10); Google's quota is 300 per minute.",
+        "Maximum requests per second of each worker to each of the three APIs, over time (10).",
         seed="GOOGLE_REQUESTS_PER_SECOND",
         gt=0,
         le=10_000,
     )
+    google_shared_requests_per_minute: int | None = _google(
+        None,
+        "Maximum requests per minute to each API by all workers together (Google's quota: 300); unset: a bucket each.",
+        ge=1,
+        le=1_000_000,
+    )
     ratelimit: Mapping[str, str] = _google(
         {},
-        "The token bucket: RATELIMIT_CAPACITY (100 requests at once) and RATELIMIT_REFILL_RATE (requests per second).",
+        "Each worker's bucket: RATELIMIT_CAPACITY (100 requests at once), RATELIMIT_REFILL_RATE (requests per second).",
         seed="RATELIMIT_*",
     )
     google_timeout_seconds: float = _google(30.0, "How long to wait for an answer.", gt=0, le=600)

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 
 from forager.core.errors import FieldError, Rejected
-from forager.core.pipeline import Pipeline
+from forager.core.pipeline import Lane, Pipeline
 from forager.kit.settings import SettingsTree
 from forager.pipelines.reviews import pipeline
 from forager.pipelines.reviews.recorded import FILES, RecordedGoogle, arranged
@@ -26,10 +26,18 @@ MOST = 100_000
 def build(settings: SettingsTree) -> Pipeline:
     own = settings.of(ReviewsSettings)
     google = _google(own) if own.google_mock_folder is None else recorded_in(own.google_mock_folder)
+    return pipeline.build(google, lanes=_lanes(own), most_waiting_jobs=own.max_waiting_review_jobs)
+
+
+def _lanes(own: ReviewsSettings) -> list[Lane]:
+    """The lanes of the three APIs: with a bucket for every worker, or with one limit for all workers together."""
     capacity, rate = bucket(own)
+    together = own.google_shared_requests_per_minute
+    if together is not None:
+        burst = min(capacity, together)
+        return [pipeline.google_lane(name, rate=together, per=60.0, burst=burst, scope="all") for name in LANES]
     # A window as long as the bucket takes to fill: `capacity` at once, `rate` over time, never more than the bucket.
-    lanes = [pipeline.google_lane(name, rate=capacity, per=capacity / rate, burst=capacity) for name in LANES]
-    return pipeline.build(google, lanes=lanes, most_waiting_jobs=own.max_waiting_review_jobs)
+    return [pipeline.google_lane(name, rate=capacity, per=capacity / rate, burst=capacity) for name in LANES]
 
 
 def _google(own: ReviewsSettings) -> GoogleBusinessProfile:

@@ -6,6 +6,7 @@ restart sends at worst some too many, which find nothing to do.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,6 +30,12 @@ EXPIRES = 30.0
 """Seconds after which a shift that no worker has begun is dropped, and may be sent again."""
 SEND_SECONDS = 10.0
 _FREE = free_by_queue(":now", ":most")
+# A lane that every worker uses has no owner. It can keep as many shifts busy as it has tasks that are ready.
+_SHARED = """
+SELECT l.queue, sum(greatest(1, (
+  SELECT count(*) FROM (SELECT 1 FROM queue q WHERE q.lane_id = l.id AND q.state = 0 LIMIT :most) r))) AS lanes
+FROM lanes l WHERE l.owner = 0 AND l.wake_at <= :now AND NOT l.paused GROUP BY l.queue
+"""
 # Plain workers with `--queue` serve some queues, too, but take no shift's place.
 _SHIFTS = f"""
 SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'
@@ -117,8 +124,10 @@ class Dispatcher:
     async def look(self) -> None:
         """Look once, and send what is needed now."""
         now = {"now": await self._app.ledger.now_ms()}
-        lanes_free = await self._app.database.fetch(_FREE, now | {"most": self._most})
-        free = {row["queue"]: row["lanes"] for row in lanes_free}
+        free: Counter[str] = Counter()
+        for lanes_with_work in (_FREE, _SHARED):
+            rows = await self._app.database.fetch(lanes_with_work, now | {"most": self._most})
+            free.update({row["queue"]: int(row["lanes"]) for row in rows})
         running = self._count(await self._app.database.fetch(_SHIFTS, now))
         room = self._most - sum(running.values()) - sum(map(len, self._pending.values()))
         for queue, lanes in free.items():
