@@ -31,6 +31,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup browser
 	@scripts/setup prefect
 	@scripts/setup brokers
+	@scripts/setup s3
 	$(BIN)/python -m scripts.run_tests $(FILES) -m "not chaos and not servers" $(ARGS)
 
 test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven
@@ -60,6 +61,7 @@ bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
 chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 	@scripts/setup postgres
 	@scripts/setup browser
+	@scripts/setup s3
 	$(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
 
 fuzz: $(DEV) ## long property tests

@@ -8,13 +8,14 @@ from typing import Any
 from forager import settings
 from forager.features import all_features, all_sinks
 from forager.settings import Declared, Settings
+from forager.storage.settings import S3Settings
 
 
 @cache
 def settings_class() -> type[Settings]:
     """`Settings` with the fields of every feature and sink. Raises `ValueError` if two declare the same name."""
     parts = [*(each.settings for each in all_features()), *(each.settings for each in all_sinks())]
-    return settings.merged([part.load() for part in parts if part is not None])
+    return settings.merged([S3Settings, *(part.load() for part in parts if part is not None)])
 
 
 def declared_settings() -> tuple[Declared, ...]:

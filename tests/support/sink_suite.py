@@ -15,6 +15,7 @@ from uuid import UUID
 from forager.core.change import Change
 from forager.core.faults import Faults
 from forager.core.ledger import NewJob, Settlement, Want
+from forager.core.place import Place
 from forager.core.sink import Sink, SinkRow
 from forager.core.states import TaskState
 from forager.core.task import Plan
@@ -22,13 +23,13 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.sinks.files.formats import json_lines
 from forager.sinks.files.manifest import all_manifests
-from forager.sinks.files.place import Folder
 from forager.sinks.files.sink import FilesSink
 from forager.sinks.jsonl import JsonlSink, read_lines
 from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
 from forager.sinks.webhook.sink import ended_job
-from tests.support import kafka
+from forager.storage.folder import Folder
+from tests.support import kafka, s3
 from tests.support.auditor import Tables
 from tests.support.docs_code import module_on
 from tests.support.engine import EngineRig, open_postgres, open_sqlite
@@ -52,6 +53,8 @@ class Member:
     """What has arrived, in the order of its arrival."""
     killable: bool = True
     """Whether what it writes to survives a writer that dies at any moment, as a test of kills needs."""
+    prepare: Callable[[Path], None] = lambda folder: None
+    """Called by a test before it starts processes that write: starts the server."""
 
 
 # ── the webhook sink: a delivery task for every end of a job ──
@@ -95,12 +98,27 @@ def _identity(line: dict[str, Any]) -> str:
 # ── the files sink: a line for every change, in the files that manifests name ──
 
 
+def _files_sink(place: Place, faults: Faults | None) -> Sink:
+    return FilesSink(SinkRow("files", "files"), place, json_lines, "jsonl", age=0.02, faults=faults)
+
+
 def _open_files(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
-    return FilesSink(SinkRow("files", "files"), Folder(folder / "files"), json_lines, "jsonl", age=0.02, faults=faults)
+    return _files_sink(Folder(folder / "files"), faults)
 
 
-def _in_files(tables: Tables, folder: Path) -> list[Effect]:
-    place = Folder(folder / "files")
+def _in_folder(tables: Tables, folder: Path) -> list[Effect]:
+    return _in_files(Folder(folder / "files"))
+
+
+def _open_s3(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return _files_sink(s3.place_of(folder), faults)
+
+
+def _in_s3(tables: Tables, folder: Path) -> list[Effect]:
+    return _in_files(s3.place_of(folder))
+
+
+def _in_files(place: Place) -> list[Effect]:
     parts = [part for manifest in all_manifests(place) for part in sorted(manifest.parts, key=lambda each: each.first)]
     lines = [json.loads(line) for part in parts for line in place.get(part.path).splitlines()]
     return [(_identity(line), line["id"]) for line in lines]
@@ -142,7 +160,8 @@ def _published(tables: Tables, folder: Path) -> list[Effect]:
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
     Member("jsonl", _open_jsonl, _numbers, _lines),
-    Member("files", _open_files, _numbers, _in_files),
+    Member("files", _open_files, _numbers, _in_folder),
+    Member("s3", _open_s3, _numbers, _in_s3, prepare=s3.name_server),
     Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
     Member("mirror", _open_mirror, _states, _mirrored),
 )

@@ -109,7 +109,7 @@ def test_the_image_has_a_chromium_and_runs_without_privileges() -> None:
     assert re.findall(r"^USER (\S+)", run, re.MULTILINE) == ["10001:10001"]
     assert "useradd --uid 10001" in run
     assert "pip install" not in run, "the second stage only copies"
-    extras = re.search(r"'\.\[([a-z,]+)\]'", build)
+    extras = re.search(r"'\.\[([a-z0-9,]+)\]'", build)
     assert extras is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras[1].split(",")) == project["optional-dependencies"].keys()

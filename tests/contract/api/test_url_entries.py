@@ -42,6 +42,7 @@ NOT_OURS_TO_GUARD = {
     "broker_url": "the operator's own message broker, reached by its driver",
     "database_url": "the operator's own database, reached by its driver",
     "api_url": "the operator's own Forager, asked by the command line",
+    "s3_endpoint": "the operator's own object store, reached by its driver",
     "prefect_api_url": "read without effect so far",
 }
 

@@ -18,8 +18,8 @@ from forager.core.errors import Permanent, Transient
 from forager.core.sink import SinkRow
 from forager.sinks.files.formats import Csv, json_lines
 from forager.sinks.files.manifest import Manifest, all_manifests, last_manifest
-from forager.sinks.files.place import Folder
 from forager.sinks.files.sink import FilesSink
+from forager.storage.folder import Folder
 from tests.support.engine import until
 
 DAY = round(datetime(2026, 3, 14, 23, 59, tzinfo=UTC).timestamp() * 1000)

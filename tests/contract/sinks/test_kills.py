@@ -17,8 +17,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(params=[each for each in MEMBERS if each.killable], ids=lambda each: each.name)
-def member(request: pytest.FixtureRequest) -> Member:
+def member(request: pytest.FixtureRequest, tmp_path: Path) -> Member:
     chosen: Member = request.param
+    chosen.prepare(tmp_path)
     return chosen
 
 

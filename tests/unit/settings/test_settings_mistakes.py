@@ -123,6 +123,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
     "kafka_partitions": ("0", "-1", "10000", "10001"),
     "kafka_timeout_seconds": ("0.001", "0", "600", "601"),
+    "s3_timeout_seconds": ("0.001", "0", "600", "601"),
     "max_waiting_review_jobs": ("1", "0", "10000000", "10000001"),
     "browser_pool_size": ("0", "-1", "1000", "1001"),
     "browser_pool_max": ("1", "0", "1000", "1001"),

@@ -23,6 +23,7 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "WEBHOOK_NEXT_SECRET",
         "APIFY_TOKEN",
         "KAFKA_PASSWORD",
+        "S3_SECRET_KEY",
         "BROKER_URL",
     }
     assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS", "SECRET_KEY"} == {

@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError
 
 from forager.core.errors import Transient
-from forager.sinks.files.place import Place
+from forager.core.place import Place
 
 FOLDER = "manifests"
 

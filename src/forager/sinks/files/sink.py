@@ -8,17 +8,19 @@ the log: a start reads it back, and changes that were written before are left ou
 import asyncio
 import os
 import re
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from forager.core.change import Change
 from forager.core.errors import Permanent, Transient
 from forager.core.faults import Faults, NoFaults
+from forager.core.place import Place
 from forager.core.sink import Batching, SinkRow
-from forager.kit.number_set import NumberSet, numbers_in, ranges_of
+from forager.kit.number_set import ranges_of
 from forager.sinks.files.formats import Encode
 from forager.sinks.files.manifest import Manifest, Part, all_manifests, last_manifest
-from forager.sinks.files.place import Place
+from forager.sinks.files.written import Written
 
 LARGEST_BODY = 100 * 1024 * 1024
 """A file of one change that is larger is refused, because loaders have limits of this size."""
@@ -48,14 +50,14 @@ class FilesSink:
         self._extension = extension
         self._largest = largest
         self._faults = faults or NoFaults()
-        self._writer = os.urandom(4).hex()
-        """Part of every file name: two writers at once never write to the same file."""
+        self._writing = threading.Lock()
+        """A batch that took too long still runs in its thread when the next one comes."""
         self._last: Manifest | None = None
         """The newest manifest. None: unknown, so it is read before anything is written."""
         self._is_clean = False
         """Whether files that a writer left behind when it died have been removed since the start."""
-        self._written: NumberSet | None = None
-        """Every change that was written. Read only when an old change comes again."""
+        self._written: Written | None = None
+        """Every change that was written. None: not known yet."""
 
     async def write(self, batch: Sequence[Change]) -> None:
         """Write the changes that were not written before, and commit them. Raises `Transient` if another process has
@@ -63,26 +65,35 @@ class FilesSink:
         await asyncio.to_thread(self._write, batch)
 
     def _write(self, batch: Sequence[Change]) -> None:
+        with self._writing:
+            self._write_new(batch)
+
+    def _write_new(self, batch: Sequence[Change]) -> None:
         last, self._last = self._last, None
-        if last is None:  # at the start, or the last write failed: another process may have written
-            last, self._written, self._is_clean = last_manifest(self._place), None, False
-        new = [change for change in batch if not self._has(last, change.id)]
+        if last is None or self._written is None:  # at the start, or a write failed: another process may have written
+            last, self._is_clean = last_manifest(self._place), False
+            self._written = Written(self._place, last)
+        new = [change for change in batch if change.id not in self._written]
         if new:
             self._commit(last, new)
+            self._written.add(change.id for change in new)
         else:
             self._last = last
 
     def _commit(self, last: Manifest, new: Sequence[Change]) -> None:
         number = last.number + 1
+        # In every file name: neither two writers at once, nor a late write of an attempt that seemed to have failed,
+        # ever write to the same file.
+        attempt = f"{number:012d}-{os.urandom(4).hex()}"
         manifest = Manifest(
             number=number,
             cursor=max(last.cursor, new[-1].id),
             clean=last.number if self._is_clean else last.clean,
-            parts=[self._part(number, kind, date, changes) for (kind, date), changes in _grouped(new).items()],
+            parts=[self._part(attempt, kind, date, changes) for (kind, date), changes in _grouped(new).items()],
             changes=ranges_of(change.id for change in new),
         )
         self._faults.at("files-written")
-        if not self._place.create(manifest.path, manifest.encoded()):
+        if not self._created(manifest):
             for part in manifest.parts:
                 self._place.delete(part.path)
             raise Transient(f"Another process has written to the files of {self.name}: this one reads on from there.")
@@ -91,16 +102,19 @@ class FilesSink:
             self._clean(manifest)
             self._is_clean = True
         self._last = manifest
-        if self._written is not None:
-            for change in new:
-                self._written.add(change.id)
 
-    def _part(self, number: int, kind: str, date: str, changes: Sequence[Change]) -> Part:
+    def _created(self, manifest: Manifest) -> bool:
+        """Return whether this manifest is the one of its number. On the way to an object store a request may be sent
+        twice; the second is then told that there is one, although it is the same."""
+        content = manifest.encoded()
+        return self._place.create(manifest.path, content) or self._place.get(manifest.path) == content
+
+    def _part(self, attempt: str, kind: str, date: str, changes: Sequence[Change]) -> Part:
         content = self._encode(kind, changes)
         if len(content) > self._largest:  # the engine halves a refused batch, so only one change can be too large
             which = f"Change {changes[0].id} has" if len(changes) == 1 else f"{len(changes):,} changes have"
             raise Permanent(f"{which} {len(content):,} bytes; a file has at most {self._largest:,}.")
-        path = f"{kind}/{date}/{number:012d}-{self._writer}.{self._extension}"
+        path = f"{kind}/{date}/{attempt}.{self._extension}"
         self._place.put(path, content)
         return Part(
             path=path,
@@ -111,17 +125,6 @@ class FilesSink:
             first=changes[0].id,
             last=changes[-1].id,
         )
-
-    def _has(self, last: Manifest, number: int) -> bool:
-        """Return whether a change was written before, as happens after a lost answer or in a replay."""
-        if number > last.cursor:
-            return False
-        if self._written is None:
-            self._written = NumberSet()
-            for manifest in all_manifests(self._place):
-                for each in numbers_in(manifest.changes):
-                    self._written.add(each)
-        return number in self._written
 
     def _clean(self, last: Manifest) -> None:
         """Remove files that writers left behind before their manifests, under numbers that are taken by now."""

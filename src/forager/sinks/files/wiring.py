@@ -6,18 +6,27 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import Rejected
+from forager.core.place import Place
 from forager.core.sink import SinkRow
 from forager.kit.service import SinkService
 from forager.kit.setting_types import Location
 from forager.kit.settings import FeatureSettings, setting
 from forager.sinks.files.formats import Csv, Encode, json_lines
-from forager.sinks.files.place import Folder
 from forager.sinks.files.sink import FilesSink
+from forager.storage.address import S3Address, S3Addresses, S3Text
+from forager.storage.folder import Folder
+from forager.storage.s3 import S3
+from forager.storage.settings import S3Settings
 
 
 class FilesSettings(FeatureSettings):
     files_folder: Location | None = setting(
         None, "Folder of sinks of the type files; each writes to a folder of its name there.", group="Sinks"
+    )
+    files_s3: S3Addresses = setting(
+        (),
+        "Addresses in S3 that sinks of the type files may write to: s3://bucket/prefix, separated by commas.",
+        group="Sinks",
     )
 
 
@@ -28,18 +37,32 @@ class FilesOptions(BaseModel):
     every_seconds: float = Field(
         default=10.0, ge=0.02, le=600, description="Seconds for which changes are collected: fewer, larger files."
     )
+    to: S3Text | None = Field(
+        default=None,
+        description="Write to this address, s3://bucket/prefix, which FORAGER_FILES_S3 allows, instead of the folder.",
+    )
 
 
 FORMATS: dict[str, Callable[[SinkService], Encode]] = {"jsonl": lambda _: json_lines, "csv": lambda s: Csv(_fields(s))}
 
 
 def build(service: SinkService, row: SinkRow) -> FilesSink:
-    """Build the sink of a row. Raises `Rejected` if no folder is set."""
-    folder, options = service.settings.of(FilesSettings).files_folder, FilesOptions(**row.options)
-    if folder is None:
-        raise Rejected("A sink of the type files needs a folder: set FORAGER_FILES_FOLDER.")
+    """Build the sink of a row. Raises `Rejected` if its folder is not set or its address is not allowed."""
+    options = FilesOptions(**row.options)
     encode = FORMATS[options.format](service)
-    return FilesSink(row, Folder(folder / row.name), encode, options.format, age=options.every_seconds)
+    return FilesSink(row, _place(service, row.name, options.to), encode, options.format, age=options.every_seconds)
+
+
+def _place(service: SinkService, name: str, to: str | None) -> Place:
+    settings = service.settings.of(FilesSettings)
+    if to is None:
+        if settings.files_folder is None:
+            raise Rejected("A sink of the type files needs a folder: set FORAGER_FILES_FOLDER, or the option `to`.")
+        return Folder(settings.files_folder / name)
+    address = S3Address.parse(to)
+    if not any(address.is_within(allowed) for allowed in settings.files_s3):
+        raise Rejected(f"No sink may write to {address}: add it to FORAGER_FILES_S3, or choose an address below one.")
+    return S3(address.below(name), service.settings.of(S3Settings))
 
 
 def _fields(service: SinkService) -> dict[str, tuple[str, ...]]:

@@ -1,41 +1,13 @@
-"""Where files are kept: a few verbs that a folder and an object store have in common.
-
-Everything here blocks: the sink calls it in a thread.
-"""
+"""A place on a local disk."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
-
-
-class Place(Protocol):
-    """A flat store of files. A path has `/` between its parts and never begins with one."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Write a file durably. Raises `OSError` or `Transient` if the place cannot be reached."""
-        ...
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file durably, in one step, if there is none of that path. Returns False if there is one."""
-        ...
-
-    def get(self, path: str) -> bytes:
-        """Return a file. Raises `FileNotFoundError` if there is none."""
-        ...
-
-    def list(self, under: str) -> Iterator[str]:
-        """Yield the paths of all files under a folder, in any order."""
-        ...
-
-    def delete(self, path: str) -> None:
-        """Remove a file, if it is there."""
-        ...
 
 
 class Folder:
-    """A place on a local disk."""
+    """Implements `core.place.Place` below the folder `root`, which is made when it is needed. Every write is synced."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
