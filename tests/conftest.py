@@ -9,7 +9,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests.support.chromium import require_chromium
+from tests.support.chromium import be_patient, require_chromium
 from tests.support.memory_folder import use_memory
 from tests.support.postgres import (
     OWN_SERVER,
@@ -92,9 +92,12 @@ def postgres_server(require_postgres: None) -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Path:
-    """The Chromium of this machine."""
-    return require_chromium()
+def chromium() -> Iterator[Path]:
+    """The Chromium of this machine, with patience for its first start."""
+    program = require_chromium()
+    with pytest.MonkeyPatch.context() as patch:
+        be_patient(patch)
+        yield program
 
 
 def _require_programs() -> None:

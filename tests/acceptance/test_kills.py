@@ -35,12 +35,12 @@ async def kill_loop(
         enough = in_state(options.store, TaskState.COMPLETED) + settled
         process = start(options)
         assert await requests(sandbox, dice.between(max(2, mean // 4), mean), process), "the work ended too early"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while in_state(options.store, TaskState.COMPLETED) < enough:
                 await asyncio.sleep(TICK)
         await asyncio.sleep(dice.seconds(0.03))
         process.kill()
-        await gone(process, 10)
+        await gone(process, 60)
         hits += in_state(options.store, TaskState.RUNNING) > 0
     assert await gone(start(options), 300) == 0
     return hits, judge(options.store, sandbox, tasks)
@@ -106,7 +106,7 @@ async def on_postgres(
             else:
                 victim = workers.pop(pid)
                 victim.kill()
-                await gone(victim, 10)
+                await gone(victim, 60)
                 fresh = start(options)
                 workers[fresh.pid] = fresh
         await _finished(tables, 300)

@@ -127,5 +127,5 @@ async def test_a_worker_that_cannot_start_is_not_restarted_for_ever(tmp_path: Pa
     """An end with an exit code before the first beat is final: a person must act."""
     command = [sys.executable, "-c", SUPERVISE, "3", sys.executable, "-c", "raise SystemExit(3)"]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
-    assert await asyncio.wait_for(process.wait(), 30) == 3
+    assert await asyncio.wait_for(process.wait(), 60) == 3
     assert list(tmp_path.iterdir()) == []

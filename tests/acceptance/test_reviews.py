@@ -64,7 +64,7 @@ async def kill_loop(options: Options, google: GoogleSandbox, kills: int, pages: 
                 await asyncio.sleep(0.002)
         await asyncio.sleep(dice.seconds(0.03))
         process.kill()
-        await gone(process, 10)
+        await gone(process, 60)
         now = in_flight(options)
         hits, held = hits + (now > 0), held + now
     assert await gone(start(options), 300) == 0

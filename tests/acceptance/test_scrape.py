@@ -189,7 +189,7 @@ async def test_after_sigterm_new_requests_are_refused_while_what_is_in_flight_en
                 waits = asyncio.create_task(client.post(f"{API}/sync", json=target))
                 await _asked_for(site, "/late")
                 process.send_signal(signal.SIGTERM)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while (refused := await client.post(API, json=target)).status_code != 503:
                         assert refused.status_code == 202, refused.text
                 assert (refused.json()["meta"]["code"], refused.headers["Retry-After"]) == ("shutting_down", "5")

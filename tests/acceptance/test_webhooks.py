@@ -74,7 +74,7 @@ async def test_kills_among_the_deliveries_lose_no_webhook_and_none_counts_twice_
                 await receiver.arrived(len(receiver.log) + dice.between(1, 3))
             await asyncio.sleep(dice.seconds(0.02))
             process.kill()
-            kills += await gone(process, 10) == KILLED
+            kills += await gone(process, 60) == KILLED
         for _ in range(5):  # a delivery whose try failed waits on disk, and a run does not stay up for it
             assert await gone(start(options), 60) == 0
             if delivered(tmp_path) + suspected(tmp_path) == JOBS:

@@ -49,12 +49,12 @@ async def everything(rig: Rig) -> list[int]:
 async def running(*deliveries: Delivery) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(each.run()) for each in deliveries]
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield
     finally:
         for each in deliveries:
             each.stop()
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
 
 # ── the cursor ──
@@ -435,7 +435,7 @@ async def test_stopping_lets_the_batch_in_hand_end(
     task = asyncio.create_task(delivery.run())
     await until(lambda: sink.batches)
     delivery.stop()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert sink.batches == [[1, 2]]
     assert (await sinks.position("kept")).cursor == 2
 

@@ -96,10 +96,10 @@ async def test_a_key_that_was_used_before_is_recognised_beside_new_ones(rig: Rig
 async def test_a_worker_that_waits_finds_them_all(rig: Rig) -> None:
     worker = await rig.worker()
     await worker.take_lanes()
-    listening = asyncio.create_task(rig.ledger.work_arrived(30))
+    listening = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     told = await side_by_side(rig, *[rig.submit(calls(1, prefix=f"{n}-")) for n in range(4)])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await listening
     assert all(isinstance(each, Submitted) for each in told)
     assert len(await worker.lease(10)) == 4

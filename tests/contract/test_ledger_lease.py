@@ -223,10 +223,10 @@ async def test_a_lane_that_a_batch_size_cut_short_is_told_from_an_empty_one(rig:
 
 
 async def test_whoever_waits_for_work_is_told_of_it(rig: Rig, worker: Worker) -> None:
-    waiting = asyncio.ensure_future(rig.ledger.work_arrived(20))
+    waiting = asyncio.ensure_future(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     await rig.submit(calls(1))
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_what_has_waited_a_minute_is_behind_nobody__SC_4(rig: Rig) -> None:

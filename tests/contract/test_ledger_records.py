@@ -167,7 +167,7 @@ async def test_change_numbers_are_dense_and_in_order_under_load_trap_1(rig: Rig,
             for i, lease in enumerate(leases)
         )
     )
-    await asyncio.wait_for(follower, 30)
+    await asyncio.wait_for(follower, 60)
     assert read == list(range(1, 403))
     assert [c.op for c in await rig.ledger.changes(0, 1000, job=job) if c.kind == "job"] == ["created", "ended"]
 

@@ -312,7 +312,7 @@ async def test_work_is_never_left_in_a_sleeping_lane_by_a_race_trap_2(rig: Rig) 
                 done += len(batch.leases)
                 await rig.ledger.give_lanes(worker.session, {lane.id: GivenLane()})
 
-    await asyncio.wait_for(asyncio.gather(submit(), submit(), work()), 30)
+    await asyncio.wait_for(asyncio.gather(submit(), submit(), work()), 60)
     assert (await rig.ledger.sweep()).woken == 0
 
 

@@ -274,7 +274,7 @@ async def test_a_record_that_another_transaction_holds_stays_due_and_stops_no_ot
     other = await asyncpg.connect(postgres_url)
     async with other.transaction():
         await other.execute("SELECT 1 FROM rig_items WHERE uid = 'a1' FOR NO KEY UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             done = await rig.dispatch()
         assert (done.records, done.tasks, looks(rig)) == (2, 2, {"look a0": "ready", "look a2": "ready"})
         now = (await rig.ledger.now()).timestamp() * 1000

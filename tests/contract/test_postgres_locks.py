@@ -35,7 +35,7 @@ async def deadlocks(url: str) -> int:
     admin = await asyncpg.connect(url)
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await admin.fetchval(others):
                 await asyncio.sleep(0)
         return int(await admin.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
@@ -138,7 +138,7 @@ async def test_turns_submissions_watches_and_meddling_together_make_no_deadlock_
     await asyncio.gather(*(submit(rigs[n % 2], chances[WORKERS + 1 + n], jobs, JOBS // 3) for n in range(3)))
     meddled = await meddling
     submitted.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not all(task.done() for task in working):
             await rigs[0].ledger.sweep()  # what was cancelled is ended in pages
             await asyncio.wait(working, timeout=0.05)
@@ -185,7 +185,7 @@ async def test_many_that_wait_for_one_queue_leave_the_heartbeat_a_connection(pos
         new = NewJob("rig", {"name": "job"}, JobLimits(most_queued=1_000_000))
         jobs = [calls(n) for n in [1, SHARED + 1] * 15] + [calls(IN_ONE_GO + 1)]
         waiting = [asyncio.create_task(rig.ledger.submit(new, plans)) for plans in jobs]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await other.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") < 2:
                 await asyncio.sleep(0.01)
             for _ in range(3):

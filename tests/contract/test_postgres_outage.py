@@ -55,7 +55,7 @@ async def test_a_killed_server_loses_nothing_and_work_goes_on_when_it_is_back__R
                 await asyncio.sleep(0)
             await asyncio.to_thread(postgres_server.kill)
             await asyncio.to_thread(postgres_server.start)
-            leases = await asyncio.wait_for(turning, 30)
+            leases = await asyncio.wait_for(turning, 60)
             done = [Settlement(lease, TaskState.COMPLETED, cost=lease.price) for lease in leases]
 
     tables = PostgresTables(url)
@@ -82,8 +82,8 @@ async def test_a_server_that_is_down_is_named_and_the_listener_comes_back(postgr
     await asyncio.to_thread(postgres_server.start)
 
     await ledger.work_arrived(30)  # it listens again, and says so once
-    waiting = asyncio.create_task(ledger.work_arrived(60))
+    waiting = asyncio.create_task(ledger.work_arrived(300))
     await other.submit(NewJob("rig", {}), calls(1))
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
     for each in (ledger, other):
         await each.close()

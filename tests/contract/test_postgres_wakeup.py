@@ -89,8 +89,8 @@ async def test_new_work_is_heard_of_in_another_process_at_once(postgres_url: str
     rig = await postgres_rig(postgres_url)
     other = await postgres_rig(postgres_url, create=False)
     await other.ledger.work_arrived(5)  # the listener stands
-    waiting = asyncio.create_task(other.ledger.work_arrived(60))
+    waiting = asyncio.create_task(other.ledger.work_arrived(300))
     await rig.submit(calls(1))
-    await asyncio.wait_for(waiting, 20)
+    await asyncio.wait_for(waiting, 60)
     await _close(other)
     await _close(rig)

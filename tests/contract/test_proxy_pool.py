@@ -113,7 +113,7 @@ async def test_the_loop_writes_reads_back_and_checks_until_it_is_stopped__SC_9(t
     pool = await pool_on(table, FakeClock(), Telling(), given=[endpoint(9)])
     assert len(pool) == 2, "a passing command removes nothing"
     running = asyncio.create_task(pool.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await checked.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -171,7 +171,7 @@ async def test_changes_reach_the_receiver_of_a_row_signed_with_both_secrets_and_
             await app.submit("places", JOB)
             await until(lambda: any(each.status == 410 for each in receiver.log))
             await app.submit("places", JOB)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while "wants no more webhooks (410)" not in ((await _status(app, "jobs")).error or ""):
                     await asyncio.sleep(0.05)
 

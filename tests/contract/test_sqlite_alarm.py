@@ -61,7 +61,7 @@ async def test_the_moment_at_which_a_sleeping_lane_wakes_is_heard_of(rig: Rig) -
     await asyncio.sleep(0)
     assert not waiting.done()
     pass_time(rig, 1.001)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert await taken(rig) == ["api"]
 
 
@@ -69,14 +69,14 @@ async def test_a_lane_that_falls_asleep_for_less_long_is_heard_of_first_and_then
     await sleeping(rig, "api", 3_600)
     waiting = await listening(rig)
     await sleeping(rig, "site", 60)
-    await asyncio.wait_for(waiting, 10)  # the job
+    await asyncio.wait_for(waiting, 60)  # the job
     waiting = await listening(rig)
     pass_time(rig, 61)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert await taken(rig) == ["site"]
     waiting = await listening(rig)
     pass_time(rig, 3_600)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert await taken(rig) == ["api"]
 
 
@@ -85,4 +85,4 @@ async def test_the_lanes_of_a_session_that_ends_are_heard_of(rig: Rig) -> None:
     worker = await rig.worker()
     waiting = await listening(rig)
     await rig.ledger.end(worker.session)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)

@@ -62,7 +62,7 @@ async def test_a_closed_ledger_says_so_instead_of_waiting_for_ever(path: Path) -
     closing = asyncio.ensure_future(ledger.close())
     await asyncio.sleep(0)
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(ledger.sweep(), 5)
+        await asyncio.wait_for(ledger.sweep(), 60)
     await closing
 
 
@@ -132,7 +132,7 @@ class Held:
     def at(self, point: str) -> None:
         if point == "job-written":
             self.reached.set()
-            self.go_on.wait(30)
+            self.go_on.wait(60)
         self.commits += point == "before-commit"
 
 
@@ -167,7 +167,7 @@ async def test_whoever_waits_for_work_can_lease_it_in_the_commit_that_brings_it(
     held.reached.clear()
     held.go_on.clear()
     before = held.commits
-    waiting = asyncio.create_task(rig.ledger.work_arrived(30))
+    waiting = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
     await waiting  # heard of, though it is not even written
@@ -186,7 +186,7 @@ async def test_a_commit_waits_a_moment_for_the_command_that_will_follow(
     held = Held()
     rig, worker = await _idle(path, held)
     monkeypatch.setattr(writer, "FOLLOWED_WITHIN", 30)
-    waiting = asyncio.create_task(rig.ledger.work_arrived(30))
+    waiting = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     before = held.commits
     submitting = asyncio.create_task(rig.submit(calls(1, prefix="u")))
@@ -204,19 +204,19 @@ async def test_submissions_that_bring_nothing_do_not_wake_those_who_wait_for_wor
     for _ in range(2):  # the first repeat is still hoped for
         await rig.ledger.work_arrived(30)
         assert not (await rig.submit(calls(1), key="same")).created
-    listening = asyncio.create_task(rig.ledger.work_arrived(30))
+    listening = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
     assert not (await rig.submit(calls(1), key="same")).created
     assert not listening.done()
     assert (await rig.submit(calls(1))).created
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await listening
 
 
 async def test_a_commit_does_not_wait_long_for_a_command_that_does_not_follow(rig: Rig) -> None:
-    listening = asyncio.create_task(rig.ledger.work_arrived(30))
+    listening = asyncio.create_task(rig.ledger.work_arrived(300))
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await rig.submit(calls(1))).created
         await listening
 

@@ -92,7 +92,7 @@ async def test_no_secret_of_a_webhook_is_in_the_log_the_api_the_metrics_or_the_f
                 receiver.mood = mood
                 if mood in (Mood.ERROR, Mood.GONE):
                     await app.submit("places", {**ONE_QUERY, "keyword": mood})
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await receiver.arrived(count)
                 shown += [(await client.get("/api/v1/jobs")).text, (await client.get("/metrics")).text]
             jobs = (await client.get("/api/v1/jobs", params={"pipeline": "deliveries"})).json()["data"]
@@ -133,7 +133,7 @@ async def test_forager_is_idle_when_every_end_was_told_and_a_dead_receiver_does_
         receiver.mood = Mood.ERROR
         await app.submit("places", dict(ONE_QUERY))
         assert await app.left_over() is None
-        async with app.engine(schedules=False), asyncio.timeout(30):
+        async with app.engine(schedules=False), asyncio.timeout(60):
             while await app.left_over() is None:
                 await asyncio.sleep(0.01)
         assert len(receiver.log) == 1

@@ -116,6 +116,6 @@ async def test_a_broker_that_is_killed_loses_and_doubles_nothing__RV_7(broker: B
         await asyncio.to_thread(broker.start)
         await asyncio.sleep(dice.seconds(1.0))
         process.kill()
-        assert await gone(process, 10) == KILLED
+        assert await gone(process, 60) == KILLED
     await finish(options)
     await check(store, folder)

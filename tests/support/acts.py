@@ -22,6 +22,8 @@ from forager.core.task import Plan, Task
 
 QUICK = Retry(3, first=0.05)
 STEP_TIMEOUT = 2.0
+DEAD_AFTER = 200.0
+"""Seconds after which an act gives up an upstream that does not answer."""
 
 
 class Act(Task):
@@ -83,7 +85,7 @@ def many(count: int, *, prefix: str = "t", **more: Any) -> Iterable[Plan]:
 
 async def perform(act: Act, fetch: Fetch) -> Outcome:
     if act.url is not None:
-        await fetch(Request(act.url, timeout=20.0))
+        await fetch(Request(act.url, timeout=DEAD_AFTER))
     if act.seconds:
         await asyncio.sleep(act.seconds)
     ended: Outcome = _ENDS[act.how](act)

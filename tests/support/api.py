@@ -19,7 +19,7 @@ from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from tests.support.schema_templates import prepare_store
 
 KEY = "q7Zr2-Wm9xL4vTn8KcB5hYs3DgJ6fPa1"
-PATIENCE = 30.0
+PATIENCE = 60.0
 ZIPS = "zip,state,city\n85001,AZ,Phoenix\n85002,AZ,Phoenix\n85003,AZ,Phoenix\n02139,MA,Cambridge\n"
 """A table of four, because reading the 42,000 that ship takes longer than a test."""
 JOB: Mapping[str, Any] = {"keyword": "bars", "state": "AZ", "pages": 2}

@@ -10,6 +10,8 @@ import pytest
 from forager.core.errors import Unconfigured
 from forager.fetch.browser.executable import find_chromium
 
+PATIENCE = 60.0
+
 
 def require_chromium() -> Path:
     """Without Chromium its tests are skipped with the reason; in CI nothing is silently left out."""
@@ -22,6 +24,15 @@ def require_chromium() -> Path:
         if os.environ.get("CI"):
             pytest.fail(told)
         pytest.skip(told)
+
+
+def be_patient(patch: pytest.MonkeyPatch) -> None:
+    """Give a browser as long as the first start from a cold disk takes on a machine that is busy with other tests."""
+    from forager.fetch.browser import actions, chromium, visit
+
+    patch.setattr(chromium, "LAUNCH_TIMEOUT", PATIENCE)
+    patch.setattr(visit, "OPEN_TIMEOUT", PATIENCE)
+    patch.setattr(actions, "SCREENSHOT_TIMEOUT", PATIENCE)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, aud
 from tests.support.schema_templates import create_schema, create_store_file
 
 QUICK = Retry(3, first=0.05)
-PATIENCE = 30.0
+PATIENCE = 60.0
 TICK = 0.01
 
 

@@ -77,6 +77,6 @@ def test_a_server_does_not_outlive_a_killed_test_run() -> None:
         postmaster = psutil.Process(int(line[0]))
         starter.kill()
 
-    postmaster.wait(30)
+    postmaster.wait(60)
 
     subprocess.run(["rm", "-rf", line[1]], check=True)

@@ -75,7 +75,7 @@ async def _busy(ledger: Ledger) -> AsyncIterator[None]:
 
     def wait(db: sqlite3.Connection) -> None:
         busy.set()
-        go_on.wait(30)
+        go_on.wait(60)
 
     holding = asyncio.create_task(writer_of(ledger).run(wait))
     await asyncio.to_thread(busy.wait, 30)

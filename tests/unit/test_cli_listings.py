@@ -78,7 +78,7 @@ def apify() -> Iterator[ApifySandbox]:
     yield made
     asyncio.run_coroutine_threadsafe(made.stop(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     loop.close()
 
 

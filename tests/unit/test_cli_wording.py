@@ -62,10 +62,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
-    assert up.wait(30)
+    assert up.wait(60)
     yield address
     loop.call_soon_threadsafe(end.set)
-    thread.join(30)
+    thread.join(60)
     loop.close()
 
 

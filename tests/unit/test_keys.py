@@ -74,7 +74,7 @@ def test_what_a_crash_left_half_written_is_not_taken_for_the_key(tmp_path: Path)
 
 
 def _start(home: Path, together: Barrier, answers: "multiprocessing.Queue[tuple[str, bool]]") -> None:
-    together.wait(30)
+    together.wait(60)
     answers.put(service_key(home, None))
 
 
@@ -88,7 +88,7 @@ def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
             process.start()
         found = [answers.get(timeout=30) for _ in starts]
         for process in starts:
-            process.join(30)
+            process.join(60)
 
         assert len({key for key, _ in found}) == 1
         assert sum(created for _, created in found) == 1

@@ -12,7 +12,7 @@ import uvloop
 
 from forager.fetch.dns import SystemNames
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Servers:

@@ -75,13 +75,13 @@ async def test_who_takes_no_more_waits_for_what_is_being_read() -> None:
     def slow() -> Iterator[Plan]:
         yield from plans(*range(IN_ONE_GO + 1))
         reading.set()
-        go_on.wait(5)
+        go_on.wait(60)
         yield from plans("last")
 
     read = await Planned.read(slow(), catalog())
     cut = read.chunks()
     await anext(cut)
-    await asyncio.to_thread(reading.wait, 5)
+    await asyncio.to_thread(reading.wait, 60)
     closing = asyncio.create_task(cut.aclose())
     await asyncio.sleep(0.05)
     assert not closing.done()

@@ -47,7 +47,7 @@ async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: Engine
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
     runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=5.0)
     await engine.submit(many(3))
-    async with asyncio.timeout(30), runner.running():
+    async with asyncio.timeout(60), runner.running():
         await until(lambda: sink.batches)
     assert sink.real.ids[: len(sink.batches[0])] == sink.batches[0]  # type: ignore[attr-defined]
     assert (await sink_table(engine.ledger).position("kept")).cursor == sink.real.ids[-1]  # type: ignore[attr-defined]
@@ -55,11 +55,11 @@ async def test_a_stop_waits_for_the_batch_that_a_sink_has_in_hand(engine: Engine
 
 
 async def test_a_stop_does_not_wait_for_a_sink_that_hangs(engine: EngineRig) -> None:
-    worker, sink = engine.worker(), Faulty(Kept(), slow=60.0)
+    worker, sink = engine.worker(), Faulty(Kept(), slow=600.0)
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, engine.clock, lambda: worker.session, QUICK)
     runner = EmbeddedRunner(worker, Deliveries([delivery]), {}, clock=engine.clock, grace=0.2)
     await engine.submit(many(1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async with runner.running():
             await until(lambda: sink.batches)
     assert sink.real.ids == []  # type: ignore[attr-defined]
@@ -75,8 +75,8 @@ async def test_a_runner_that_has_drained_can_run_again(engine: EngineRig) -> Non
     runner = EmbeddedRunner(engine.worker(), Deliveries(), {}, clock=engine.clock, grace=1.0)
     for _ in range(3):
         job = await engine.submit(many(3))
-        async with asyncio.timeout(30), runner.running():
+        async with asyncio.timeout(60), runner.running():
             await until(partial(_has_ended, engine, job))
-    async with asyncio.timeout(30), runner.running():
+    async with asyncio.timeout(60), runner.running():
         pass  # a stop that comes before the worker has begun holds, too
     await engine.close()

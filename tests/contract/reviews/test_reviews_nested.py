@@ -95,7 +95,7 @@ async def test_a_reader_that_reconnects_with_its_token_joins_the_open_job__RV_10
 
 
 async def first_job(client: httpx.AsyncClient) -> str:
-    async with asyncio.timeout(20), client.stream("GET", STREAM, params={"access_token": TOKEN}) as stream:
+    async with asyncio.timeout(60), client.stream("GET", STREAM, params={"access_token": TOKEN}) as stream:
         async for line in stream.aiter_lines():
             if line.startswith("data:"):
                 return str(orjson.loads(line[5:])["job_id"])

@@ -129,7 +129,7 @@ async def test_keys_are_rotated_while_a_job_runs_and_it_ends_well__S9__RV_2(serv
 
 
 async def until_async(service: Reviews, job: str, state: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await service.seen(job))["status"] != state:
             await asyncio.sleep(0.02)
 

@@ -36,7 +36,7 @@ async def test_a_paused_job_rests_and_a_cancelled_one_ends(runner: RunnerRig) ->
     await runner.app.ledger.pause(paused)
     await runner.app.ledger.cancel(cancelled)
     await runner.until(cancelled, state="cancelled")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await runner.report(paused)).running:
             await asyncio.sleep(0.05)
     before = await runner.report(paused)

@@ -112,7 +112,7 @@ async def test_a_visit_that_outlasts_its_task_fails_once_with_504_and_frees_its_
         assert len(service.site.visits("/bare")) == 1
         seen = await service.data(f"/{answer.json()['meta']['task_id']}")
         assert (seen["status"], seen["reason"]) == ("failed", "timed_out")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while service.app.browsers.stats().in_use:
                 await asyncio.sleep(0.01)
         assert (await service.sync("/jobs/jsonld/1", render="http")).status_code == 200

@@ -25,7 +25,7 @@ class Pair:
     back: Service
 
     async def sync(self, path: str) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.front.sync(path)
 
 
@@ -48,7 +48,7 @@ async def _listens(service: Service) -> None:
     standing = asyncio.Event()
     service.app.ledger.when_jobs_end(lambda _: standing.set())
     made = await service.batch([service.target()])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not standing.is_set():
             await service.client.post(f"{API}/jobs/{made}/cancel")
             made = await service.batch([service.target()])
@@ -78,7 +78,7 @@ async def test_a_task_that_failed_elsewhere_is_told_of_too__SC_1__SC_2(pair: Pai
 
 async def test_a_cancellation_by_another_process_ends_the_wait__SC_1__SC_2(pair: Pair) -> None:
     waits = asyncio.create_task(pair.front.client.post(f"{API}/sync", json=pair.front.target(), timeout=60))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (jobs := (await pair.back.app.reports.jobs(state="queued")).items):
             await asyncio.sleep(0.01)
         await pair.back.client.post(f"{API}/jobs/{jobs[0].id}/cancel")
@@ -122,6 +122,6 @@ async def test_more_jobs_than_a_notification_can_name_wake_everybody__SC_1(pair:
         )
         await db.fetch(counters._END, [row["id"] for row in jobs], ["completed"] * len(jobs), 1)
     await db.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await told.wait()
     assert [] in heard, "all are woken; jobs of schedules may have ended before"

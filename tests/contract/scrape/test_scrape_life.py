@@ -15,7 +15,7 @@ from tests.support.scrape import API, Service, open_service
 
 async def test_a_page_is_queued_read_and_shown_with_where_each_field_was_found__SC_1__SC_10(service: Service) -> None:
     task = await service.ask("/jobs/jsonld/3")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (seen := await service.data(f"/{task}"))["status"] not in ("completed", "failed"):
             await asyncio.sleep(0.01)
     assert seen["status"] == "completed", seen
@@ -39,7 +39,7 @@ async def test_sync_is_woken_by_the_end_of_the_task_and_does_not_look_for_it__SC
     simple: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_waiter, "LOOK_EVERY", 3_600.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await simple.sync("/jobs/jsonld/4")
     assert answer.status_code == 200
 

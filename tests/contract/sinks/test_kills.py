@@ -72,7 +72,7 @@ async def test_kills_at_any_moment_lose_and_double_nothing(member: Member, store
         process = start(options)
         await asyncio.sleep(0.2 + dice.seconds(0.4))
         process.kill()
-        kills += await gone(process, 10) == KILLED
+        kills += await gone(process, 60) == KILLED
     assert kills == 4
     assert await gone(start(replace(options, forever=False)), 60) == 0
     await _check(store, member, tmp_path)
@@ -105,7 +105,7 @@ async def test_of_two_processes_one_at_a_time_delivers_and_the_other_takes_over(
     assert written()[-1][0] != owner
     for process in processes.values():
         process.kill()
-        await gone(process, 10)
+        await gone(process, 60)
     moments = sorted((began, ended) for _, began, ended in written())
     assert all(before[1] <= after[0] for before, after in pairwise(moments)), "never two at once"
     await engine.close()

@@ -23,7 +23,7 @@ def site() -> Iterator[SandboxSite]:
     yield made
     asyncio.run_coroutine_threadsafe(made.stop(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     loop.close()
 
 
