@@ -159,3 +159,55 @@ def test_a_description_has_no_menu_form_or_similar_jobs() -> None:
     text = read(html)["description"]
     assert text.startswith("You bake bread")
     assert not {"Menu", "Your name", "Miller"} & set(text.split())
+
+
+def _field(label: str, value: str) -> str:
+    return (
+        f'<tr><td><span class="Fieldlabel"><label for="{label}">{label}</label></span></td>'
+        f'<td><span class="TEXT" id="{label}">{value}</span></td></tr>'
+    )
+
+
+@pytest.mark.parametrize("label", ["Job Title", "Position Title", "Title", "Job title/position"])
+def test_a_form_of_labelled_cells_is_read_by_its_labels(label: str) -> None:
+    rows = _field(label, "Oven Hand, Nights") + _field("Location: City", "Springfield")
+    rows += _field("Location: State", "Illinois") + _field("Job Description", PROSE)
+    job = read(f"<title>Job details</title><form><table>{rows}</table><p>Job details</p></form>")
+    assert job["job_title"] == "Oven Hand, Nights"
+    assert (job["location"]["city"], job["location"]["state_region"]) == ("Springfield", "IL")
+    assert job["description"].startswith("You bake bread")
+
+
+def test_a_title_without_a_heading_is_the_line_that_names_a_role() -> None:
+    job = read(f"<title>Kiln careers: Night Shift Baker</title><div>Night Shift Baker</div>{PROSE}")
+    assert job["job_title"] == "Night Shift Baker"
+    assert read(f"<div>About our mornings</div>{PROSE}")["job_title"] is None
+
+
+def test_many_lines_that_name_roles_are_no_title() -> None:
+    roles = "".join(f"<b>{role}</b><br>" for role in ("Night Baker", "Day Driver", "Shop Manager", "Oven Cleaner"))
+    assert read(f"<div>{roles}</div>{PROSE}")["job_title"] is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "company"),
+    [
+        ("We welcome everyone. Kiln Works is an Equal Opportunity Employer.", "Kiln Works"),
+        ("Kiln &amp; Sons, Inc. is proud to be an equal opportunity workplace.", "Kiln & Sons, Inc."),
+        ("We are an equal opportunity employer.", None),
+        ("This is an equal opportunity for all.", None),
+    ],
+)
+def test_the_employer_is_who_the_advertisement_says_is_hiring(sentence: str, company: str | None) -> None:
+    html = f"<h1>Baker</h1>{PROSE}<p>{sentence}</p>"
+    assert read(html, "https://sjobs.brassring.com/jobs/1")["company_name"] == company
+
+
+def test_a_short_name_counts_as_used_only_if_it_is_a_word_of_the_advertisement() -> None:
+    html = f"<h1>Baker</h1>{PROSE}<p>You manage yourself and the oven, from the first loaf to the last.</p>"
+    assert read(f"{html}<footer>© 2026 LF, LLC</footer>")["company_name"] is None
+
+
+def test_a_copyright_line_does_not_confirm_its_own_owner() -> None:
+    notice = "Copyright 2026 Ovenware Systems. All rights reserved. Ovenware Systems is a registered trademark."
+    assert read(f"<h1>Baker</h1>{PROSE}<p>{notice}</p>")["company_name"] is None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from forager.extract.document import Document
+from forager.extract.document import Document, Line
 from forager.extract.jobs.answers import employer_in
 from forager.extract.jobs.systems import BOARDS, SYSTEMS
 from forager.extract.locations import location_of
@@ -20,6 +20,8 @@ from forager.extract.urls import site_of
 
 A_SENTENCE = 60
 MOST_WORDS = 7
+A_SHORT_NAME = 5
+"""A name of fewer letters must be a word of the advertisement: as letters alone it is in half of the words."""
 _OWNERS = ("Organization", "Corporation", "LocalBusiness", "CollegeOrUniversity", "EducationalOrganization")
 _AROUND = frozenset("nav footer header aside form".split())
 _AT = re.compile(r"\s+(?:at|bei|chez|hos|@|je|en|w)\s+", re.IGNORECASE)
@@ -32,6 +34,7 @@ _NOT_A_NAME = re.compile(
     r"|jobannonce|details?|overview|.*\bcookies?\b.*)$",
     re.IGNORECASE,
 )
+_COPYRIGHT = re.compile(r"©|\(c\)|\bcopyright\b", re.IGNORECASE)
 _CODE = re.compile(r"^[A-Z]{0,3}\d{2,}\s*[-–:]?\s+(?=\D)")
 
 
@@ -45,11 +48,14 @@ def employers(document: Document, known: Sequence[Thing], title: str) -> Iterato
         clean = _clean(name, title)
         if clean:
             told.append((clean, source))
-    prose = bare(" ".join(line.text for line in document.shown if _is_prose(len(line.text), line.area)))
+    prose = " ".join(line.text for line in document.shown if _is_prose(line))
+    joined, words = bare(prose), set(re.findall(r"\w+", prose.casefold()))
     site = {bare(document.metas.get("og:site_name", "")), bare(site_of(document.url).partition(".")[0])}
     for name, source in told:
         is_hiring = source == "title:at" and bare(name) not in site
-        yield name, source.removesuffix(":at"), is_hiring or bare(name) in prose
+        short = bare(name)
+        is_used = short in (words if len(short) < A_SHORT_NAME else joined)
+        yield name, source.removesuffix(":at"), is_hiring or is_used
 
 
 def written_out(slug: str, text: str) -> str | None:
@@ -61,8 +67,9 @@ def written_out(slug: str, text: str) -> str | None:
     return match[0] if match and (match[0][0].isupper() or match[0] == slug) else None
 
 
-def _is_prose(length: int, area: str) -> bool:
-    return length > A_SENTENCE and area not in _AROUND
+def _is_prose(line: Line) -> bool:
+    """A sentence of the advertisement. A copyright line is none, however long: it would confirm its own owner."""
+    return len(line.text) > A_SENTENCE and line.area not in _AROUND and not _COPYRIGHT.search(line.text)
 
 
 def _candidates(document: Document, known: Sequence[Thing], title: str) -> Iterator[tuple[str, str]]:

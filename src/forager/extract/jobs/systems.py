@@ -272,6 +272,14 @@ SYSTEMS: tuple[System, ...] = (
         employer=r"//([\w-]+)\.eightfold\.ai",
     ),
     System(
+        "BrassRing",
+        css={
+            "job_title": "span.TEXT[id='Job Title' i], span.TEXT[id='Position Title' i]",
+            "description": "span.TEXT[id='Job Description' i]",
+        },
+        hosts=("brassring.com", "kenexa.com"),
+    ),
+    System(
         "Himalayas",
         keys=frozenset({"companySlug", "locationRestrictions"}),
         title=("title",),
@@ -293,7 +301,7 @@ SYSTEMS: tuple[System, ...] = (
 )
 BOARDS = frozenset(
     "glassdoor monster xing jobnet totaljobs reed careerbuilder ziprecruiter dice simplyhired jobteaser jobindex finn "
-    "infojobs pracuj naukri bayt gulftalent kenexa brassring taleo jobvite jazzhr breezyhr easycruit hrmanager emply "
+    "infojobs pracuj naukri bayt gulftalent kenexa taleo jobvite jazzhr breezyhr easycruit hrmanager emply "
     "softgarden concludis umantis zohorecruit pinpointhq dayforce paylocity paycom phenom avature cornerstone "
     "oraclecloud weworkremotely remoteok welcometothejungle".split()
 ) | {system.name.casefold() for system in SYSTEMS}

@@ -6,23 +6,28 @@ from collections.abc import Sequence
 from forager.extract.document import Document, Line
 from forager.extract.jobs.employers import employers
 from forager.extract.jobs.kinds import is_list_title
+from forager.extract.jobs.roles import employers_by_sentence, titles_by_role
 from forager.extract.jobs.systems import SYSTEMS
 from forager.extract.labels import labelled
 from forager.extract.locations import location_of
 from forager.extract.main_text import main_text
-from forager.extract.organisations import tidy, title_parts
+from forager.extract.organisations import bare, tidy, title_parts
 from forager.extract.salaries import salary_in
 from forager.extract.structured_data import Thing, text_of
 from forager.extract.text import one_line
 from forager.pipelines.scrape.extractors.job_words import (
+    A_PART_OF_PLACE,
+    CITY_LABELS,
     CLIENT,
     COMPANY_LABELS,
+    COUNTRY_LABELS,
     ENDS,
     NOT_A_TITLE,
     NOT_PAY,
     PAY_LABELS,
     PAY_WORD,
     PLACE_LABELS,
+    REGION_LABELS,
     TITLE_LABELS,
 )
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
@@ -93,6 +98,10 @@ def read_title(document: Document, findings: Findings) -> str | None:
     for source, words in (*_parts_shown(document, names), *_above_facts(document)):
         findings.offer("job_title", words, source, OPEN_GRAPH)
         return words
+    for source, words in titles_by_role(document, names):
+        if not _is_generic(words):
+            findings.offer("job_title", words, source, GUESS)
+            return words
     return None
 
 
@@ -137,10 +146,7 @@ def _above_facts(document: Document) -> list[tuple[str, str]]:
 
 def read_labels(document: Document, findings: Findings, title: str | None) -> None:
     if findings.wants("location"):
-        for told in labelled(document, PLACE_LABELS, most=120):
-            if told.sure and is_place(told.value):
-                findings.offer("location", told.value, f"label:{told.label}", LABEL)
-                break
+        _place_by_labels(document, findings)
     if findings.wants("company_name"):
         for told in labelled(document, COMPANY_LABELS, most=100):
             name = tidy(told.value)
@@ -155,6 +161,23 @@ def read_labels(document: Document, findings: Findings, title: str | None) -> No
                 break
         else:
             _pay_in_prose(document, findings)
+
+
+def _place_by_labels(document: Document, findings: Findings) -> None:
+    """Add the place by its label, or by the labels of its parts: one field for the city, one for the state."""
+    parts = [
+        next((told for told in labelled(document, words, most=60) if told.sure and told.value[:1].isalpha()), None)
+        for words in (CITY_LABELS, REGION_LABELS, COUNTRY_LABELS)
+    ]
+    if parts[0] and any(parts[1:]):
+        value = ", ".join(dict.fromkeys(part.value for part in parts if part))
+        if is_place(value):
+            findings.offer("location", value, f"label:{parts[0].label}", LABEL)
+            return
+    for told in labelled(document, PLACE_LABELS, most=120):
+        if told.sure and is_place(told.value) and not A_PART_OF_PLACE.match(told.value):
+            findings.offer("location", told.value, f"label:{told.label}", LABEL)
+            return
 
 
 def _pay_in_prose(document: Document, findings: Findings) -> None:
@@ -187,10 +210,17 @@ def read_company(document: Document, known: tuple[Thing, ...], title: str | None
     """Add who runs the site, where the advertisement itself is written by them; never the client of an agency."""
     if not findings.wants("company_name") or not title or CLIENT.search(document.text):
         return
-    for name, source, confirmed in employers(document, known, title):
-        if confirmed:
-            findings.offer("company_name", name, source, GUESS)
-            return
+    told = [(name, source) for name, source, confirmed in employers(document, known, title) if confirmed]
+    said = [(name, "text:employer") for name in employers_by_sentence(document)]
+    if told and said and not _one_employer(told[0][0], [name for name, _ in said]):
+        return  # the page's owner and the advertisement's own words differ: either may be a parent company
+    for name, source in (*told, *said):
+        findings.offer("company_name", name, source, GUESS)
+        return
+
+
+def _one_employer(name: str, others: list[str]) -> bool:
+    return any(bare(name) in bare(other) or bare(other) in bare(name) for other in others)
 
 
 def read_prose(document: Document, title: str | None, findings: Findings) -> None:

@@ -7,6 +7,14 @@ PLACE_LABELS = (
     r"localisation|ubicación|lugar(?: de trabajo)?|localização|sede di lavoro|luogo di lavoro|(?:arbejds)?sted|"
     r"placering|lokation|plats|ort|locatie|standplaats|lokalizacja|miejsce pracy|место работы|город|勤務地"
 )
+_PART_OF_PLACE = r"(?:(?:job |work |primary )?location(?: name)?\s*[:/–-]\s*)?"
+CITY_LABELS = rf"{_PART_OF_PLACE}(?:city|town|city/town|stadt|ville|ciudad|cidade|città|by|stad|miasto)"
+REGION_LABELS = (
+    rf"{_PART_OF_PLACE}(?:state|province|region|state\s?/\s?province|bundesland|kanton|département|provincia|estado)"
+)
+COUNTRY_LABELS = rf"{_PART_OF_PLACE}(?:country|land|pays|país|paese|kraj)"
+A_PART_OF_PLACE = re.compile(rf"^(?:{CITY_LABELS}|{REGION_LABELS}|{COUNTRY_LABELS})$", re.IGNORECASE)
+"""Labels of forms that have a field for each part of a place: `Location: City`."""
 COMPANY_LABELS = (
     r"company(?: name)?|employer|organi[sz]ation|hiring organi[sz]ation|unternehmen|arbeitgeber|firma|entreprise|"
     r"employeur|société|empresa|azienda|virksomhed|arbejdsgiver|företag|arbetsgivare|bedrijf|werkgever|pracodawca|"
@@ -18,8 +26,9 @@ PAY_LABELS = (
     r"зарплата|給与"
 )
 TITLE_LABELS = (
-    r"(?:job|position|posting|vacancy|role|requisition) ?(?:title|name)|stellenbezeichnung|intitulé(?: du poste)?|"
-    r"puesto|stillingsbetegnelse|functietitel|stanowisko|должность|職種"
+    r"(?:(?:external |internal |official |working )?(?:job|position|posting|vacancy|role|requisition)[ -]?"
+    r"(?:posting )?(?:title|name)(?: ?/ ?\w+)?|title(?: of (?:the )?(?:job|position|vacancy))?|position|vacancy|role)|"
+    r"stellenbezeichnung|intitulé(?: du poste)?|puesto|stillingsbetegnelse|functietitel|stanowisko|должность|職種"
 )
 CLIENT = re.compile(
     r"\bour (?:\w+[ -]){0,4}client\b|on behalf of (?:our|a) (?:\w+ ){0,3}client|employment (?:agency|business)",
