@@ -73,6 +73,10 @@ class Want:
     most: int
     job: int | None = None
     """Only tasks of this job; None: of any job, shared fairly."""
+    tasks: Sequence[int] = ()
+    """First these tasks, by number, if they are ready or offered (`Pipeline.tells`), within the limits of any lease;
+    then others up to `most`. Offers of which nothing could be leased end: any lease may take these tasks. The embedded
+    store offers no tasks, and ignores this."""
 
 
 # Created for every task: freezing them would cost more than leasing and settling does.
@@ -284,6 +288,10 @@ class Ledger(Protocol):
         self, session: Session, settlements: Sequence[Settlement], wants: Sequence[Want]
     ) -> LeaseBatch:
         """Settle what ended and lease what fits, in one transaction. A settlement with a lost claim has no effect."""
+        ...
+
+    async def end_offers(self, tasks: Sequence[int]) -> None:
+        """End the offers of these tasks, by number: any lease may take them now."""
         ...
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:

@@ -63,6 +63,8 @@ class Catalog:
             for kind in (step.task.kind, *step.task.aliases)
         }
         """By kind of task: the states that are written to the change log."""
+        self.offered = frozenset(kind for kind, states in self.tells.items() if TaskState.READY in states)
+        """Kinds of tasks that are told when they are queued, and offered to those who know their numbers."""
         self._told_states = frozenset(state for states in self.tells.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines with an `on_job_end` hook."""

@@ -43,7 +43,7 @@ async def append(
         count = await _add(db, row["id"], plans, lanes, catalog, again=again)
         return Submitted(UUID(row["public_id"]), count, created=False)
     try:
-        (submitted,) = await create_whole(db, [Whole(job, plans)], lanes, catalog.one_open)
+        (submitted,) = await create_whole(db, [Whole(job, plans)], lanes, catalog)
     except Repeated:
         raise TryAgain("another process made the same standing job") from None
     return submitted

@@ -92,7 +92,7 @@ async def _serve(db: Db, round_: Round, lanes: set[int]) -> set[int]:
     by_lane: defaultdict[int, list[Any]] = defaultdict(list)
     for row in rows:
         by_lane[row["lane_id"]].append(row)
-    await _lock_limited(db, round_, rows)
+    await lock_limited(db, round_, rows)
     asks: dict[Flow, int] = {}
     more: set[int] = set()
     for lane, candidates in by_lane.items():
@@ -178,9 +178,9 @@ async def _affordable(db: Db, round_: Round, row: Any, limit: Any, most: int, ru
     return most
 
 
-async def _lock_limited(db: Db, round_: Round, rows: Sequence[Any]) -> None:
-    """Lock jobs with a limit: in the first round wait for them, in the common order; later, skip those that are
-    locked."""
+async def lock_limited(db: Db, round_: Round, rows: Sequence[Any]) -> None:
+    """Lock the jobs of these rows that have a limit: in the first round wait for them, in the common order; later, skip
+    those that are locked."""
     wanted = {row["job_id"] for row in rows if row["limited"]} - round_.limits.keys()
     if not wanted:
         return
@@ -233,6 +233,11 @@ _JOB, _LANE, _PRICE = 1, 2, 5
 LEASE_COLUMNS = (
     "q.task_id, q.job_id, q.lane_id, q.claim, q.attempt, t.price, t.kind, t.key, t.retries, t.waited, t.body"
 )
+JOB_COLUMNS = """
+j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
+j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
+"""
+"""What the limits of a job need, of `jobs j`."""
 # Sessions and claims are numbered from one sequence.
 NEXT_CLAIM = "nextval('sessions_id_seq')"
 _DUE = """
@@ -243,7 +248,7 @@ ORDER BY q.due
 # In the order of their moments, a page at a time: after an outage a million may be due at once. Rows that another
 # transaction (a skip, a drain) has locked are left to it.
 _PROMOTE = """
-UPDATE queue q SET state = 0, due = NULL WHERE q.task_id = ANY(ARRAY(
+UPDATE queue q SET state = 0, due = NULL, offered = false WHERE q.task_id = ANY(ARRAY(
   SELECT y.task_id FROM unnest($1::bigint[], $2::int[]) AS x(lane_id, most) CROSS JOIN LATERAL (
     SELECT w.task_id FROM queue w WHERE w.lane_id = x.lane_id AND w.state = 1 AND w.due <= $3
     ORDER BY w.due LIMIT x.most FOR UPDATE SKIP LOCKED) y)) AND q.state = 1
@@ -255,8 +260,7 @@ FROM unnest($1::bigint[]) AS x(id)
 """
 # Jobs after the one that was served last, then from the beginning; lower turns first.
 _CANDIDATES = f"""
-SELECT l.lane_id, f.job_id, f.turn, j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
-       j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
+SELECT l.lane_id, f.job_id, f.turn, {JOB_COLUMNS}
 FROM unnest($1::bigint[], $2::bigint[]) AS l(lane_id, last)
 CROSS JOIN LATERAL (
   SELECT z.job_id, z.turn, z.lap FROM (
@@ -273,9 +277,8 @@ CROSS JOIN LATERAL (
 JOIN jobs j ON j.id = f.job_id
 ORDER BY l.lane_id, f.turn, f.lap, f.job_id
 """
-_CANDIDATES_OF_ONE_JOB = """
-SELECT f.lane_id, f.job_id, f.turn, j.state IN ('queued', 'running') AND j.drain IS NULL AS open, j.batch_size,
-       j.max_cost IS NOT NULL OR j.concurrency IS NOT NULL AS limited
+_CANDIDATES_OF_ONE_JOB = f"""
+SELECT f.lane_id, f.job_id, f.turn, {JOB_COLUMNS}
 FROM unnest($1::bigint[], $2::bigint[]) AS l(lane_id, job_id)
 JOIN flows f ON f.lane_id = l.lane_id AND f.job_id = l.job_id AND NOT f.paused
 JOIN jobs j ON j.id = f.job_id

@@ -11,7 +11,7 @@ order; any other could deadlock.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,7 +92,7 @@ async def settle(
     await _settle_neighbours(db, live, followed, effect)
     new = [(s.lease.job_id, plan) for s in live for plan in children.get(s.lease.task_id, ())]
     if new:
-        await _add_children(db, new, lanes, drains, effect, catalog.one_open)
+        await _add_children(db, catalog, new, lanes, drains, effect)
     if effect.halted:
         await pause_flows(db, effect.halted, paused=True)
     await add_flows(db, effect.ready)
@@ -296,14 +296,16 @@ def _skips(live: list[Settlement]) -> dict[tuple[str, str], list[tuple[int, str,
 
 async def _add_children(
     db: Db,
+    catalog: Catalog,
     new: Children,
     lanes: Mapping[str, int],
     drains: Mapping[int, str],
     effect: Effect,
-    one_open: Collection[str],
 ) -> None:
     once = {(job, plan.kind, plan.key): (job, plan) for job, plan in reversed(new)}
-    written = await insert_tasks(db, list(reversed(once.values())), lanes, one_open=one_open)
+    plans = list(reversed(once.values()))
+    written = await insert_tasks(db, plans, lanes, one_open=catalog.one_open, offered=catalog.offered)
+    effect.deltas.note_back(written.offered, TaskState.READY)
     effect.ready |= written.ready
     effect.sleep_until(written.due)
     written.count_in(effect.deltas)

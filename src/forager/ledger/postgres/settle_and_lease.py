@@ -14,6 +14,7 @@ from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.control import pause_locked
 from forager.ledger.postgres.counters import lock_jobs
 from forager.ledger.postgres.lease import NEXT_CLAIM, Round, lease, promote
+from forager.ledger.postgres.offers import claim_by_number
 from forager.ledger.postgres.settle import Effect, settle
 from forager.ledger.postgres.suspects import HAS_SUSPECTS, lease_suspects
 from forager.ledger.shared.plan_encoding import Encoded
@@ -73,7 +74,10 @@ async def settle_and_lease(
     if wants and begun["session"] is not None:
         if begun["due"] or any(due <= effect.now for due in effect.due.values()):
             await promote(db, begun["own"], effect.now)
-        next_due = await lease(db, round_, wants, set(begun["own"]))
+        own = set(begun["own"])
+        if any(want.tasks for want in wants):
+            wants = await claim_by_number(db, round_, wants, own)
+        next_due = await lease(db, round_, wants, own)
     faults.at("leased")
     decoding = asyncio.create_task(_decoded(catalog, round_.rows))  # while the server counts
     try:

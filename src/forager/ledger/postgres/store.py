@@ -34,6 +34,7 @@ from forager.ledger.postgres.database import PostgresDatabase
 from forager.ledger.postgres.drain import Drain
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
+from forager.ledger.postgres.offers import end_offers
 from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
@@ -224,6 +225,9 @@ class PostgresLedger(SharedVerbs):
         )
         await self._drain_a_little(draining)
         return done
+
+    async def end_offers(self, tasks: Sequence[int]) -> None:
+        await self._connections.run(lambda db: end_offers(db, tasks))
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
         leases, draining = await self._connections.run(

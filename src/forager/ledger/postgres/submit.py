@@ -13,7 +13,8 @@ import asyncpg
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import BULK_FROM
-from forager.core.states import AFTER_FAILED, JobState
+from forager.core.states import AFTER_FAILED, JobState, TaskState
+from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.postgres.connection import NOW, Db
 from forager.ledger.postgres.counters import write_counters
@@ -21,6 +22,7 @@ from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import wake
 from forager.ledger.postgres.tasks import TaskName, Written, insert_tasks
+from forager.ledger.postgres.tells import told_changes
 from forager.ledger.shared.changelog import NewChange, job_change, then
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.job_creation import (
@@ -52,9 +54,7 @@ class Repeated(Exception):
     """Another submission was first with this Idempotency-Key."""
 
 
-async def create_whole(
-    db: Db, new: Sequence[Whole], lanes: Mapping[str, int], one_open: Collection[str]
-) -> list[Submitted]:
+async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int], catalog: Catalog) -> list[Submitted]:
     """Create jobs with all their tasks. They can be leased as soon as this transaction is committed.
 
     With an Idempotency-Key, the key's row decides which transaction is first: the second one waits here for the first
@@ -64,7 +64,7 @@ async def create_whole(
     now, rows = await _insert_jobs(db, [(job, len(plans)) for job, plans in new])
     numbers: dict[TaskName, int] = {}
     planned = [(row.number, plan) for row, (_, plans) in zip(rows, new, strict=True) for plan in plans]
-    written = await insert_tasks(db, planned, lanes, numbers, one_open=one_open)
+    written = await insert_tasks(db, planned, lanes, numbers, one_open=catalog.one_open, offered=catalog.offered)
     await add_flows(db, written.ready)
     await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     created = [
@@ -73,7 +73,8 @@ async def create_whole(
     ]
     deltas = await _skip_joined(db, written, now)
     ended = await write_counters(db, deltas, now)  # what has nothing left to do
-    await write_changes(db, [change for each in created for change in then(each, _of(each, ended))], now)
+    told = await _queued(db, catalog, written.offered)
+    await write_changes(db, [*(change for each in created for change in then(each, _of(each, ended))), *told], now)
     first: dict[int, UUID] = {}
     for (job, _, _), number in numbers.items():
         first.setdefault(job, task_uuid(job, number))
@@ -81,6 +82,14 @@ async def create_whole(
         Submitted(UUID(row.public_id), len(plans), created=True, first=first.get(row.number))
         for row, (_, plans) in zip(rows, new, strict=True)
     ]
+
+
+async def _queued(db: Db, catalog: Catalog, offered: Sequence[int]) -> list[NewChange]:
+    if not offered:
+        return []
+    deltas = catalog.deltas()
+    deltas.note_back(offered, TaskState.READY)
+    return await told_changes(db, catalog, deltas)
 
 
 def _of(created: NewChange, ended: Sequence[NewChange]) -> list[NewChange]:

@@ -17,6 +17,8 @@ from forager.ledger.shared.plan_encoding import Encoded
 TaskName = tuple[int, str, str]
 """(job, kind, key)"""
 WORTH_A_COPY = 200
+OFFERED_MS = 60_000
+"""How long an offered task is left to those who know its number (`offers.py`)."""
 ENDED_BADLY = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
 
 
@@ -33,6 +35,8 @@ class Written:
     """Predecessors that have ended without being completed: their new followers will never be released."""
     joined: dict[int, int]
     """Number of tasks skipped because another one is open for their key, by job."""
+    offered: Sequence[int] = ()
+    """Tasks that are offered, and to be told."""
 
     def count_in(self, deltas: Deltas) -> None:
         for job, count in self.count.items():
@@ -66,8 +70,10 @@ async def insert_tasks(
     known: dict[TaskName, int] | None = None,
     *,
     one_open: Collection[str] = (),
+    offered: Collection[str] = (),
 ) -> Written:
     """Write the tasks that their jobs do not have yet. `one_open`: kinds of which one task is open for each key.
+    `offered`: kinds of which those are offered that could run at once.
 
     `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
     be found under the numbers that `known` gives, or in the table. It is extended.
@@ -86,7 +92,21 @@ async def insert_tasks(
     ready = {(lane, job) for lane, job, state in flows if state == TaskState.READY}
     dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
     joined = await _join(db, new, one_open) if one_open else {}
-    return Written(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
+    written = Written(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
+    if offered:
+        await _offer(db, new, written, offered, joined.keys())
+    return written
+
+
+async def _offer(db: Db, new: _New, written: Written, kinds: Collection[str], joined: Collection[int]) -> None:
+    """Offer those of the new tasks that are ready, and note that they wait."""
+    rows = zip(new.id, new.lane_id, new.job_id, new.kind, new.state, strict=True)
+    ready = [row for row in rows if row[4] == TaskState.READY and row[0] not in joined]
+    written.offered = [row[0] for row in ready if row[3] in kinds]
+    if written.offered:
+        written.ready = {(lane, job) for _, lane, job, kind, _ in ready if kind not in kinds}
+        for lane, due in await db.fetch(_OFFER, written.offered, OFFERED_MS):
+            written.due[lane] = min(due, written.due.get(lane, due))
 
 
 async def _join(db: Db, new: _New, one_open: Collection[str]) -> dict[int, int]:
@@ -222,6 +242,10 @@ def _columns(names: Sequence[TaskName]) -> tuple[list[int], list[str], list[str]
     return [n[0] for n in names], [n[1] for n in names], [n[2] for n in names]
 
 
+_OFFER = f"""
+UPDATE queue q SET state = 1, due = {NOW} + $2, offered = true WHERE q.task_id = ANY($1::bigint[])
+RETURNING q.lane_id, q.due
+"""
 _NAMED = """
 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(job_id, kind, key)
 JOIN tasks t ON t.job_id = x.job_id AND t.kind = x.kind AND t.key = x.key

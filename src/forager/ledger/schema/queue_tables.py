@@ -23,6 +23,13 @@ queue = Table(
     Column("claim", BigInteger),
     Column("claimed_at", BigInteger),
     Column("attempt", SmallInteger, nullable=False, server_default="0"),
+    Column(
+        "offered",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="it may be claimed by its number before it is due",
+    ),
     Index("ix_queue_ready", "lane_id", "job_id", "rank", "task_id", postgresql_where=text("state = 0")),
     Index("ix_queue_waiting", "lane_id", "due", postgresql_where=text("state = 1")),
     Index("ix_queue_running", "session_id", postgresql_where=text("state = 3")),
