@@ -25,7 +25,7 @@ SINKS: tuple[SinkFeature, ...] = (
     webhook_sink,
     SinkFeature(
         name="files",
-        summary="Changes as files by kind and date, in a folder or in S3: JSON lines or CSV.",
+        summary="Changes as files by kind and date, in a folder or in S3: JSON lines, CSV or Parquet.",
         build=Ref("forager.sinks.files.wiring:build"),
         options=Ref("forager.sinks.files.wiring:FilesOptions"),
         settings=Ref("forager.sinks.files.wiring:FilesSettings"),

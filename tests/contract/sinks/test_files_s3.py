@@ -1,9 +1,11 @@
 """The files sink on S3: answers that are lost, requests that arrive twice, servers and addresses that are refused."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from pydantic import SecretStr
 
 from forager.app import open_app
@@ -113,12 +115,16 @@ async def test_a_row_writes_only_to_addresses_that_the_settings_allow(tmp_path: 
                 await app.roster.add(SinkRow("jobs", "files", options={"to": to}))
         with pytest.raises(Rejected, match="FORAGER_FILES_FOLDER"):
             await app.roster.add(SinkRow("jobs", "files"))
-        await app.roster.add(SinkRow("jobs", "files", kinds=frozenset({"job"}), options={"to": f"{allowed}/raw"}))
+        options = {"to": f"{allowed}/raw", "format": "parquet"}
+        await app.roster.add(SinkRow("jobs", "files", kinds=frozenset({"job"}), options=options))
         await app.submit("places", {"keyword": "bars", "zips": ["85001"], "dry_run": True})
         place = S3(allowed.below("raw").below("jobs"), s3_settings())
         async with app.engine(schedules=False):
             await until(lambda: last_manifest(place).cursor)
-    assert len(ids(place)) == 1
+    (part,) = last_manifest(place).parts
+    (row,) = parquet.read_table(io.BytesIO(place.get(part.path))).to_pylist()
+    assert (row["change_kind"], row["change_op"], row["change_pipeline"]) == ("job", "created", "places")
+    assert json.loads(row["change_rest"])["state"] == "completed"
 
 
 def test_an_address_is_a_bucket_and_a_clean_prefix__S18() -> None:

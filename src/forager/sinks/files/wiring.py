@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.errors import Rejected
 from forager.core.place import Place
+from forager.core.record import Record
 from forager.core.sink import SinkRow
 from forager.kit.service import SinkService
 from forager.kit.setting_types import Location
 from forager.kit.settings import FeatureSettings, setting
-from forager.sinks.files.formats import Csv, Encode, json_lines
+from forager.sinks.files.formats import Csv, Encode, Parquet, json_lines
 from forager.sinks.files.sink import FilesSink
 from forager.storage.address import S3Address, S3Addresses, S3Text
 from forager.storage.folder import Folder
@@ -33,7 +34,9 @@ class FilesSettings(FeatureSettings):
 class FilesOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    format: Literal["jsonl", "csv"] = Field(default="jsonl", description="The format of the files: jsonl or csv.")
+    format: Literal["jsonl", "csv", "parquet"] = Field(
+        default="jsonl", description="The format of the files: jsonl, csv or parquet."
+    )
     every_seconds: float = Field(
         default=10.0, ge=0.02, le=600, description="Seconds for which changes are collected: fewer, larger files."
     )
@@ -43,7 +46,11 @@ class FilesOptions(BaseModel):
     )
 
 
-FORMATS: dict[str, Callable[[SinkService], Encode]] = {"jsonl": lambda _: json_lines, "csv": lambda s: Csv(_fields(s))}
+FORMATS: dict[str, Callable[[SinkService], Encode]] = {
+    "jsonl": lambda _: json_lines,
+    "csv": lambda service: Csv({kind: tuple(record.model_fields) for kind, record in _records(service).items()}),
+    "parquet": lambda service: Parquet(_records(service)),
+}
 
 
 def build(service: SinkService, row: SinkRow) -> FilesSink:
@@ -65,7 +72,6 @@ def _place(service: SinkService, name: str, to: str | None) -> Place:
     return S3(address.below(name), service.settings.of(S3Settings))
 
 
-def _fields(service: SinkService) -> dict[str, tuple[str, ...]]:
-    """By kind of record: the names of its fields."""
-    records = [record for pipeline in service.pipelines.values() for record in pipeline.records]
-    return {record.kind: tuple(record.model_fields) for record in records}
+def _records(service: SinkService) -> dict[str, type[Record]]:
+    """The classes of records by kind."""
+    return {record.kind: record for pipeline in service.pipelines.values() for record in pipeline.records}
