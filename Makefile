@@ -32,6 +32,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup prefect
 	@scripts/setup brokers
 	@scripts/setup s3
+	@scripts/setup pgbouncer
 	$(BIN)/python -m scripts.run_tests $(FILES) -m "not chaos and not servers" $(ARGS)
 
 test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven
@@ -62,7 +63,10 @@ chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup s3
+	@scripts/setup brokers
+	@scripts/setup pgbouncer
 	$(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
+	FORAGER_TEST_PGBOUNCER=1 $(PYTEST) -k postgres -m "not chaos" --timeout 600 tests/contract $(ARGS)
 
 fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres

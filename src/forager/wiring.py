@@ -71,8 +71,15 @@ async def open_ledger(settings: Settings, catalog: Catalog, clock: Clock, *, may
     from forager.ledger.postgres import PostgresLedger  # the driver is an extra
 
     url = await asyncio.to_thread(locate, settings.database_url, settings.database_schema)
-    await asyncio.to_thread(ensure_postgres, url, catalog, may_create=may_create)
-    return await PostgresLedger.open(url, catalog, lease_seconds=settings.lease_seconds)
+    pooled = settings.database_pooled
+    await asyncio.to_thread(ensure_postgres, url, catalog, may_create=may_create, pooled=pooled)
+    return await PostgresLedger.open(
+        url,
+        catalog,
+        lease_seconds=settings.lease_seconds,
+        pooled=pooled,
+        direct_url=settings.database_direct_url,
+    )
 
 
 async def open_rules(settings: Settings, domains: Domains, pipelines: Sequence[Pipeline]) -> Rulebook:

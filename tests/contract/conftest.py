@@ -1,6 +1,7 @@
 """One ledger contract, two stores: every test that asks for `rig` runs over SQLite and over PostgreSQL."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,8 +9,25 @@ from urllib.parse import urlsplit
 import pytest
 
 from forager.core.ledger import Ledger
+from tests.support.pgbouncer import EVERYWHERE, PgBouncer, every_ledger_behind, require_pgbouncer
 from tests.support.postgres import Postgres
 from tests.support.rig import Rig, Worker, catalog, create_store, postgres_rig, sqlite_rig
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
+    """A PgBouncer in transaction mode before the PostgreSQL of this test process."""
+    require_pgbouncer()
+    with PgBouncer(postgres.url("postgres")) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _behind_pgbouncer_if_asked(request: pytest.FixtureRequest) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        if os.environ.get(EVERYWHERE):
+            stack.enter_context(every_ledger_behind(request.getfixturevalue("pgbouncer")))
+        yield
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -12,7 +12,8 @@ from forager.core.errors import StoreError
 from forager.features import all_features
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema import migrate
-from forager.ledger.schema.namespace import in_schema, locate
+from forager.ledger.schema.namespace import locate
+from forager.ledger.schema.search_path import in_schema
 from forager.wiring import build_pipelines
 
 SCHEMAS = """

@@ -14,8 +14,8 @@ from forager.features import FEATURES
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.connect import Store, in_transaction
 from forager.ledger.schema.migrate import alembic_config, create, current, downgrade, upgrade
-from forager.ledger.schema.namespace import in_schema
 from forager.ledger.schema.revisions import heads, known, locations
+from forager.ledger.schema.search_path import in_schema
 from forager.ledger.sqlite.lock import StoreLock
 from forager.wiring import build_pipelines
 from tests.migration.catalogs import names, snapshot

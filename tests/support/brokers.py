@@ -51,10 +51,10 @@ class Redis:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = _started(self._command, dict(os.environ), self._folder, self._port)
+        self._process = started(self._command, dict(os.environ), self._folder, self._port)
 
     def kill(self) -> None:
-        _killed(self._process)
+        killed(self._process)
 
     def close(self) -> None:
         self.kill()
@@ -74,10 +74,10 @@ class Rabbit:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = _started([str(RABBIT)], self._environment(), self._folder, self._port)
+        self._process = started([str(RABBIT)], self._environment(), self._folder, self._port)
 
     def kill(self) -> None:
-        _killed(self._process)
+        killed(self._process)
         self._end_epmd()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def _started(command: list[str], environment: dict[str, str], folder: Path, port: int) -> subprocess.Popen[bytes]:
+def started(command: list[str], environment: dict[str, str], folder: Path, port: int) -> subprocess.Popen[bytes]:
     """A process group of its own, so that everything that it starts can be killed with it."""
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(
@@ -138,11 +138,11 @@ def _started(command: list[str], environment: dict[str, str], folder: Path, port
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return process
         time.sleep(0.05)
-    _killed(process)
+    killed(process)
     raise RuntimeError(f"{command[0]} did not start: {(folder / 'output').read_text()[-2_000:]}")
 
 
-def _killed(process: subprocess.Popen[bytes] | None) -> None:
+def killed(process: subprocess.Popen[bytes] | None) -> None:
     if process is not None and process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

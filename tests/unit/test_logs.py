@@ -270,6 +270,7 @@ def test_a_secret_bound_to_the_request_is_taken_out__S8(stream: Stream) -> None:
         "credentials",
         "webhook-signature",
         "database_url",
+        "database_direct_url",
     ],
 )
 def test_a_field_is_redacted_by_its_name__S8(stream: Stream, name: str) -> None:

@@ -138,6 +138,7 @@ def _store(settings: "Settings") -> Iterator[Finding]:
     from forager.ledger.catalog import Catalog
     from forager.ledger.schema import migrate
     from forager.ledger.schema.namespace import locate
+    from forager.ledger.schema.pooler import REMEDY, is_behind_pooler
     from forager.ledger.sqlite.lock import read_owner
     from forager.wiring import build_pipelines
 
@@ -149,9 +150,13 @@ def _store(settings: "Settings") -> Iterator[Finding]:
     if embedded and read_owner(settings.home / "lock") is not None:
         yield Finding("store", "ok", f"{near(path)}, {_size(path)}; its owner checked the schema when it started")
         return
-    where = f"{near(path)}, {_size(path)}" if embedded else "PostgreSQL answers"
+    answers = f"PostgreSQL answers{' through a connection pooler' if settings.database_pooled else ''}"
+    where = f"{near(path)}, {_size(path)}" if embedded else answers
     try:
         store = locate(settings.database_url, settings.database_schema) if settings.database_url else path
+        if not embedded and not settings.database_pooled and is_behind_pooler(store):
+            yield Finding("store", "problem", "a connection pooler is between Forager and PostgreSQL", REMEDY)
+            return
         stands = migrate.current(store)
         if not stands:
             yield Finding("store", "ok", f"{where}, empty (the schema is made on the first start)")

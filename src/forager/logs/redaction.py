@@ -22,7 +22,7 @@ SHORTEST_SECRET = 4
 
 _SECRET_NAME = re.compile(
     r"(?:.*[_.\- ])?(?:key|token|password|passwd|passphrase|pwd|secrets?|authorization|auth|bearer|cookies?"
-    r"|credentials?|signature|dsn)|database_url",
+    r"|credentials?|signature|dsn)|database(?:_direct)?_url",
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -56,6 +56,14 @@ class Settings(BaseSettings):
     database_url: StoreUrl | None = _store(
         None, "URL of the PostgreSQL database for the ledger (default: SQLite in the data folder).", hidden=True
     )
+    database_pooled: bool = _store(
+        False, "Whether a connection pooler in transaction mode, such as PgBouncer, is between Forager and PostgreSQL."
+    )
+    database_direct_url: StoreUrl | None = _store(
+        None,
+        "URL of the same database without the pooler, for notifications; without it, work is looked for once a second.",
+        hidden=True,
+    )
     database_schema: SchemaName = _store(
         "forager", "PostgreSQL schema of the tables; the views for readers are in `public`. An older store stays there."
     )
@@ -249,7 +257,7 @@ class Settings(BaseSettings):
         """Return every secret that is set, so that they can be removed from the log."""
         texts = [item.get_secret_value() for value in dict(self).values() for item in _secret_items(value)]
         broker = self.broker_url.get_secret_value() if self.broker_url else None
-        for url in (self.database_url, broker):
+        for url in (self.database_url, self.database_direct_url, broker):
             if url and (password := urlsplit(url).password):
                 texts += [password, unquote(password)]
         for proxy in self.proxy_endpoints:

@@ -6,12 +6,12 @@ from forager.config import declared_settings
 from tests.support.settings import Load, refusal
 
 CANARY = "canary-5d41402abc4b2a76"
+DATABASES = {"database_url", "database_direct_url"}
+"""Only the password in them is a secret."""
 
 
 def secret_variables() -> list[str]:
-    return [
-        each.name.variable for each in declared_settings() if each.name.hidden and each.name.field != "database_url"
-    ]
+    return [each.name.variable for each in declared_settings() if each.name.hidden and each.name.field not in DATABASES]
 
 
 def test_the_settings_that_hold_secrets_are_known() -> None:
@@ -33,11 +33,12 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
 
 def test_secrets_print_as_stars__S8(load: Load) -> None:
     hook = f"https://host/{CANARY}?t={CANARY}"
-    urls = {"FORAGER_DATABASE_URL": f"postgresql://u:{CANARY}@host/db", "FORAGER_DEFAULT_WEBHOOK_URL": hook}
+    databases = {f"FORAGER_{name.upper()}": f"postgresql://u:{CANARY}@host/db" for name in DATABASES}
+    urls = {**databases, "FORAGER_DEFAULT_WEBHOOK_URL": hook}
 
     settings = load(env=dict.fromkeys(secret_variables(), CANARY) | urls)
 
-    assert CANARY not in f"{settings!r} {settings} {settings.model_dump_json(exclude={'database_url'})}"
+    assert CANARY not in f"{settings!r} {settings} {settings.model_dump_json(exclude=DATABASES)}"
     assert "service_key=SecretStr('***" in repr(settings)
     assert set(settings.secrets()) == {CANARY, hook}
 

@@ -6,13 +6,15 @@ Reports use other connections: those settings would make them slow.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
 from forager.core.errors import StoreError, StoreFull, StoreOutdated, StoreUnavailable
 from forager.core.faults import Faults
+from forager.ledger.postgres.pooled import connection_with
+from forager.ledger.schema.search_path import split_search_path
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -47,6 +49,12 @@ REPORT_CONNECTIONS = 4
 TRIES = 5
 COMMAND_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
+_POOL: dict[str, Any] = {
+    "min_size": 1,
+    "max_inactive_connection_lifetime": 0,
+    "command_timeout": COMMAND_SECONDS,
+    "timeout": CONNECT_SECONDS,
+}
 
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 """The only clock of this ledger: a worker's own may be wrong by a day."""
@@ -65,21 +73,23 @@ COLLISIONS = (TryAgain, asyncpg.DeadlockDetectedError, asyncpg.SerializationErro
 
 
 class Connections:
-    def __init__(self, hot: Pool, reports: Pool, faults: Faults) -> None:
+    def __init__(self, hot: Pool, reports: Pool, faults: Faults, *, pooled: bool = False) -> None:
         self.hot = hot
         self.reports = reports
         self._faults = faults
+        self._pooled = pooled
 
     @classmethod
-    async def open(cls, url: str, faults: Faults) -> "Connections":
+    async def open(cls, url: str, faults: Faults, *, pooled: bool = False) -> "Connections":
+        pool = _pool_behind_pooler if pooled else _pool
         async with translated_errors():
-            hot = await _pool(url, HOT_CONNECTIONS, HOT_SETTINGS)
+            hot = await pool(url, HOT_CONNECTIONS, HOT_SETTINGS)
             try:
-                reports = await _pool(url, REPORT_CONNECTIONS, REPORT_SETTINGS)
+                reports = await pool(url, REPORT_CONNECTIONS, REPORT_SETTINGS)
             except BaseException:
                 hot.terminate()
                 raise
-        return cls(hot, reports, faults)
+        return cls(hot, reports, faults, pooled=pooled)
 
     async def run(self, command: Callable[[Db], Awaitable[T]]) -> T:
         """Run a command in one transaction. Returns when that is committed.
@@ -103,6 +113,25 @@ class Connections:
             self._faults.at("after-commit")
             return result
 
+    @asynccontextmanager
+    async def reading(self, *, by_keys: bool = False) -> AsyncIterator[Db]:
+        """Give a connection for one statement that only reads: one of those for reports; with `by_keys` one of the hot
+        path, which walks indexes only. Behind a pooler it is a transaction, because the settings of the connection, and
+        the server itself, are the same only until a transaction's end."""
+        pool = self.hot if by_keys else self.reports
+        async with (
+            translated_errors(),
+            pool.acquire() as db,
+            db.transaction(readonly=True) if self._pooled else nullcontext(),
+        ):
+            yield db
+
+    @asynccontextmanager
+    async def reading_together(self) -> AsyncIterator[Db]:
+        """Give a connection for reports, in a transaction that may have settings of its own."""
+        async with translated_errors(), self.reports.acquire() as db, db.transaction(readonly=True):
+            yield db
+
     async def close(self) -> None:
         """Close the connections without waiting: uncommitted transactions are retried by their callers."""
         for pool in (self.hot, self.reports):
@@ -115,15 +144,27 @@ class Connections:
 async def _pool(url: str, most: int, settings: dict[str, str]) -> Pool:
     pool: Pool = await asyncpg.create_pool(
         url,
-        min_size=1,
         max_size=most,
-        max_inactive_connection_lifetime=0,
         statement_cache_size=256,
         max_cached_statement_lifetime=0,
-        command_timeout=COMMAND_SECONDS,
-        timeout=CONNECT_SECONDS,
         server_settings=settings,
         reset=_nothing_to_reset,
+        **_POOL,
+    )
+    return pool
+
+
+async def _pool_behind_pooler(url: str, most: int, settings: dict[str, str]) -> Pool:
+    address, search_path = split_search_path(url)
+    own = {name: value for name, value in settings.items() if name != "application_name"}
+    pool: Pool = await asyncpg.create_pool(
+        address,
+        max_size=most,
+        statement_cache_size=0,  # a statement prepared on one server is unknown to the next, or is another client's
+        server_settings={"application_name": settings["application_name"]},  # a pooler passes this one on
+        connection_class=connection_with(own if search_path is None else {**own, "search_path": search_path}),
+        reset=_nothing_to_reset,
+        **_POOL,
     )
     return pool
 

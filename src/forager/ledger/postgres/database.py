@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from forager.core.database import Dialect, Row
-from forager.ledger.postgres.connection import Connections, translated_errors
+from forager.ledger.postgres.connection import Connections
 from forager.ledger.postgres.names import numbered
 
 SEARCH_SETTINGS = (
@@ -24,21 +24,21 @@ class PostgresDatabase:
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         text, ordered = numbered(sql, values)
-        async with translated_errors(), self._connections.reports.acquire() as db:
+        async with self._connections.reading() as db:
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         """Read on a connection of the hot path, whose planner settings allow nothing but index scans and nested loops:
         a list of 100 keys makes the planner prefer a scan of a table of some 10,000 rows, which takes longer."""
         text, ordered = numbered(_with_arrays(sql), keys)
-        async with translated_errors(), self._connections.hot.acquire() as db:
+        async with self._connections.reading(by_keys=True) as db:
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
     async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Read with planner settings of its own, for one transaction: reports may use no bitmap scan, and a full-text
         index has no other; a plan for any words is ten times slower for most of them."""
         text, ordered = numbered(sql, values)
-        async with translated_errors(), self._connections.reports.acquire() as db, db.transaction(readonly=True):
+        async with self._connections.reading_together() as db:
             await db.execute(SEARCH_SETTINGS)
             return [dict(row) for row in await db.fetch(text, *ordered)]
 

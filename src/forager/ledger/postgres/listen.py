@@ -1,5 +1,5 @@
 """Notifications from other processes: new work, and jobs that have ended. A lost notification only delays a waiter
-until its next poll."""
+until its next poll; so does a pooler, through which none arrives."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,12 @@ async def tell(db: Db) -> None:
 
 
 class Listener:
-    def __init__(self, url: str) -> None:
-        self._url = url
+    """Listens on a connection of its own. Without a URL it receives nothing, and its waiters poll."""
+
+    def __init__(self, url: str | None) -> None:
         self._arrived = asyncio.Event()
         self._tell: list[Callable[[Collection[int]], None]] = []
-        self._task = asyncio.create_task(self._listen_for_ever(), name="ledger-listen")
+        self._task = asyncio.create_task(self._listen_for_ever(url), name="ledger-listen") if url else None
 
     async def wait(self, timeout: float) -> None:
         try:
@@ -47,25 +48,27 @@ class Listener:
         self._tell.append(tell)
 
     async def close(self) -> None:
+        if self._task is None:
+            return
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    async def _listen_for_ever(self) -> None:
+    async def _listen_for_ever(self, url: str) -> None:
         pause = FIRST_PAUSE
         while True:
             try:
-                await self._listen_once()
+                await self._listen_once(url)
                 pause = FIRST_PAUSE
             except LOST:
                 pause = min(pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
-    async def _listen_once(self) -> None:
+    async def _listen_once(self, url: str) -> None:
         """Listen until the connection is lost."""
         lost = asyncio.Event()
         db = await asyncpg.connect(
-            self._url, timeout=CONNECT_SECONDS, server_settings={"application_name": "forager listener"}
+            url, timeout=CONNECT_SECONDS, server_settings={"application_name": "forager listener"}
         )
         try:
             db.add_termination_listener(lambda _: lost.set())

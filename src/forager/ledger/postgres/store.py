@@ -59,14 +59,16 @@ class PostgresLedger(SharedVerbs):
 
     tells_all = False  # a notification can be lost, and lanes wake up by the database's clock
 
-    def __init__(self, connections: Connections, url: str, catalog: Catalog, lease_seconds: float, faults: Faults):
+    def __init__(
+        self, connections: Connections, listener: Listener, catalog: Catalog, lease_seconds: float, faults: Faults
+    ) -> None:
         self._connections = connections
         self._catalog = catalog
         self._lease_seconds = lease_seconds
         self._faults = faults
         self._lanes = lanes.LaneNumbers(connections, catalog)
         self._submissions = Submissions(connections, CommitGroup(connections), catalog, self._lanes, faults)
-        self._listener = Listener(url)
+        self._listener = listener
         self._drain = Drain(connections, catalog)
         self._workers: dict[int, Worker] = {}
         self.database = PostgresDatabase(connections)
@@ -74,10 +76,21 @@ class PostgresLedger(SharedVerbs):
 
     @classmethod
     async def open(
-        cls, url: str, catalog: Catalog, *, lease_seconds: float = 30.0, faults: Faults | None = None
+        cls,
+        url: str,
+        catalog: Catalog,
+        *,
+        lease_seconds: float = 30.0,
+        faults: Faults | None = None,
+        pooled: bool = False,
+        direct_url: str | None = None,
     ) -> "PostgresLedger":
+        """Connect to a store. `pooled`: whether a pooler in transaction mode is in between. Notifications do not pass
+        it: they come from `direct_url`, and without that the ledger is polled."""
         faults = faults or NoFaults()
-        return cls(await Connections.open(url, faults), url, catalog, lease_seconds, faults)
+        connections = await Connections.open(url, faults, pooled=pooled)
+        listener = Listener(direct_url or (None if pooled else url))
+        return cls(connections, listener, catalog, lease_seconds, faults)
 
     async def close(self) -> None:
         await self._listener.close()

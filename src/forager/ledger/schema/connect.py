@@ -1,7 +1,8 @@
 """A SQLAlchemy connection to either store, for creating and migrating the schema. The hot paths use the drivers
 directly.
 
-Everything done through it is one transaction, including DDL: an upgrade that fails half-way leaves no trace.
+Everything done through it is one transaction, including DDL: an upgrade that fails half-way leaves no trace. It works
+through a connection pooler in transaction mode as well, whatever the settings say: the connection keeps no state.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from forager.core.errors import StoreError, StoreFull, StoreUnavailable
+from forager.ledger.schema.search_path import split_search_path
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -87,11 +89,15 @@ def _in_own_loop(url: str, work: Callable[[Connection], T]) -> T:
 
 
 async def _on_postgres(url: str, work: Callable[[Connection], T]) -> T:
+    address, search_path = split_search_path(url)
+
     def locked(connection: Connection) -> T:
         connection.execute(text(_SCHEMA_LOCK))
+        if search_path is not None:
+            connection.execute(text("SELECT set_config('search_path', :path, true)"), {"path": search_path})
         return work(connection)
 
-    engine = _postgres_engine(url)
+    engine = _postgres_engine(address)
     async with engine.begin() as connection:
         return await connection.run_sync(locked)
 
@@ -109,6 +115,10 @@ def _postgres_engine(url: str) -> "AsyncEngine":
 
     async def connect(*_: Any, **__: Any) -> Any:
         # asyncpg reads the URL itself, so that every option that works for the ledger works here.
-        return await asyncpg.connect(url)
+        return await asyncpg.connect(url, statement_cache_size=0)
 
-    return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    # A pooler may keep a prepared statement and give it to another client: none has a name, none is used twice.
+    uncached = {"prepared_statement_cache_size": 0}
+    return create_async_engine(
+        "postgresql+asyncpg://", async_creator=connect, connect_args=uncached, poolclass=NullPool
+    )

@@ -16,6 +16,7 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.schema import derived
 from forager.ledger.schema.connect import Store, in_transaction, parse_store
 from forager.ledger.schema.namespace import create_namespace
+from forager.ledger.schema.pooler import refuse_undeclared_pooler
 from forager.ledger.schema.revisions import SCRIPTS, heads, home, known, locations
 from forager.ledger.sqlite.lock import StoreLock
 
@@ -29,13 +30,16 @@ def ensure_sqlite(path: Path, catalog: Catalog) -> None:
         upgrade(path, catalog)
 
 
-def ensure_postgres(url: str, catalog: Catalog, *, may_create: bool = True) -> None:
+def ensure_postgres(url: str, catalog: Catalog, *, may_create: bool = True, pooled: bool = False) -> None:
     """An empty database gets the schema; an older one is left alone, because other processes may be using it.
 
-    Raises `StoreOutdated` if the schema is older or newer than this program's, or missing and not to be created.
+    Raises `StoreOutdated` if the schema is older or newer than this program's, or missing and not to be created; and
+    `Rejected` if a connection pooler is in between although `pooled` is false.
     """
 
     def create_or_check(db: Connection) -> None:
+        if not pooled:
+            refuse_undeclared_pooler(db)
         if not may_create and not _versions(db):
             raise StoreOutdated(
                 "This database has no Forager tables. Check FORAGER_DATABASE_URL. `forager up` and "

@@ -5,15 +5,14 @@ database whose tables were created in `public` by an earlier version is used as 
 """
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from sqlalchemy import Connection, text
 
 from forager.core.errors import StoreError
 from forager.ledger.schema.connect import in_transaction
+from forager.ledger.schema.search_path import in_schema, split_search_path
 
 PUBLIC = "public"
-_SEARCH_PATH = "search_path"
 _READS = """
 SELECT EXISTS (
   SELECT 1 FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
@@ -29,14 +28,9 @@ def locate(url: str, schema: str) -> str:
 
     A URL that has a `search_path` of its own is returned as it is.
     """
-    if any(name == _SEARCH_PATH for name, _ in parse_qsl(urlsplit(url).query)):
+    if split_search_path(url)[1] is not None:
         return url
     return in_schema(url, in_transaction(url, lambda db: PUBLIC if _is_in_public_alone(db, schema) else schema))
-
-
-def in_schema(url: str, schema: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(query=urlencode([*parse_qsl(parts.query), (_SEARCH_PATH, schema)])))
 
 
 def create_namespace(connection: Connection) -> None:
