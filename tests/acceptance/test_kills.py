@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 CONFIG = SerperConfig(density=DENSITY, rate_limit=None, latency_ms=25, latency_sigma=0.5)
 COMPLETED = int(TaskState.COMPLETED)
 LEASE = 0.8
+WORKERS = 4
 
 
 async def kill_loop(
@@ -84,13 +85,13 @@ async def test_the_auditor_finds_a_build_that_stores_what_it_found_too_late__R2(
 async def on_postgres(
     url: str, *, kills: int, stops: int, tasks: int, lease: float, log: Path, concurrency: int = 32
 ) -> None:
-    """Two workers. The one that owns the lane is killed or stopped past its lease; the other takes over."""
+    """Four workers. The one that owns the lane is killed or stopped past its lease; another takes over."""
     async with SerperSandbox(CONFIG) as sandbox:
         options = Options(url, sandbox.url, lease, concurrency, deaf=True, fenced_log=str(log), until_idle=False)
         await submit(options, tasks)
         tables, dice, hits = tables_of(url), Dice(), 0
-        workers = {p.pid: p for p in (start(options), start(options))}
-        mean = tasks * 4 // 10 // (kills + stops)  # the other worker goes on during a stop: keep work for the last deed
+        workers = {p.pid: p for p in [start(options) for _ in range(WORKERS)]}
+        mean = tasks * 4 // 10 // (kills + stops)  # another worker goes on during a stop: keep work for the last deed
         deeds = ["kill"] * kills + ["stop"] * stops
         for _ in range(kills + stops):
             deed = deeds.pop(dice.between(0, len(deeds) - 1))
@@ -112,7 +113,7 @@ async def on_postgres(
         await _finished(tables, 300)
         for process in workers.values():
             process.terminate()
-        assert [await gone(process, 30) for process in workers.values()] == [0, 0]
+        assert [await gone(process, 30) for process in workers.values()] == [0] * WORKERS
         tables.close()
         verdict = judge(url, sandbox, tasks)
         fenced = len(log.read_text().split()) if log.exists() else 0
@@ -123,13 +124,13 @@ async def on_postgres(
         assert fenced >= (25 if stops >= 4 else 1)
 
 
-async def test_two_workers_survive_twelve_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
+async def test_four_workers_survive_twelve_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
     await on_postgres(postgres_url, kills=8, stops=4, tasks=2_400, lease=LEASE, log=tmp_path / "fenced")
 
 
 @pytest.mark.chaos
-async def test_two_workers_survive_two_hundred_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
-    # Two in flight: during forty stops the other worker must not do all that the kills are meant for.
+async def test_four_workers_survive_two_hundred_kills_and_stops__R2(postgres_url: str, tmp_path: Path) -> None:
+    # Two in flight: during forty stops the others must not do all that the kills are meant for.
     await on_postgres(
         postgres_url, kills=160, stops=40, tasks=10_000, lease=1.0, log=tmp_path / "fenced", concurrency=2
     )

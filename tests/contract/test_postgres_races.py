@@ -15,28 +15,27 @@ from forager.ledger.postgres import settle
 from tests.support.rig import Call, Rig, Worker, calls, postgres_rig
 
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = 20_000
 LANES = 40
-PROCESSES = 3
+PROCESSES = 8
 
 
-@pytest.mark.timeout(300)
-async def test_processes_that_pass_lanes_around_hold_no_task_twice_and_skip_none__R1(postgres_url: str) -> None:
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("tasks", [20_000, pytest.param(1_000_000, marks=pytest.mark.chaos)])
+async def test_eight_processes_that_pass_lanes_around_hold_no_task_twice_and_skip_none__R1(
+    postgres_url: str, tmp_path: Path, tasks: int
+) -> None:
     rig = await postgres_rig(postgres_url)
-    plans = (Plan(Call(name=str(i), where=f"lane{i % LANES}")) for i in range(TASKS))
+    plans = (Plan(Call(name=str(i), where=f"lane{i % LANES}")) for i in range(tasks))
     job = await rig.ledger.submit(NewJob("rig", {}), plans)
-    claimers = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.claimer", postgres_url, str(seed), cwd=ROOT, stdout=-1
-        )
-        for seed in range(PROCESSES)
-    ]
-    said = [(await claimer.communicate())[0].decode().split() for claimer in claimers]
-    claimed = collections.Counter(task for tasks in said for task in tasks)
+    command = ["-m", "tests.support.claimer", postgres_url, str(tmp_path), str(PROCESSES)]
+    claimers = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT)
+    failed = await claimers.wait()
+    held = [(tmp_path / str(number)).read_text().split() for number in range(PROCESSES)]
+    claimed = collections.Counter(task for tasks_held in held for task in tasks_held)
 
-    assert all(claimer.returncode == 0 for claimer in claimers)
-    assert sum(bool(tasks) for tasks in said) >= 2, "only one process got work: nothing was shown"
-    assert len(claimed) == TASKS, "skipped"
+    assert failed == 0
+    assert sum(bool(tasks_held) for tasks_held in held) >= 2, "only one process got work: nothing was shown"
+    assert len(claimed) == tasks, "skipped"
     assert set(claimed.values()) == {1}, "held twice"
     assert rig.job(job.job)["state"] == "completed"
     rig.check()

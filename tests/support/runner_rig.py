@@ -4,6 +4,7 @@ The reviews pipeline has three lanes in three queues, so that a job needs the sh
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psutil
 from amqp.exceptions import ChannelError
 from pydantic import SecretStr
 
@@ -109,6 +111,21 @@ class RunnerRig:
             "SELECT t.attempt FROM tasks t JOIN jobs j ON j.id = t.job_id WHERE j.public_id = :job", {"job": str(job)}
         )
         return [row["attempt"] for row in rows]
+
+    async def busy_workers(self) -> set[int]:
+        """Return the process ids of the workers that run tasks now, by themselves or in a child."""
+        rows = await self.app.database.fetch("SELECT name FROM sessions WHERE id IN (SELECT session_id FROM queue)")
+        own, found = {worker.pid for worker in self.workers}, set[int]()
+        for row in rows:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(int(row["name"].rpartition(":")[2]))
+                found |= own & {process.pid, process.ppid()}
+        return found
+
+    @property
+    def one_at_a_time(self) -> list[str]:
+        """Options of a Celery worker that runs one shift at a time."""
+        return [] if self.broker is None else ["-c", "1"]
 
     @property
     def celery(self) -> Any:

@@ -19,7 +19,7 @@ from forager.kit.http.envelope import Envelope, answer, encoded, request_id
 from forager.kit.http.openapi import example
 from forager.kit.http.routes import Router
 
-TROUBLE = "the store does not take work; the log says why"
+TROUBLE = "no work is leased or handed out; the log says why"
 
 
 class PoolReport(BaseModel):
@@ -44,7 +44,9 @@ class HealthReport(BaseModel):
     worker: Literal["alive", "stopped", "elsewhere"] = Field(
         description="elsewhere: this process serves the API only (`forager up --api-only`)."
     )
-    trouble: str | None = Field(description="Why no work is leased; in full for callers with the key.")
+    trouble: str | None = Field(
+        description="Why no work is leased, or handed to Celery; in full for callers with the key."
+    )
     queue_depth: int | None = Field(description="Tasks of open jobs that wait.")
     active: int = Field(description="Tasks in flight in this process.")
     active_workers: int | None = Field(description="Tasks in flight in all processes of this store.")
@@ -89,10 +91,11 @@ def health_router(app: App, vital: VitalSigns, feeds: Feeds, key: ServiceKey) ->
         responses={200: example(HEALTH), **red},
     )
     async def show_health(request: Request) -> Response:
-        """Returns 503 if the store does not answer or accepts no work, if no worker runs in a process that should have
+        """Returns 503 if the store does not answer or accepts no work, if the broker of Celery
+        does not take the shifts that are needed, if no worker runs in a process that should have
         one, or if a sink fails and has delivered nothing for 5 minutes."""
         signs = await vital.take()
-        trouble = app.worker.stats.trouble
+        trouble = app.worker.stats.trouble or app.runner_trouble
         figures = signs.figures
         worker = "alive" if app.worker.alive else "elsewhere" if app.is_api_only else "stopped"
         known = app.roster.names

@@ -78,6 +78,8 @@ class App:
         guard: EgressGuard,
     ) -> None:
         self.is_api_only = False
+        self.runner_trouble: str | None = None
+        """Why work that waits cannot be handed to the workers of another runner; None while it can."""
         """Whether this process serves the API only, and other processes work."""
         self.guard = guard
         self.settings = settings

@@ -77,9 +77,9 @@ async def test_a_broker_that_does_not_answer_is_asked_again(app: App) -> None:
 
     dispatcher = Dispatcher(app, send, most=1)
     await dispatcher.look()
-    assert dispatcher.sent == 0
+    assert (dispatcher.sent, app.runner_trouble) == (0, "The broker does not answer: refused")
     await dispatcher.look()
-    assert dispatcher.sent == 1
+    assert (dispatcher.sent, app.runner_trouble) == (1, None)
 
 
 def test_beat_gets_the_schedules_that_it_can_read__LI_4() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.runner_rig import RunnerRig
+from tests.support.runner_rig import PATIENCE, RunnerRig
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -27,6 +27,23 @@ async def test_what_a_killed_worker_held_is_done_by_the_next_one(runner: RunnerR
     runner.keep_working()
     done = await runner.until(job)
     assert (done.failed, done.completed) == (0, done.total)
+
+
+async def test_two_workers_share_the_work(runner: RunnerRig) -> None:
+    runner.kill_workers()
+    for _ in range(2):
+        runner.start_worker(*runner.one_at_a_time)
+    jobs, seen = [await runner.submit()], set[int]()
+    async with asyncio.timeout(PATIENCE):
+        while len(seen) < 2:
+            if (await runner.report(jobs[-1])).state == "completed":
+                jobs.append(await runner.submit())
+            seen |= await runner.busy_workers()
+            await asyncio.sleep(0.02)
+    for job in jobs:
+        done = await runner.until(job)
+        assert (done.failed, done.completed) == (0, done.total)
+        assert set(await runner.started(job)) == {1}
 
 
 async def test_a_paused_job_rests_and_a_cancelled_one_ends(runner: RunnerRig) -> None:

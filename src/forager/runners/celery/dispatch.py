@@ -122,7 +122,8 @@ class Dispatcher:
             await self._app.clock.sleep(LOOK_EVERY)
 
     async def look(self) -> None:
-        """Look once, and send what is needed now."""
+        """Look once, and send what is needed now. A broker that did not take it is a trouble of the app (`/health`)
+        until a later look finds it back, or nothing to send."""
         now = {"now": await self._app.ledger.now_ms()}
         free: Counter[str] = Counter()
         for lanes_with_work in (_FREE, _SHARED):
@@ -137,6 +138,7 @@ class Dispatcher:
                 if not await self._sent(queue):
                     return
                 room -= 1
+        self._app.runner_trouble = None
 
     def _count(self, sessions: Any) -> Mapping[str, int]:
         """Count the running shifts by queue. A session that is new has begun one of the pending shifts."""
@@ -160,6 +162,7 @@ class Dispatcher:
             if not self._fails:
                 log.error("the broker does not answer; shifts are sent when it does", error=str(error))
             self._fails = True
+            self._app.runner_trouble = f"The broker does not answer: {error}"
             return False
         if self._fails:
             log.info("the broker answers again")
