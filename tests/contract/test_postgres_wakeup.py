@@ -36,7 +36,7 @@ async def test_an_owner_that_gives_its_lane_waits_for_an_open_submission_and_see
     transaction = submitter.transaction()
     await transaction.start()
     plans = encode(calls(1, prefix="second"), catalog())
-    await create_whole(cast("Db", submitter), [Whole(NewJob("rig", {"name": "second"}), plans)], owner.lanes, ())
+    await create_whole(cast("Db", submitter), [Whole(NewJob("rig", {"name": "second"}), plans)], owner.lanes, catalog())
 
     giving = asyncio.create_task(rig.ledger.give_lanes(owner.session, {owner.lanes["api"]: GivenLane()}))
     while not await watcher.fetchval(
