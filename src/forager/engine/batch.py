@@ -16,13 +16,13 @@ from typing import TypeVar
 
 import structlog
 
-from forager.core.errors import StoreError, StoreFull, StoreUnavailable
+from forager.core.errors import StoreError
 from forager.core.ledger import Lease, Ledger, Session, Settlement, Want
 from forager.engine.heartbeat import Heartbeat
 from forager.engine.in_flight import InFlight
 from forager.engine.lane import LaneRun
 from forager.engine.lane_ownership import OwnedLanes
-from forager.engine.settle_singly import settle_apart
+from forager.engine.settle_singly import settle_apart, settle_together
 from forager.engine.stats import WorkStats
 from forager.engine.store_clock import StoreClock
 
@@ -154,13 +154,8 @@ class BatchWork:
         return settled
 
     async def _settle_these(self, session: Session, left: list[Settlement]) -> set[int]:
-        try:
-            return set((await self._ledger.settle_and_lease(session, left, [])).fenced)
-        except (StoreFull, StoreUnavailable):
-            raise
-        except Exception:
-            log.exception("a group could not be settled: its members are settled one by one")
-            return set(await settle_apart(self._ledger, session, left))
+        batch = await settle_together(self._ledger, session, left)
+        return set(await settle_apart(self._ledger, session, left) if batch is None else batch.fenced)
 
     async def _persist(self, phase: Callable[[], Awaitable[T]]) -> T:
         """Repeat a phase until the store has answered."""

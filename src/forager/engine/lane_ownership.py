@@ -122,6 +122,12 @@ class OwnedLanes:
                 self._adopt(lane)
         return {lane.id: lane.state() for lane in self if not lane.shared}
 
+    def breakers(self) -> Mapping[str, str]:
+        """Return the lanes whose breaker is not closed, with its state."""
+        now = self._clock.monotonic()
+        states = ((lane.name, lane.breaker.state(now)) for lane in self if lane.breaker)
+        return {name: state for name, state in states if state != "closed"}
+
     def use(self, lane: LaneRun, pipeline: str) -> bool:
         """Note that a task of this pipeline is about to use the lane, so that the pipeline's rules apply to it, too.
         Returns whether the pipeline is a new user."""
@@ -138,6 +144,11 @@ class OwnedLanes:
     def make_hungry(self, some: Iterable[int] | None = None) -> None:
         """Mark all lanes, or some, as worth another lease."""
         for lane in self if some is None else (self._lanes[number] for number in some if number in self._lanes):
+            lane.hungry = True
+
+    def make_hungry_by_name(self, name: str) -> None:
+        """Mark a lane as worth another lease, if we have it."""
+        if (lane := self._by_name.get(name)) is not None:
             lane.hungry = True
 
     def wait_to_send(self) -> bool:

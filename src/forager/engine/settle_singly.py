@@ -1,15 +1,39 @@
-"""Settles outcomes one by one after the store has refused a group. An outcome that is refused alone becomes a dead
-letter, so that it does not block the others for ever.
+"""Settles a group of outcomes, and one by one after the store has refused the group. An outcome that is refused alone
+becomes a dead letter, so that it does not block the others for ever.
 
 Never used while the store is unavailable or full: then every outcome waits until it is back.
 """
 
 import traceback
+from collections.abc import Sequence
+
+import structlog
 
 from forager.core.errors import Evidence, StoreFull, StoreUnavailable
-from forager.core.ledger import Ledger, Session, Settlement
+from forager.core.ledger import LeaseBatch, Ledger, Session, Settlement, Want
 from forager.core.reasons import ErrorType, Reason
 from forager.core.states import TaskState
+
+log = structlog.get_logger("forager.engine")
+
+
+async def settle_together(
+    ledger: Ledger, session: Session, left: list[Settlement], wants: Sequence[Want] = ()
+) -> LeaseBatch | None:
+    """Settle a group and lease what is wanted, in one transaction.
+
+    Returns None, with nothing settled or leased, if the group was refused: then call `settle_apart`. Raises if the
+    store is full or does not answer, or if there was nothing to settle.
+    """
+    try:
+        return await ledger.settle_and_lease(session, list(left), wants)
+    except (StoreFull, StoreUnavailable):
+        raise
+    except Exception:
+        if not left:
+            raise
+        log.exception("a group could not be settled: its members are settled one by one")
+        return None
 
 
 async def settle_apart(ledger: Ledger, session: Session, left: list[Settlement]) -> list[int]:

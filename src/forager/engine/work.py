@@ -17,7 +17,7 @@ import structlog
 
 from forager.core.blobs import Blobs
 from forager.core.clock import Clock
-from forager.core.errors import StoreError, StoreFull, StoreUnavailable
+from forager.core.errors import StoreError
 from forager.core.http import Fetch
 from forager.core.ledger import Away, Lease, LeaseBatch, Ledger, Session, Settlement, Want
 from forager.core.offload import InThread, Offload
@@ -28,6 +28,7 @@ from forager.core.secret import JobSecrets
 from forager.core.timing import TimeLimit
 from forager.engine.attempt import PATIENCE
 from forager.engine.batch import BatchWork
+from forager.engine.claims import Claims
 from forager.engine.heartbeat import BEATS_PER_LEASE, Heartbeat
 from forager.engine.in_flight import InFlight
 from forager.engine.lane import HORIZON, LaneRun
@@ -35,7 +36,7 @@ from forager.engine.lane_fairness import by_turn, share_out
 from forager.engine.lane_fetch import Surroundings
 from forager.engine.lane_ownership import OwnedLanes
 from forager.engine.rules import DeclaredLanes, LaneRules
-from forager.engine.settle_singly import settle_apart
+from forager.engine.settle_singly import settle_apart, settle_together
 from forager.engine.stats import WorkStats
 from forager.engine.step_table import StepTable
 from forager.engine.store_clock import StoreClock
@@ -83,6 +84,8 @@ class Worker:
             ledger, lane_rules, self._clock, self._steps, most=most, random=self._random, tally=self.stats.lanes
         )
         self._wake = asyncio.Event()
+        self.claims = Claims(ledger, self._lanes, self._clock, self._wake.set)
+        """Tasks that were named to this worker, to be claimed by number."""
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
         self._around = Surroundings(*around, self._wake.set, self._lanes.use, blobs, offload or InThread())
         self._flight = InFlight(
@@ -167,9 +170,7 @@ class Worker:
 
     def breakers(self) -> Mapping[str, str]:
         """The lanes of this process whose breaker is not closed, with its state."""
-        now = self._clock.monotonic()
-        states = ((lane.name, lane.breaker.state(now)) for lane in self._lanes if lane.breaker)
-        return {name: state for name, state in states if state != "closed"}
+        return self._lanes.breakers()
 
     @property
     def session(self) -> Session | None:
@@ -195,8 +196,8 @@ class Worker:
                 if self._unsure:
                     await self._reconcile(session)
                 await self._settle_and_refill(session)
-                if until_idle and await self._nothing_left():
-                    break
+                if until_idle and not (self._flight.running or self._flight.finished or await self._ledger.has_work()):
+                    break  # every job has ended or is paused
                 failures, self.stats.trouble = 0, None
             except StoreError as error:
                 self._report_trouble(error)
@@ -237,22 +238,23 @@ class Worker:
         for want in wants:  # before the transaction, so that whatever happens during it makes its lane hungry again
             self._lanes[want.lane].hungry = False
         try:
-            try:
-                return await self._ledger.settle_and_lease(session, finished, wants)
-            except (StoreFull, StoreUnavailable):
-                raise
-            except Exception:
-                if not finished:
-                    raise
-                log.exception("a group could not be settled: its members are settled one by one")
-                return LeaseBatch(fenced=await settle_apart(self._ledger, session, left))
+            batch = await settle_together(self._ledger, session, left, wants)
+            if batch is None:
+                batch = LeaseBatch(fenced=await settle_apart(self._ledger, session, left))
+                self.claims.put_back(wants)
+            elif self.claims.in_use:
+                self.claims.claimed(wants, batch)
+            return batch
         except BaseException:
             self._flight.finished[:0] = left
+            self.claims.put_back(wants)
             for want in wants:
                 self._lanes[want.lane].hungry = True
             raise
 
     async def _wants(self, session: Session) -> list[Want]:
+        if self.claims:
+            await self.claims.open_lanes(session)
         now = self._clock.monotonic()
         for lane in self._lanes:
             if lane.due is not None and lane.due <= now:
@@ -265,7 +267,7 @@ class Worker:
         if short and len(hungry) > 1:  # there is not enough room for all: only now does their order matter
             await self._lanes.ask_turns(session)
             wants, _ = share_out(by_turn(hungry), self._capacity - len(self._flight))
-        return wants
+        return self.claims.name_tasks(wants) if self.claims else wants
 
     def _note(self, finished: list[Settlement], wants: list[Want], batch: LeaseBatch) -> None:
         """Learn from a batch: which lanes have nothing more, and that something was refused."""
@@ -274,6 +276,7 @@ class Worker:
         refused = set(batch.fenced)
         settled = [s for s in finished if s.lease.task_id not in refused] if refused else finished
         self.stats.settled(settled)
+        self.claims.settled(finished)
         if settled:
             self._tell_settled(settled)
         now = self._clock.monotonic()
@@ -377,6 +380,7 @@ class Worker:
         """Drop everything that we hold: the session is lost."""
         await self._flight.abandon()
         self._lanes.clear()
+        self.claims.lose()
 
     async def _reconcile(self, session: Session) -> None:
         """Give back leases that we hold without knowing it: a transaction was committed, and its answer was lost.
@@ -394,7 +398,3 @@ class Worker:
         if self.stats.trouble is None:
             log.error("the store does not take work; leasing stops until it does", error=error.message)
         self.stats.trouble = error.message
-
-    async def _nothing_left(self) -> bool:
-        """Return whether every job has ended or is paused."""
-        return not (self._flight.running or self._flight.finished or await self._ledger.has_work())
