@@ -17,7 +17,7 @@ from forager.app.sink_roster import SinkRoster
 from forager.core.clock import Clock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
-from forager.core.ledger import Ledger, Submitted
+from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.retention import Pruned
@@ -146,6 +146,7 @@ class App:
         params: Mapping[str, Any],
         *,
         key: str | None = None,
+        until_end: bool = False,
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
@@ -153,7 +154,23 @@ class App:
         the queue is full."""
         if self.is_stopping:
             raise Stopping
-        return await self._intake.submit(pipeline, params, key=key, schedule=schedule, secrets=secrets)
+        return await self._intake.submit(
+            pipeline, params, key=key, until_end=until_end, schedule=schedule, secrets=secrets
+        )
+
+    async def open_job(
+        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None = None
+    ) -> Received:
+        """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended."""
+        if self.is_stopping:
+            raise Stopping
+        return await self._intake.open_job(pipeline, params, part, key=key)
+
+    async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
+        """Validate a part of such a job and add its tasks; the last part (`more=False`) starts the job."""
+        if self.is_stopping:
+            raise Stopping
+        return await self._intake.add_part(job, pipeline, part, first, more=more)
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued

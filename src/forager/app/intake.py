@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ValidationError
 
 from forager.app.references import References
 from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected
 from forager.core.invalid import field_errors
-from forager.core.ledger import Ledger, NewJob, Submitted
-from forager.core.pipeline import Pipeline
+from forager.core.ledger import Ledger, NewJob, Received, Submitted
+from forager.core.pipeline import Parts, Pipeline
 from forager.core.secret import Secret
 from forager.core.task import Plan
 from forager.fetch import EgressGuard
@@ -65,6 +65,7 @@ class Intake:
         params: Mapping[str, Any],
         *,
         key: str | None,
+        until_end: bool,
         schedule: str | None,
         secrets: Mapping[str, Secret] | None,
     ) -> Submitted:
@@ -85,6 +86,7 @@ class Intake:
             job.model_dump(mode="json"),
             chosen.limits(job),
             idempotency_key=key,
+            until_end=until_end,
             estimate=estimate,
             schedule=schedule,
         )
@@ -93,6 +95,29 @@ class Intake:
         except Busy:
             self.refused[pipeline] += 1
             raise
+
+    async def open_job(
+        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None
+    ) -> Received:
+        """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended.
+        Raises `Rejected`, and stores nothing, if the job or its part is invalid."""
+        parts = self._parts_of(pipeline)
+        job = _validated(pipeline, parts.params, params)
+        self._check_callback(job)
+        checked, stored = await self.checked(pipeline, part), job.model_dump(mode="json")
+        opened = await self._ledger.open_job(
+            NewJob(pipeline, stored, parts.limits, idempotency_key=key, until_end=True)
+        )
+        if not opened.created:
+            return opened
+        added = await self._ledger.add_part(opened.job, 0, parts.plan(checked, 0), more=True)
+        return replace(added, created=True)
+
+    async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
+        """Validate a part of a job and add its tasks. Raises `Rejected`, and stores nothing of it, if it is invalid."""
+        parts = self._parts_of(pipeline)
+        checked = await self.checked(pipeline, part)
+        return await self._ledger.add_part(job, first, parts.plan(checked, first), more=more)
 
     async def checked(self, pipeline: str, params: Mapping[str, Any]) -> Any:
         """Return the validated job of a pipeline. Raises `Rejected` if it is invalid, `NotFound` for the pipeline."""
@@ -105,11 +130,14 @@ class Intake:
         chosen = self._pipelines.get(pipeline)
         if chosen is None:
             raise NotFound(f"There is no pipeline {pipeline!r}. There are: {', '.join(sorted(self._pipelines))}.")
-        try:
-            job = chosen.params.model_validate(dict(params))
-        except ValidationError as error:
-            raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
+        job = _validated(pipeline, chosen.params, params)
         return chosen, job, await self._references.load(chosen.needs)
+
+    def _parts_of(self, pipeline: str) -> Parts:
+        parts = self._pipelines[pipeline].parts
+        if parts is None:
+            raise Rejected(f"A {pipeline} job cannot be sent in parts.")
+        return parts
 
     def _check_callback(self, job: Any) -> None:
         """Refuse a webhook URL that the egress guard would refuse. When the job ends it would be too late to report
@@ -158,6 +186,13 @@ class Intake:
         if beyond <= 0:
             raise full
         return replace(new, limits=replace(new.limits, most_queued=most + beyond))
+
+
+def _validated(pipeline: str, shape: type[BaseModel], params: Mapping[str, Any]) -> Any:
+    try:
+        return shape.model_validate(dict(params))
+    except ValidationError as error:
+        raise Rejected(f"The {pipeline} job is not valid.", fields=field_errors(error)) from error
 
 
 async def _look_up(needs: Mapping[str, Any], ask: Callable[[], T]) -> T:

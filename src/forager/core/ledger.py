@@ -12,46 +12,20 @@ from uuid import UUID
 from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
+from forager.core.new_job import NewJob as NewJob  # part of this port
+from forager.core.new_job import Received as Received
+from forager.core.new_job import Submitted as Submitted
 from forager.core.outcome import Gone, Reject, Skip
-from forager.core.owned_lane import Away as Away  # part of this port
+from forager.core.owned_lane import Away as Away
 from forager.core.owned_lane import Demand as Demand
 from forager.core.owned_lane import GivenLane as GivenLane
 from forager.core.owned_lane import OwnedLane as OwnedLane
-from forager.core.pipeline import JobLimits
 from forager.core.record import Record
 from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
 from forager.core.table import Effect
 from forager.core.task import Plan, Task
 from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
-
-
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A job to be created. Jobs without tasks (`dry_run`) end at once and only hold their `estimate`."""
-
-    pipeline: str
-    params: Mapping[str, Any]
-    limits: JobLimits = field(default_factory=JobLimits)
-    idempotency_key: str | None = None
-    estimate: Mapping[str, Any] | None = None
-    schedule: str | None = None
-    standing: bool = False
-    """Its idempotency key never expires: it is the one job to which `append` adds tasks."""
-    id: UUID | None = None
-    """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    """Sealed texts by name (`core.secret.about_job`), deleted in the transaction that ends the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    job: UUID
-    total: int
-    created: bool
-    """False if the same Idempotency-Key was used before; this is then the earlier job."""
-    first: UUID | None = None
-    """The first task of a job that was just created in one transaction, so that callers need no lookup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +174,24 @@ class Ledger(Protocol):
     # ── jobs ──
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
         """Create a job. Raises `Busy`, and stores nothing, if it exceeds its `most_queued` or `most_waiting_jobs`."""
+        ...
+
+    async def open_job(self, job: NewJob) -> Received:
+        """Create a job whose tasks follow in parts (`add_part`). Nothing of it can be leased before the last part.
+
+        If there is a job with the same idempotency key, that one is returned, with what was received of it. A job of
+        which no part has arrived for a minute is removed by the sweep, and so is one whose process died (SQLite). Such
+        a job is bulk work: no limit of its pipeline's queue refuses it.
+        """
+        ...
+
+    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
+        """Add the tasks from number `first` on to a job of `open_job`, in one transaction. `more=False` starts the job.
+
+        All tasks of a job's parts differ. What was received before is left out, so that a part whose answer was lost
+        can be sent again. Raises `Conflict` if an earlier part is missing, if the job has been started without these
+        tasks, or if it stood still for a minute; `NotFound` if it was removed.
+        """
         ...
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:

@@ -210,6 +210,18 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """How jobs are created that are too big for one request: the job first, then its tasks in parts."""
+
+    params: type[BaseModel]
+    """The parameters of the job itself, without those that its parts bring."""
+    plan: Callable[[Any, int], Iterable[Plan]]
+    """`plan(part, first)`: one task for each entry of a part, all different; `first` is the position of its first entry
+    in the job. A part has the class `Pipeline.params`."""
+    limits: JobLimits
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     name: str
     params: type[BaseModel]
@@ -239,6 +251,8 @@ class Pipeline:
     READY: on PostgreSQL a new task that could run at once is told (`queued`) and offered: for a minute only those who
     know its number can lease it (`Want.tasks`), then everybody. Tasks of jobs that are written in chunks, and those
     added to a standing job, are neither."""
+    parts: Parts | None = None
+    """Set if its jobs can be created in parts."""
     on_job_end: OnJobEnd | None = None
     """`on_job_end(params, end)`: effects that are part of the transaction that ends a job, however it ends."""
 

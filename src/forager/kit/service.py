@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from forager.core.clock import Clock
 from forager.core.database import Database
 from forager.core.http import Response
-from forager.core.ledger import Ledger, Submitted
+from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.pipeline import Lane, Pipeline
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
@@ -89,13 +89,28 @@ class Service(Protocol):
         params: Mapping[str, Any],
         *,
         key: str | None = None,
+        until_end: bool = False,
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> Submitted:
         """Validate and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`.
 
-        `secrets` are stored encrypted until the job ends. Its steps refer to one as `SecretRef(name, of_job=True)`.
+        With `until_end`, the key names this job until it has ended, not for a day. `secrets` are stored encrypted until
+        the job ends. Its steps refer to one as `SecretRef(name, of_job=True)`.
         """
+        ...
+
+    async def open_job(
+        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None = None
+    ) -> Received:
+        """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended.
+
+        Only for pipelines with `Pipeline.parts`; see `Ledger.open_job`. Raises `Rejected`, `Conflict` or `Stopping`.
+        """
+        ...
+
+    async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
+        """Validate a part and add its tasks to a job of `open_job`; the last one starts it. See `Ledger.add_part`."""
         ...
 
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:

@@ -25,6 +25,7 @@ COVERED = {
     "POST /api/v1/scrape/sync callback_url": "test_webhook_delivery.py",
     "POST /api/v1/scrape/batch target_url": "test_egress_ssrf.py",
     "POST /api/v1/scrape/batch callback_url": "test_webhook_delivery.py",
+    "POST /api/v1/scrape/jobs callback_url": "test_scrape_parts.py",
     "proxy_endpoints": "test_fetch_proxies.py",
     "proxy_file": "test_fetch_proxies.py",
     "proxy_check_url": "test_fetch_proxies.py",

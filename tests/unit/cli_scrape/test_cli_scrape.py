@@ -2,13 +2,17 @@
 
 import csv
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from forager.api.limits import MOST_BYTES
 from forager.core.errors import Rejected
-from forager.pipelines.scrape.cli_run import Line, parts_of, read_targets
+from forager.kit.cli.activity import Show
+from forager.pipelines.scrape import cli_file
+from forager.pipelines.scrape.cli_file import Checked, Line, TargetFile, parts_of, target_file
 from forager.sandbox.scrape_pages import company, job
 from forager.sandbox.scrape_pages import job as job_page
 from forager.sandbox.site import SandboxSite
@@ -113,12 +117,58 @@ def test_a_long_file_is_one_job_whose_id_is_printed_and_goes_to_a_file(
     assert rows[5]["result.job_title"] == job_page(5)["title"]
 
 
+def test_a_file_of_several_parts_is_one_job_and_running_it_again_is_another(
+    forager: Forager, site: SandboxSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_file, "MOST_TARGETS", 50)
+    pages = [site.url(f"/jobs/jsonld/{number}") for number in range(101)]
+    (tmp_path / "pages").write_text("\n".join(pages))
+
+    for runs in (1, 2):
+        ran = forager("scrape", "batch", "pages", "--as", "job_posting", "--http", "--json")
+        assert ran.code == 0, ran.err
+        assert [page["target_url"] for page in ran.data] == pages
+        jobs = forager("jobs", "list", "--json").data
+        assert [(job["state"], job["total"], job["completed"]) for job in jobs] == [("completed", 101, 101)] * runs
+    assert "pages" in forager("jobs", "list").out
+
+
+def test_a_file_that_is_a_pipe_is_read_whole(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("https://a.example/\nhttps://b.example/\n",))
+    writer.start()
+    with target_file(pipe, {"workspace_id": "acme"}) as file:
+        writer.join(60)
+        assert file.check(print).pages == 2
+        assert [line.target["target_url"] for line in file.lines()] == ["https://a.example/", "https://b.example/"]
+
+
+def test_a_file_that_changes_after_its_check_starts_nothing(
+    forager: Forager, site: SandboxSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pages"
+    file.write_text(site.url("/jobs/jsonld/1"))
+    check = TargetFile.check
+
+    def checked_then_changed(self: TargetFile, show: Show) -> Checked:
+        checked = check(self, show)
+        file.write_text(site.url("/jobs/jsonld/2"))
+        return checked
+
+    monkeypatch.setattr(TargetFile, "check", checked_then_changed)
+    ran = forager("scrape", "batch", "pages", "--http")
+    assert ran.code == 2
+    assert "pages changed while it was read" in ran.err
+    assert site.log == []
+
+
 def test_a_csv_file_names_pages_by_its_header(tmp_path: Path) -> None:
     file = tmp_path / "pages.csv"
     file.write_text(
         "target_url,requested_fields,render\nhttps://a.example/,job_title location,\nhttps://b.example/,,http\n"
     )
-    first, second = read_targets(file, {"target_type": "job_posting", "render": "auto"})
+    first, second = TargetFile(file, file.name, {"target_type": "job_posting", "render": "auto"}).lines()
     assert first.target["requested_fields"] == ["job_title", "location"]
     assert (first.target["render"], second.target["render"]) == ("auto", "http")
     assert (first.number, second.number) == (2, 3)
@@ -175,22 +225,22 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, tex
     file = tmp_path / "pages.jsonl"
     file.write_text(text)
     with pytest.raises(Rejected, match=told):
-        read_targets(file, {})
+        TargetFile(file, file.name, {}).check(print)
 
 
 def test_a_csv_file_without_the_column_is_told_which_ones_it_has(tmp_path: Path) -> None:
     file = tmp_path / "pages.csv"
     file.write_text("url,kind\nhttps://a.example/,job_posting\n")
     with pytest.raises(Rejected, match=r"no column target_url\..*: url, kind"):
-        read_targets(file, {"target_type": "job_posting"})
+        TargetFile(file, file.name, {"target_type": "job_posting"}).check(print)
 
 
-@pytest.mark.parametrize(("pages", "length", "jobs"), [(10_000, 20, 1), (10_001, 20, 2), (10_000, 1_900, 11)])
-def test_a_file_becomes_jobs_that_the_api_takes_whole_and_in_order(pages: int, length: int, jobs: int) -> None:
+@pytest.mark.parametrize(("pages", "length", "count"), [(10_000, 20, 1), (10_001, 20, 2), (10_000, 1_900, 11)])
+def test_a_file_is_sent_in_parts_that_the_api_takes_and_in_order(pages: int, length: int, count: int) -> None:
     lines = [Line(n, {"target_url": f"https://a.example/{n:0{length}}"}) for n in range(pages)]
     parts = list(parts_of(lines))
-    assert len(parts) == jobs
+    assert len(parts) == count
     assert [line.number for part in parts for line in part] == list(range(pages))
     for part in parts:
-        body = {"pipeline": "scrape", "params": {"targets": [line.target for line in part]}}
+        body = {"targets": [line.target for line in part], "source": "pages.jsonl", "more": True}
         assert len(json.dumps(body)) < MOST_BYTES

@@ -54,6 +54,18 @@ IdempotencyKey = Annotated[
     ),
 ]
 
+KeyUntilEnd = Annotated[
+    str | None,
+    Header(
+        alias="idempotency-key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Safe repeats: until the job has ended, the same key returns the same job.",
+        examples=["pages-2026-03-14"],
+    ),
+]
+
 
 def checked_key(key: str | None) -> str | None:
     if key is not None and key.startswith(SCHEDULED):

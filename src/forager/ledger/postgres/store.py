@@ -19,6 +19,7 @@ from forager.core.ledger import (
     LeaseBatch,
     NewJob,
     OwnedLane,
+    Received,
     Session,
     Settlement,
     Submitted,
@@ -35,6 +36,7 @@ from forager.ledger.postgres.drain import Drain
 from forager.ledger.postgres.group import CommitGroup
 from forager.ledger.postgres.listen import Listener, tell
 from forager.ledger.postgres.offers import end_offers
+from forager.ledger.postgres.parts import add_part, open_job
 from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
 from forager.ledger.postgres.settle import children_of
@@ -46,7 +48,7 @@ from forager.ledger.postgres.suspects import held
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
 from forager.ledger.postgres.watches import dispatch
 from forager.ledger.shared.fair_share import written
-from forager.ledger.shared.plan_encoding import encode_all
+from forager.ledger.shared.plan_encoding import Part, encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
 from forager.ledger.shared.watch_page import Taken, WatchPage
@@ -102,6 +104,14 @@ class PostgresLedger(SharedVerbs):
         """Submit a job: in one transaction up to 20,000 tasks; a bigger one in chunks, and nothing of it can be leased
         before the last."""
         return await self._submissions.write(job, plan)
+
+    async def open_job(self, job: NewJob) -> Received:
+        return await self._connections.run(lambda db: open_job(db, job))
+
+    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
+        part = Part(job, first, await encode_all(plan, self._catalog), more)
+        numbers = await self._lanes.learn_for(part.plans)
+        return await self._connections.run(lambda db: add_part(db, part, numbers, self._catalog, self._faults))
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         encoded = await encode_all(plan, self._catalog)

@@ -110,15 +110,17 @@ async def find_repeat(db: Db, job: NewJob) -> Submitted | JobState | None:
     """Return the job created with the same Idempotency-Key within a day; its state is PLANNING while it is still being
     written.
 
-    A job whose submission died does not count: the sweep will remove it.
+    A job whose submission died does not count: the sweep will remove it. Nor does one that has ended, if the key is to
+    name the new job until its end.
     """
     if job.idempotency_key is None:
         return None
     row = await db.fetchrow(
         "SELECT i.fingerprint, j.public_id, j.total, j.planning_until IS NOT NULL AS planning FROM idempotency i"
         f" JOIN jobs j ON j.id = i.job_id WHERE i.key = $1 AND i.expires_at > {NOW}"
-        f" AND coalesce(j.planning_until >= {NOW}, true)",
+        f" AND coalesce(j.planning_until >= {NOW}, true) AND (j.finished_at IS NULL OR NOT $2)",
         job.idempotency_key,
+        job.until_end,
     )
     if row is None:
         return None
@@ -167,7 +169,7 @@ async def _insert_jobs(db: Db, jobs: Sequence[tuple[NewJob, int | None]]) -> tup
     numbered = zip(numbers, (job for job, _ in jobs), strict=True)
     keyed = {job.idempotency_key: (number, job) for number, job in numbered if job.idempotency_key is not None}
     for key, (number, job) in sorted(keyed.items()):  # two processes must not deadlock
-        if await db.fetchval(_INSERT_KEY, key, fingerprint(job), number, remembered_ms(job)) is None:
+        if await db.fetchval(_INSERT_KEY, key, fingerprint(job), number, remembered_ms(job), job.until_end) is None:
             raise Repeated
     return now, rows
 
@@ -278,7 +280,8 @@ _INSERT_KEY = f"""
 INSERT INTO idempotency AS i (key, fingerprint, job_id, expires_at) VALUES ($1, $2, $3, {NOW} + $4)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, job_id = excluded.job_id,
   expires_at = excluded.expires_at
-WHERE i.expires_at <= {NOW} OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = i.job_id AND j.planning_until < {NOW})
+WHERE i.expires_at <= {NOW} OR EXISTS (
+  SELECT 1 FROM jobs j WHERE j.id = i.job_id AND (j.planning_until < {NOW} OR ($5 AND j.finished_at IS NOT NULL)))
 RETURNING job_id
 """
 _REMOVE_TASKS = """

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import orjson
 
@@ -16,6 +17,8 @@ CHUNK = 5_000
 IN_ONE_GO = 20_000
 PLANNING_LEASE_MS = 60_000
 IDEMPOTENT_MS = 24 * 3600 * 1000
+UNTIL_END_MS = 30 * 24 * 3600 * 1000
+"""How long a key is remembered that names its job until the job's end."""
 FOR_EVER_MS = 1000 * 365 * 24 * 3600 * 1000
 BEING_WRITTEN = 0.05
 """Seconds between two looks at the same job while another caller writes it."""
@@ -61,7 +64,7 @@ def fingerprint(job: NewJob) -> str:
 
 def remembered_ms(job: NewJob) -> int:
     """How long its key stands for it."""
-    return FOR_EVER_MS if job.standing else IDEMPOTENT_MS
+    return FOR_EVER_MS if job.standing else UNTIL_END_MS if job.until_end else IDEMPOTENT_MS
 
 
 def being_cancelled(job: str) -> Conflict:
@@ -70,6 +73,14 @@ def being_cancelled(job: str) -> Conflict:
 
 def stood_still() -> Conflict:
     return Conflict("Writing this job stood still for too long, so it was given up. Submit it again.")
+
+
+def not_in_order(job: UUID, expected: int, first: int) -> Conflict:
+    return Conflict(f"Job {job} has {expected:,} tasks so far; this part begins at {first:,}. Send from {expected:,}.")
+
+
+def sent_whole(job: UUID, total: int) -> Conflict:
+    return Conflict(f"Job {job} was sent whole, with {total:,} tasks, and takes no more. Create another job.")
 
 
 def require_same(job: NewJob, used_for: str) -> None:

@@ -11,11 +11,12 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
+from uuid import UUID
 
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.shared.job_creation import CHUNK, IN_ONE_GO
+from forager.ledger.shared.job_creation import CHUNK, IN_ONE_GO, not_in_order, sent_whole
 from forager.ledger.shared.text import clean
 
 SMALL = 200
@@ -43,6 +44,24 @@ class Whole(NamedTuple):
     job: NewJob
     plans: Sequence[Encoded]
     """No two alike."""
+
+
+class Part(NamedTuple):
+    """Consecutive tasks of a job that is sent in parts, as `Ledger.add_part` takes them."""
+
+    job: UUID
+    first: int
+    plans: Sequence[Encoded]
+    more: bool
+
+    def missing(self, total: int, *, is_open: bool) -> Sequence[Encoded]:
+        """Return the plans that a job of so many tasks lacks. Raises `Conflict` if they do not continue it."""
+        if self.first > total:
+            raise not_in_order(self.job, total, self.first)
+        new = self.plans[total - self.first :]
+        if new and not is_open:
+            raise sent_whole(self.job, total)
+        return new
 
 
 async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:

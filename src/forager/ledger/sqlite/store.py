@@ -22,6 +22,7 @@ from forager.core.ledger import (
     LeaseBatch,
     NewJob,
     OwnedLane,
+    Received,
     Session,
     Settlement,
     Submitted,
@@ -31,10 +32,9 @@ from forager.core.ledger import (
 from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
-from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.fair_share import written
 from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.shared.plan_encoding import SMALL, Encoded, Planned, Whole, encode_all
+from forager.ledger.shared.plan_encoding import SMALL, Encoded, Part, Planned, Whole, encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
 from forager.ledger.shared.watch_page import Taken, WatchPage
@@ -45,6 +45,7 @@ from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
+from forager.ledger.sqlite.parts import add_part, open_job
 from forager.ledger.sqlite.prune import WALKS, Walk
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.settle import settle
@@ -56,10 +57,9 @@ from forager.ledger.sqlite.submit import (
     find_repeat,
     give_up_planning,
     remove_unfinished,
-    still_planning,
     submit_together,
+    write_chunk,
 )
-from forager.ledger.sqlite.tasks import insert_tasks
 from forager.ledger.sqlite.watches import dispatch
 from forager.ledger.sqlite.writer import Writer, connect, translated
 from forager.ledger.sqlite.writer_state import Memory, next_number
@@ -119,8 +119,7 @@ class SqliteLedger(SharedVerbs):
     # ── jobs ──
 
     async def submit(self, job: NewJob, plan: Iterable[Plan]) -> Submitted:
-        """Submit a job: in one transaction up to 20,000 tasks; a bigger one in chunks, and nothing of it can be leased
-        before the last."""
+        """Submit a job: in one transaction up to 20,000 tasks; else in chunks, and it starts after the last."""
         planned = await Planned.read(plan, self._catalog)
         while True:
             if planned.whole:
@@ -130,6 +129,13 @@ class SqliteLedger(SharedVerbs):
             if submitted is not None:
                 return submitted
             await self._clock.sleep(BEING_WRITTEN)  # the same job is being written now: its size will be known soon
+
+    async def open_job(self, job: NewJob) -> Received:
+        return await self._run(lambda db: open_job(db, self._memory, job))
+
+    async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
+        part = Part(job, first, await encode_all(plan, self._catalog), more)
+        return await self._run(lambda db: add_part(db, self._memory, part, self._faults))
 
     async def append(self, job: NewJob, plan: Iterable[Plan], *, again: bool = False) -> Submitted:
         plans = await encode_all(plan, self._catalog)
@@ -389,14 +395,8 @@ class SqliteLedger(SharedVerbs):
             raise
         return Submitted(public_id, total, created=True)
 
-    def _write_chunk(self, job: int, turn: int, chunk: list[Encoded], db: sqlite3.Connection) -> int:
-        still_planning(db, self._memory, job)
-        deltas = Deltas()
-        written = insert_tasks(db, self._memory, job, turn, chunk, deltas)
-        if skipped := deltas.of(job, "skipped"):  # the other counters are written when the job is whole
-            db.execute("UPDATE jobs SET skipped = skipped + ? WHERE id = ?", (skipped, job))
-        self._faults.at("chunk-written")
-        return written
+    def _write_chunk(self, job: int, turn: int, chunk: Sequence[Encoded], db: sqlite3.Connection) -> int:
+        return write_chunk(db, self._memory, job, turn, chunk, self._faults)
 
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:

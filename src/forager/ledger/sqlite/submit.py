@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+from forager.core.faults import Faults
 from forager.core.ids import task_uuid
 from forager.core.ledger import NewJob, Submitted
 from forager.core.pipeline import BULK_FROM
@@ -30,17 +31,17 @@ from forager.ledger.shared.job_creation import (
     require_same,
     stood_still,
 )
-from forager.ledger.shared.plan_encoding import Whole
+from forager.ledger.shared.plan_encoding import Encoded, Whole
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.changes import write_changes
 from forager.ledger.sqlite.counters import finish_jobs, write_deltas
 from forager.ledger.sqlite.joining import join_open
-from forager.ledger.sqlite.tasks import TaskRows, task_rows, write_rows
+from forager.ledger.sqlite.tasks import TaskRows, insert_tasks, task_rows, write_rows
 from forager.ledger.sqlite.writer_state import Memory, sleep_until, wake
 
 
 class Repeat(NamedTuple):
-    """The job that was created with the same Idempotency-Key within a day."""
+    """The job that was created with the same Idempotency-Key and still has it."""
 
     public_id: str
     total: int
@@ -52,14 +53,16 @@ class Repeat(NamedTuple):
 
 
 def find_repeat(db: sqlite3.Connection, job: NewJob, now: int) -> Repeat | None:
-    """Find a repeat. A job whose submission died does not count: the sweep will remove it."""
+    """Find a repeat. A job whose submission died does not count: the sweep will remove it. Nor does one that has ended,
+    if the key is to name the new job until its end."""
     if job.idempotency_key is None:
         return None
     row = db.execute(
         "SELECT i.fingerprint, j.public_id, j.total, j.planning_until IS NOT NULL FROM idempotency i"
         " JOIN jobs j ON j.id = i.job_id"
-        " WHERE i.key = ? AND i.expires_at > ? AND coalesce(j.planning_until >= ?, true)",
-        (job.idempotency_key, now, now),
+        " WHERE i.key = ? AND i.expires_at > ? AND coalesce(j.planning_until >= ?, true)"
+        " AND (j.finished_at IS NULL OR NOT ?)",
+        (job.idempotency_key, now, now, job.until_end),
     ).fetchone()
     if row is None:
         return None
@@ -167,6 +170,19 @@ def write_secrets(db: sqlite3.Connection, secrets: Sequence[tuple[int, str, str]
             " ON CONFLICT (job_id, name) DO UPDATE SET sealed = excluded.sealed",
             secrets,
         )
+
+
+def write_chunk(
+    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded], faults: Faults
+) -> int:
+    """Write further tasks of a job that is being planned. Returns how many were new."""
+    still_planning(db, memory, job)
+    deltas = Deltas()
+    written = insert_tasks(db, memory, job, turn, plans, deltas)
+    if skipped := deltas.of(job, "skipped"):  # the other counters are written when the job is whole
+        db.execute("UPDATE jobs SET skipped = skipped + ? WHERE id = ?", (skipped, job))
+    faults.at("chunk-written")
+    return written
 
 
 def still_planning(db: sqlite3.Connection, memory: Memory, job: int) -> None:

@@ -27,8 +27,9 @@ from forager.pipelines.scrape.api_bodies import (
     seen_result,
     seen_task,
 )
+from forager.pipelines.scrape.api_parts import add_parts
 from forager.pipelines.scrape.examples import JOB, PAGE, RESULT, TASK
-from forager.pipelines.scrape.job import MOST_IN_BATCH, ScrapeRequest
+from forager.pipelines.scrape.job import MOST_IN_BATCH, MOST_TARGETS, ScrapeRequest
 from forager.pipelines.scrape.pipeline import NAME
 from forager.pipelines.scrape.reports import ScrapeTaskReport, first_task, one_task, results_of_job
 from forager.pipelines.scrape.words import (
@@ -92,6 +93,7 @@ class TaskEnvelope(Envelope[TaskSeen]):
 def routes(service: Service, waiter: TaskWaiter) -> Router:
     router = Router(prefix="/api/v1/scrape", tags=["scrape"], route_class=JsonRoute)
     _add_jobs(router, service, waiter)
+    add_parts(router, service)
     _add_tasks(router, service, waiter)
     return router
 
@@ -189,11 +191,14 @@ def _add_jobs(router: Router, service: Service, waiter: TaskWaiter) -> None:
         "/jobs/{job_id}/results",
         summary="Show the results of a batch",
         response_model=Envelope[list[ResultSeen]],
-        responses={200: example([RESULT]), **failures(404)},
+        responses={200: example([RESULT]), **failures(404, 413)},
     )
     async def show_scrape_results(request: Request, job_id: UUID) -> Response:
-        """Results of the completed tasks, in the order of the request; more may follow while the job runs."""
-        await job_of(service, job_id)
+        """Results of the completed tasks, in the order of the request; more may follow while the job runs. Returns 413
+        for a job of more than 10,000 pages: list its pages instead."""
+        if (await job_of(service, job_id)).total > MOST_TARGETS:
+            message = f"A job of more than {MOST_TARGETS:,} pages is read with GET /api/v1/scrape/jobs/{job_id}/pages."
+            return refusal(request.scope, 413, "too_large", message)
         return answer(request, [seen_result(result) for result in await results_of_job(service.database, job_id)])
 
     @router.post(
@@ -224,7 +229,7 @@ async def _submit_one(service: Service, body: ScrapeRequest, key: str | None) ->
 def _check_size(body: dict[str, Any]) -> None:
     targets = body.get("targets")
     if isinstance(targets, list) and len(targets) > MOST_IN_BATCH:
-        told = f"has {len(targets):,} entries; at most {MOST_IN_BATCH} are allowed here (POST /api/v1/jobs: 10,000)"
+        told = f"has {len(targets):,} entries; at most {MOST_IN_BATCH} are allowed here (any number: POST /scrape/jobs)"
         raise Rejected("The scrape job is not valid.", fields=[FieldError("targets", told)])
 
 

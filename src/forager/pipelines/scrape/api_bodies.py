@@ -29,6 +29,14 @@ class BatchCreated(BaseModel):
     status: Literal["queued"]
 
 
+class PartReceived(BaseModel):
+    job_id: UUID
+    total_tasks: int = Field(description="Pages received so far. The next part begins at this position.")
+    status: Literal["receiving", "queued"] = Field(
+        description="`receiving` while more parts are expected; `queued` once the last one is stored."
+    )
+
+
 class Page(BaseModel):
     """Where a result was read from."""
 
@@ -52,6 +60,10 @@ class TaskSeen(BaseModel):
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None = Field(description="When it ended, however it did.")
+
+
+class PageListed(TaskSeen):
+    meta: Page | None = Field(description="Where the result was read from, if it is completed; else null.")
 
 
 class ResultSeen(BaseModel):
@@ -106,6 +118,12 @@ def seen_task(task: ScrapeTaskReport) -> tuple[dict[str, Any], dict[str, Any]]:
         "completed_at": task.ended_at,
     }
     return seen, {} if result is None else seen_page(result)
+
+
+def seen_listed(task: ScrapeTaskReport) -> dict[str, Any]:
+    """Return a page as an entry of a list: its metadata is part of it."""
+    seen, page = seen_task(task)
+    return {**seen, "meta": page or None}
 
 
 def seen_result(result: ScrapeResultReport) -> dict[str, Any]:

@@ -7,11 +7,14 @@ import typer
 from typer.core import TyperGroup
 
 from forager.kit.cli import render
+from forager.kit.cli.activity import activity
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.row_files import Format, write_pages
 from forager.kit.cli.running import with_api
-from forager.pipelines.scrape import cli_page, cli_run
+from forager.pipelines.scrape import cli_page, cli_show
+from forager.pipelines.scrape.cli_batch import many_pages
+from forager.pipelines.scrape.cli_file import target_file
 
 FORMATS = ("markdown", "html", "text", "screenshot", "links")
 ANY_PAGE = "page"
@@ -107,7 +110,7 @@ def page(
     elif form:
         cli_page.show_format(form, asked.task["result"][form], output)
     else:
-        render.out().print(render.facts(cli_run.figures(asked.task["result"])))
+        render.out().print(render.facts(cli_show.figures(asked.task["result"])))
 
 
 @commands.command()
@@ -132,8 +135,8 @@ def batch(
     """Read the pages that a file names, and print what was found. Exit code 1 if some could not be fetched.
 
     Each line is an object, or a row under a header, with target_url and what else the API takes: target_type,
-    requested_fields, workspace_id, render, min_confidence. A line can also be just a URL. The file becomes one job (of
-    up to 10,000 pages; a longer file, several), whose id is printed first.
+    requested_fields, workspace_id, render, min_confidence. A line can also be just a URL. The file becomes one job of
+    any size, whose id is printed first. The same command, run again before that job has ended, continues it.
     """
     otherwise: dict[str, Any] = {
         "target_type": target_type,
@@ -143,27 +146,28 @@ def batch(
     }
     if target_type in FORMATS:
         otherwise.update(target_type=ANY_PAGE, formats=[target_type])
-    lines = cli_run.read_targets(file, otherwise)
+    tally = cli_show.Tally()
 
-    pages: list[dict[str, Any]] = []
+    with target_file(file, otherwise) as pages_file:
+        with activity(quiet=as_json) as show:
+            checked = pages_file.check(show)
 
-    async def work(at: Reached) -> None:
-        read = cli_run.many_pages(at, lines, quiet=as_json)
-        if output is None:
-            pages.extend([page async for page in read])
-        else:
-            await write_pages(cli_run.noted(read, pages), Format.of(output), output)
+        async def work(at: Reached) -> None:
+            pages = tally.counted(many_pages(at, pages_file, checked, quiet=as_json))
+            if output is not None:
+                await write_pages(cli_show.one_by_one(pages), Format.of(output), output)
+            else:
+                await (cli_show.show_json_list if as_json else cli_show.show_table)(pages)
 
-    with_api(context, work)
+        with_api(context, work)
+    count = render.some(tally.pages, "page")
     if output is not None:
-        render.notes().print(f"{render.some(len(pages), 'page')} in {output}", markup=False, soft_wrap=True)
-    elif not as_json:
-        render.out().print(cli_run.listed(pages))
-    if as_json:
-        render.show_json(pages if output is None else {"pages": len(pages), "output": str(output)})
-    if failed := sum(each["status"] != "completed" for each in pages):
+        render.notes().print(f"{count} in {output}", markup=False, soft_wrap=True)
+        if as_json:
+            render.show_json({"pages": tally.pages, "output": str(output)})
+    if tally.failed:
         where = "above" if output is None else f"in {output}"
-        raise JobNotDone(f"{failed:,} of {render.some(len(pages), 'page')} could not be fetched; see why {where}.")
+        raise JobNotDone(f"{tally.failed:,} of {count} could not be fetched; see why {where}.")
 
 
 def _render(*, browser: bool, http: bool, auto: bool) -> str:

@@ -8,10 +8,10 @@ from forager.kit.cli.words import Figures, Job, Words, answered
 
 
 def request(params: Mapping[str, Any]) -> str:
-    """The URL of the first page, and how many more there are."""
+    """The URL of the first page, and how many more there are; of a job that was sent in parts, its source."""
     targets = params.get("targets") or ()
     if not targets:
-        return "no pages"
+        return str(params.get("source") or "pages sent in parts")
     first = str(targets[0].get("target_url", ""))
     return first if len(targets) == 1 else f"{first} and {some(len(targets) - 1, 'page')} more"
 

@@ -165,6 +165,12 @@ class BatchTarget(Target):
         return given
 
 
+Source = Annotated[
+    str | None,
+    Field(max_length=200, description="Name of the list that the pages come from. Lists of jobs show it."),
+]
+
+
 def _some(targets: tuple[BatchTarget, ...]) -> tuple[BatchTarget, ...]:
     """Require at least one target. Checked after each target, so that an invalid one is reported as such."""
     if not targets:
@@ -206,6 +212,7 @@ class ScrapeJob(BaseModel):
     callback_url: WebUrl | None = Field(
         default=None, description="Notified when the job ends, instead of the default receiver."
     )
+    source: Source = None
     single: StrictBool = Field(
         default=False, description="One page that a caller waits for: it has priority over batches."
     )

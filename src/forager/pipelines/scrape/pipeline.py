@@ -10,6 +10,7 @@ from forager.core.pipeline import BULK_FROM, JobLimits, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.pipelines.scrape.extractor import Extractor
 from forager.pipelines.scrape.job import ScrapeJob, check
+from forager.pipelines.scrape.parts import PARTS, plan_targets
 from forager.pipelines.scrape.records import Result
 from forager.pipelines.scrape.steps import Scraper
 from forager.pipelines.scrape.target import Scrape
@@ -28,17 +29,7 @@ waits."""
 
 def plan(job: ScrapeJob) -> Iterator[Plan]:
     """Return one task per target, in their order."""
-    for number, target in enumerate(job.targets):
-        task = Scrape(
-            number=number,
-            target_type=target.target_type,
-            target_url=target.target_url,
-            requested_fields=target.wanted,
-            workspace_id=target.workspace_id,
-            render=target.render,
-            min_confidence=target.min_confidence,
-        )
-        yield Plan(task, rank=number)
+    return plan_targets(job.targets, 0, max(3, len(str(len(job.targets) - 1))))
 
 
 def limits(job: ScrapeJob, *, most_queued: int = MOST_QUEUED) -> JobLimits:
@@ -78,4 +69,5 @@ def build(
         limits=partial(limits, most_queued=most_queued),
         check=partial(check, extractors=known),
         reasons=REASONS,
+        parts=PARTS,
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 from forager.core.errors import NotFound
 from forager.core.ids import task_numbers, task_uuid
 from forager.core.states import TaskState
-from forager.kit.queries import Database, Row, at, job_number, loads, task_body
+from forager.kit.queries import Database, Page, Row, Walk, at, job_number, loads, task_body, walk
 from forager.kit.reports import Report
 
 
@@ -45,20 +45,17 @@ class ScrapeTaskReport(Report):
     found: ScrapeResultReport | None = Field(description="Only for a completed task.")
 
 
-# A job has at most a hundred, so all of them are one page. The task is found by its name, which is unique.
+# The task is found by its name, which is unique.
 _RESULTS = """
 SELECT r.*, t.id AS task, t.job_id AS job FROM (SELECT * FROM scrape_results WHERE job_id = :job) r
 JOIN tasks t ON t.job_id = r.job_id AND t.kind = 'scrape.page' AND t.key = r.task_key
 """
+_COLUMNS = """t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, t.reason, j.created_at,
+       t.claimed_at, t.ended_at, r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at"""
+_JOINED = """JOIN jobs j ON j.id = t.job_id
+LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key"""
 # A caller waits for it, so everything about a page is one query.
-_TASK = """
-SELECT t.id AS task, t.job_id AS job, j.public_id, t.state, t.body, t.error, t.reason, j.created_at, t.claimed_at,
-       t.ended_at,
-       r.result, r.provenance, r.pages, r.page_url, r.rendered, r.fetched_at
-FROM tasks_now t JOIN jobs j ON j.id = t.job_id
-LEFT JOIN scrape_results r ON r.job_id = t.job_id AND r.task_key = t.key
-WHERE t.kind = 'scrape.page' AND t.id =
-"""
+_TASK = f"SELECT {_COLUMNS} FROM tasks_now t {_JOINED} WHERE t.kind = 'scrape.page' AND t.id ="
 _FIRST = """
 SELECT f.id AS task, f.job_id AS job FROM tasks f
 WHERE f.job_id = (SELECT id FROM jobs WHERE public_id = :job) AND f.kind = 'scrape.page' ORDER BY f.key LIMIT 1
@@ -69,6 +66,21 @@ async def results_of_job(db: Database, job: UUID) -> list[ScrapeResultReport]:
     """Return the results in the order of the request."""
     rows = await db.fetch(f"{_RESULTS} ORDER BY r.task_key", {"job": await job_number(db, job)})
     return [_result(row, target_type=row["target_type"], target_url=row["target_url"]) for row in rows]
+
+
+async def pages_of_job(db: Database, job: UUID, *, cursor: str | None, limit: int) -> Page[ScrapeTaskReport]:
+    """Return the pages of a job with their results, in the order of the request."""
+    plan = Walk(
+        f"pages of {job}",
+        "SELECT id, kind, key FROM tasks",
+        ("kind", "key"),
+        ("job_id = :job", "kind = 'scrape.page'"),
+        columns=_COLUMNS,
+        joins=f"JOIN tasks_now t ON t.id = w.id {_JOINED}",
+        values={"job": await job_number(db, job)},
+    )
+    rows, following = await walk(db, plan, cursor, limit)
+    return Page(items=[_task(row) for row in rows], next_cursor=following)
 
 
 async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTaskReport:

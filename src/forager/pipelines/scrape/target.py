@@ -19,9 +19,11 @@ class Scrape(Task):
     workspace_id: str
     render: Render = "auto"
     min_confidence: float | None = None
+    digits: int = 3
+    """Digits of the key. All keys of a job have the same number, so that they sort in the order of the request."""
 
     def key(self) -> str:
-        return f"{self.number:03d}"
+        return f"{self.number:0{self.digits}d}"
 
     def lane(self) -> str:
         return host_of(self.target_url)

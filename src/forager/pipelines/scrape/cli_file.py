@@ -1,0 +1,191 @@
+"""The pages that a file names, read line by line, so that a long file needs no more memory than a short one.
+
+A file is read twice: once to check every line, and once to send it. Nothing is requested if a line is wrong.
+"""
+
+import csv
+import hashlib
+import io
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, TextIO
+
+import orjson
+
+from forager.core.errors import FieldError, Rejected
+from forager.kit.cli.activity import Show
+
+MOST_TARGETS = 10_000
+MOST_BYTES = 1_800_000
+"""Pages and bytes of one part of a file: a request to the API has at most two megabytes."""
+MOST_TOLD = 20
+SHOW_EVERY = 1_000
+"""Lines between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One page that a file asks for, and where it does."""
+
+    number: int
+    target: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file whose lines are all valid."""
+
+    pages: int
+    digest: str
+    """Equal for equal targets in equal order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFile:
+    """A file of pages: JSON lines or plain URLs, or CSV if its name ends so. What a line does not say is taken from
+    `otherwise`."""
+
+    path: Path
+    name: str
+    otherwise: Mapping[str, Any]
+
+    def lines(self, show: Show | None = None) -> Iterator[Line]:
+        """Yield the pages in their order. `show` gets the share of the file that was read, from time to time.
+
+        Raises `Rejected`, naming the line, for one that cannot be read.
+        """
+        try:
+            with self.path.open("rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+                size = max(1, self.path.stat().st_size)
+                rows = _csv(file, self.name) if self.name.lower().endswith(".csv") else _json_lines(file, self.name)
+                for count, (number, target) in enumerate(rows):
+                    if show is not None and count % SHOW_EVERY == 0:
+                        show(f"{100 * raw.tell() / size:.0f} %")
+                    yield Line(number, {**self.otherwise, **target})
+        except UnicodeError as error:
+            raise Rejected(f"{self.name} cannot be read: it is not UTF-8 text.") from error
+        except OSError as error:
+            raise Rejected(f"{self.name} cannot be read: {error.strerror}.") from error
+
+    def check(self, show: Show) -> Checked:
+        """Look through the whole file. Raises `Rejected` with the first lines that are wrong."""
+        from pydantic import ValidationError
+
+        from forager.core.invalid import field_errors
+        from forager.pipelines.scrape.job import BatchTarget
+
+        wrong: list[FieldError] = []
+        pages, digest = 0, Digest()
+        for line in self.lines(lambda share: show(f"Checking {self.name}: {share}")):
+            pages += 1
+            digest.add(line)
+            if "target_url" not in line.target:
+                problem = FieldError("target_url", f"line {line.number} does not say which page")
+                raise Rejected(f"{self.name}: {problem.message}.", fields=[problem])
+            try:
+                BatchTarget.model_validate(dict(line.target))
+            except ValidationError as error:
+                wrong += [FieldError(_at(line, each.field), each.message) for each in field_errors(error)]
+                if len(wrong) >= MOST_TOLD:
+                    break
+        if wrong:
+            raise Rejected("The file is not valid; nothing was requested.", fields=wrong[:MOST_TOLD])
+        if not pages:
+            raise Rejected(f"{self.name} names no page. Write one per line: a URL, or an object with target_url.")
+        return Checked(pages, digest.value)
+
+
+class Digest:
+    """The digest of a file's targets, line by line."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, line: Line) -> None:
+        self._hash.update(orjson.dumps(dict(line.target), option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE))
+
+    @property
+    def value(self) -> str:
+        return self._hash.hexdigest()
+
+
+@contextmanager
+def target_file(path: Path, otherwise: Mapping[str, Any]) -> Iterator[TargetFile]:
+    """Yield the file. A pipe (`<(…)`, /dev/stdin) is copied first, because it can be read only once."""
+    if path.is_file() or not path.exists():
+        yield TargetFile(path, path.name, otherwise)
+        return
+    with NamedTemporaryFile() as copy:
+        try:
+            with path.open("rb") as pipe:
+                shutil.copyfileobj(pipe, copy)
+        except OSError as error:
+            raise Rejected(f"{path} cannot be read: {error.strerror}.") from error
+        copy.flush()
+        yield TargetFile(Path(copy.name), path.name, otherwise)
+
+
+def parts_of(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Split the lines of a file into parts that fit into a request."""
+    part: list[Line] = []
+    size = 0
+    for line in lines:
+        more = len(orjson.dumps(dict(line.target))) + 1
+        if part and (len(part) == MOST_TARGETS or size + more > MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += more
+    if part:
+        yield part
+
+
+def by_line(wrong: Rejected, lines: list[Line]) -> Rejected:
+    """Map errors of a request's targets to lines of the file."""
+    fields = []
+    for each in wrong.fields:
+        where, _, field = each.field.removeprefix("targets.").partition(".")
+        known = each.field.startswith("targets.") and where.isdigit() and int(where) < len(lines)
+        fields.append(FieldError(_at(lines[int(where)], field), each.message) if known else each)
+    wrong.fields = tuple(fields)
+    return wrong
+
+
+def _at(line: Line, field: str) -> str:
+    field = field.removesuffix("body").rstrip(".")
+    return f"line {line.number}{', ' if field else ''}{field}"
+
+
+def _json_lines(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(file, 1):
+        if not (content := line.strip()):
+            continue
+        if content.startswith(("http://", "https://")):
+            yield number, {"target_url": content}
+            continue
+        try:
+            target = orjson.loads(content)
+            if not isinstance(target, dict):
+                raise ValueError("it is no object")
+        except ValueError as error:
+            raise Rejected(f"{name}, line {number} is neither a URL nor a JSON object: {error}") from None
+        yield number, target
+
+
+def _csv(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = csv.DictReader(file)
+    if rows.fieldnames and "target_url" not in rows.fieldnames:
+        told = ", ".join(column[:40] for column in rows.fieldnames[:10])
+        raise Rejected(f"{name} has no column target_url. Its first line, which names the columns, is: {told}")
+    for row in rows:
+        target: dict[str, Any] = {
+            column: value.strip() for column, value in row.items() if column and value and value.strip()
+        }
+        if names := target.get("requested_fields"):
+            target["requested_fields"] = [part for part in names.replace(";", " ").replace(",", " ").split() if part]
+        if target:
+            yield rows.line_num, target
