@@ -312,8 +312,7 @@ class SqliteLedger(SharedVerbs):
 
     async def _submit_announced(self, whole: Whole) -> Submitted | None:
         """Wake waiting workers at once: their lease is queued behind the submission, so it finds the work, and both may
-        share one commit. Not after a submission that added nothing (refused by a full queue, or a repeat), which would
-        wake the engine for nothing."""
+        share one commit. Not after a submission that added nothing (refused by a full queue, or a repeat)."""
         told = self._brings_work
         if told:
             self._arrived.set()
@@ -352,8 +351,7 @@ class SqliteLedger(SharedVerbs):
         """Rescue everything at once: we have the lock, so all earlier owners are dead."""
 
         def command(db: sqlite3.Connection) -> None:
-            dead = [r[0] for r in db.execute("SELECT id FROM sessions")]
-            rescue_sessions(db, self._memory, dead, crashed=True)
+            rescue_sessions(db, self._memory, [r[0] for r in db.execute("SELECT id FROM sessions")], crashed=True)
             # Examine every lane with work once: our clock may be behind the one that stored its wake-up time.
             db.execute("UPDATE lanes SET owner = NULL, wake_at = min(wake_at, ?)", (self._now_ms(),))
             db.execute("UPDATE jobs SET planning_until = 0 WHERE state = 'planning'")
@@ -382,21 +380,21 @@ class SqliteLedger(SharedVerbs):
         begun = await self._run(begin)
         if isinstance(begun, Repeat):
             return begun.told()
-        number, public_id = begun
-        total = 0
+        (number, public_id), turn, total = begun, job.limits.turn, 0
+
+        def write(chunk: Sequence[Encoded], db: sqlite3.Connection) -> int:
+            return write_chunk(db, self._memory, number, turn, chunk, self._faults)
+
         try:
             async with contextlib.aclosing(planned.chunks()) as chunks:
                 async for chunk in chunks:
-                    total += await self._run(partial(self._write_chunk, number, job.limits.turn, chunk))
+                    total += await self._run(partial(write, chunk))
             await self._run(lambda db: end_planning(db, self._memory, number, public_id, total))
         except Exception:
             with contextlib.suppress(StoreError):
                 await self._run(lambda db: give_up_planning(db, number))
             raise
         return Submitted(public_id, total, created=True)
-
-    def _write_chunk(self, job: int, turn: int, chunk: Sequence[Encoded], db: sqlite3.Connection) -> int:
-        return write_chunk(db, self._memory, job, turn, chunk, self._faults)
 
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:

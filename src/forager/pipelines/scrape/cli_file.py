@@ -116,7 +116,7 @@ class Digest:
 @contextmanager
 def target_file(path: Path, otherwise: Mapping[str, Any]) -> Iterator[TargetFile]:
     """Yield the file. A pipe (`<(…)`, /dev/stdin) is copied first, because it can be read only once."""
-    if path.is_file() or not path.exists():
+    if not _is_pipe(path):
         yield TargetFile(path, path.name, otherwise)
         return
     with NamedTemporaryFile() as copy:
@@ -127,6 +127,13 @@ def target_file(path: Path, otherwise: Mapping[str, Any]) -> Iterator[TargetFile
             raise Rejected(f"{path} cannot be read: {error.strerror}.") from error
         copy.flush()
         yield TargetFile(Path(copy.name), path.name, otherwise)
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo() or path.is_char_device() or path.is_socket()
+    except OSError:  # such as a name that is too long; opening the file reports it
+        return False
 
 
 def parts_of(lines: Iterable[Line]) -> Iterator[list[Line]]:
