@@ -24,6 +24,15 @@ FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, de
 SINKS: tuple[SinkFeature, ...] = (
     webhook_sink,
     SinkFeature(
+        name="elasticsearch",
+        summary="Products in Elasticsearch or OpenSearch, where searches then look.",
+        build=Ref("forager.sinks.elasticsearch.wiring:build"),
+        settings=Ref("forager.sinks.elasticsearch.settings:ElasticsearchSettings"),
+        from_settings=Ref("forager.sinks.elasticsearch.wiring:from_settings"),
+        search=Ref("forager.sinks.elasticsearch.wiring:search"),
+        addable=False,
+    ),
+    SinkFeature(
         name="files",
         summary="Changes as files by kind and date, in a folder or in S3: JSON lines, CSV or Parquet.",
         build=Ref("forager.sinks.files.wiring:build"),

@@ -29,7 +29,7 @@ from forager.sinks.webhook.outbox import webhook_sink
 from forager.sinks.webhook.pipeline import build as build_deliveries
 from forager.sinks.webhook.sink import ended_job
 from forager.storage.folder import Folder
-from tests.support import kafka, s3
+from tests.support import elastic, kafka, s3
 from tests.support.auditor import Tables
 from tests.support.docs_code import module_on
 from tests.support.engine import EngineRig, open_postgres, open_sqlite
@@ -51,6 +51,8 @@ class Member:
     """The effects that these changes must have."""
     effects: Callable[[Tables, Path], list[Effect]]
     """What has arrived, in the order of its arrival."""
+    keeps_states: bool = False
+    """Whether it keeps the last state of each thing only, and not every change."""
     killable: bool = True
     """Whether what it writes to survives a writer that dies at any moment, as a test of kills needs."""
     prepare: Callable[[Path], None] = lambda folder: None
@@ -157,13 +159,25 @@ def _published(tables: Tables, folder: Path) -> list[Effect]:
     return list(kafka.published(folder))
 
 
+# ── the Elasticsearch sink: a document for every thing, with the number of its last change as its version ──
+
+
+def _open_elastic(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    return elastic.open_elastic(ledger, folder)
+
+
+def _in_cluster(tables: Tables, folder: Path) -> list[Effect]:
+    return list(elastic.versions(folder))
+
+
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
     Member("jsonl", _open_jsonl, _numbers, _lines),
     Member("files", _open_files, _numbers, _in_folder),
     Member("s3", _open_s3, _numbers, _in_s3, prepare=s3.name_server),
     Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
-    Member("mirror", _open_mirror, _states, _mirrored),
+    Member("elasticsearch", _open_elastic, elastic.wanted, _in_cluster, keeps_states=True, prepare=elastic.name_server),
+    Member("mirror", _open_mirror, _states, _mirrored, keeps_states=True),
 )
 
 

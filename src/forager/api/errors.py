@@ -16,6 +16,7 @@ from forager.core.errors import (
     ForagerError,
     NotFound,
     Rejected,
+    ServiceAway,
     Stopping,
     StoreError,
     StoreFull,
@@ -57,6 +58,9 @@ async def _forager(request: Request, error: Exception) -> Response:
             return refusal(scope, 503, "shutting_down", error.message, headers={"Retry-After": RETRY_AFTER})
         case Busy():
             return refusal(scope, 503, "busy", error.message, headers={"Retry-After": RETRY_AFTER})
+        case ServiceAway():
+            log.warning("a service did not answer a request", request_id=request_id(scope), error=error.message)
+            return refusal(scope, 503, "service_unavailable", error.message, headers={"Retry-After": RETRY_AFTER})
         case StoreError():
             log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
             message = _FULL if isinstance(error, StoreFull) else _NO_ANSWER

@@ -20,6 +20,7 @@ from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.names import checked_name
 from forager.core.pipeline import Lane, Pipeline
+from forager.core.record import Record
 from forager.core.retention import Pruned
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
@@ -36,6 +37,8 @@ from forager.fetch import EgressGuard
 from forager.fetch.browser.fetcher import BrowserFetcher
 from forager.fetch.proxies import ProxyPool
 from forager.kit.feature import Feature
+from forager.kit.indexed import Indexed
+from forager.kit.search import TextIndex, index_of
 from forager.lane_switch import switch_lane
 from forager.ledger.reports import JobReport, Reports
 from forager.ledger.side_tables.domains import Domains
@@ -113,6 +116,11 @@ class App:
             if each.duties is not None:
                 worker.perform(each.duties.load()(self))
         self.publications = {each.name: each.publication.load() for each in features if each.publication is not None}
+        self.indexed: dict[str, Indexed] = {
+            indexed.record.kind: indexed for each in features if each.indexed and (indexed := each.indexed.load())
+        }
+        self._search_indexes: dict[str, TextIndex] = {}
+        self._to_close: list[Callable[[], Awaitable[None]]] = []
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)
@@ -307,6 +315,25 @@ class App:
     def check_url(self, url: str) -> None:
         """Raise `Refused` if the egress guard allows no request to this URL."""
         self.guard.check_url(url)
+
+    def search_index(self, record: type[Record]) -> TextIndex:
+        """Return the full-text index of a record class: that of a type of sink which keeps one outside the store, if
+        the settings ask for it; otherwise the store's own."""
+        index = self._search_indexes.get(record.kind)
+        if index is None:
+            outside = (each.search.load()(self, record) for each in all_sinks() if each.search is not None)
+            index = next((each for each in outside if each is not None), None) or index_of(record, self.database)
+            self._search_indexes[record.kind] = index
+        return index
+
+    def at_close(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Call this function when the application closes."""
+        self._to_close.append(close)
+
+    async def close(self) -> None:
+        """Close the connections that sinks and search indexes keep open. The engine must have ended."""
+        while self._to_close:
+            await self._to_close.pop()()
 
     async def read_page(self, blob: str) -> Response:
         """Return a stored page. Raises `BlobMissing` if it was removed."""

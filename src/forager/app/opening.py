@@ -137,6 +137,7 @@ async def open_app(
             StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
             guard,
         )
+        stack.push_async_callback(app.close)
         await app.roster.refresh()
         for feature in features:
             if feature.prepare is not None:

@@ -23,6 +23,7 @@ ForagerError
 ├── Unconfigured         an operator must act: the job is paused, its task stays queued
 ├── Busy                 the request is valid, but there is no room for it now: try again later
 │   └── Stopping         … because we are shutting down
+├── ServiceAway          a service that a request needs beside the ledger does not answer: try again later
 ├── Rejected             the request is invalid: field and remedy are named
 │   ├── NotFound
 │   └── Conflict
@@ -253,6 +254,12 @@ class Busy(ForagerError):
 
 class Stopping(Busy):
     """Forager is shutting down. Ask again when it is back."""
+
+
+class ServiceAway(ForagerError):
+    """A service that the request needs, such as an external search index, does not answer."""
+
+    error_type = ErrorType.NETWORK
 
 
 @dataclass(frozen=True, slots=True)

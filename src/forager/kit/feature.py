@@ -62,6 +62,8 @@ class Feature:
     It must be cheap and safe to repeat."""
     publication: Ref | None = None
     """A `Publication`: what of its changes is published to a message broker, and in which form."""
+    indexed: Ref | None = None
+    """An `Indexed`: which of its records an external search index holds, and in which form."""
     log: Ref | None = None
     """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
     routes: Ref | None = None

@@ -16,11 +16,14 @@ from forager.core.database import Database
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.pipeline import Lane, Pipeline
+from forager.core.record import Record
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
+from forager.kit.indexed import Indexed
 from forager.kit.publication import Publication
 from forager.kit.queries import Page
 from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
+from forager.kit.search import TextIndex
 from forager.kit.settings import SettingsTree
 
 
@@ -147,6 +150,11 @@ class Service(Protocol):
         """The politeness in force for a host or a lane: rate, concurrency, pauses."""
         ...
 
+    def search_index(self, record: type[Record]) -> TextIndex:
+        """Return the full-text index of a record class that declares `search`: an external one if the settings name
+        it, otherwise the one in the store."""
+        ...
+
     async def read_page(self, blob: str) -> Response:
         """Return a stored page by its `blob:` URL. Raises `BlobMissing` if it is gone or damaged."""
         ...
@@ -162,6 +170,15 @@ class SinkService(Service, Protocol):
 
     def check_url(self, url: str) -> None:
         """Raise `Refused` if the egress guard allows no request to this URL."""
+        ...
+
+    @property
+    def indexed(self) -> Mapping[str, Indexed]:
+        """By kind of record: what an external search index holds of it."""
+        ...
+
+    def at_close(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Call this function when the application closes, for connections that a sink keeps open."""
         ...
 
     @property

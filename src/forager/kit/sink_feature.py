@@ -32,5 +32,8 @@ class SinkFeature:
     from_settings: Ref | None = None
     """`from_settings(service) -> SinkRow | None`: the sink that the settings alone ask for, without a row in the
     ledger. It cannot be removed while they do."""
+    search: Ref | None = None
+    """`search(service, record) -> TextIndex | None`: the index of a record class that this type keeps outside the
+    store, if the settings ask for it. Searches then use it, and the store keeps none of its own."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

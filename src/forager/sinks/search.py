@@ -1,7 +1,7 @@
 """The search sink: keeps the full-text index of every record class that declares `search`, from the change log.
 
 The index is in the same store, so no other service is needed. It survives upgrades unless its definition changed; then
-it is created anew and filled from the records themselves, which `forager products reindex` does at any time.
+it is created anew and filled from the records themselves, which `forager search rebuild` does at any time.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,9 @@ def build(service: SinkService, row: SinkRow) -> "SearchSink":
 
 
 def _searched(service: SinkService) -> list[type[Record]]:
-    return [record for pipeline in service.pipelines.values() for record in pipeline.records if record.search]
+    """The record classes whose index is in the store: all that declare `search`, but for those in an external index."""
+    records = [record for pipeline in service.pipelines.values() for record in pipeline.records if record.search]
+    return [record for record in records if isinstance(service.search_index(record), SearchIndex)]
 
 
 class SearchSink:

@@ -42,6 +42,7 @@ NOT_OURS_TO_GUARD = {
     "POST /api/v1/admin/crawl-jobs product_url": "names the product that a stored page showed; never asked",
     "broker_url": "the operator's own message broker, reached by its driver",
     "database_url": "the operator's own database, reached by its driver",
+    "elasticsearch_url": "the operator's own search cluster; it is no address that a page or a caller can set",
     "api_url": "the operator's own Forager, asked by the command line",
     "s3_endpoint": "the operator's own object store, reached by its driver",
     "prefect_api_url": "read without effect so far",

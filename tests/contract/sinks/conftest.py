@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forager.engine.deliver import Delivery
+from forager.sinks.elasticsearch.sink import ElasticsearchSink
 from tests.support.deliveries import QUICK, Faulty, sink_table
 from tests.support.engine import EngineRig
 from tests.support.rig import HandClock
@@ -77,4 +78,6 @@ async def rig(member: Member, store: str, tmp_path: Path) -> AsyncIterator[Rig]:
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, clock, lambda: session, pace)
     yield Rig(member, engine, tmp_path, sink, clock, delivery)
     engine.check()
+    if isinstance(sink.real, ElasticsearchSink):
+        await sink.real.close()
     await engine.close()

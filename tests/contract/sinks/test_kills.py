@@ -96,13 +96,14 @@ async def test_of_two_processes_one_at_a_time_delivers_and_the_other_takes_over(
         await until(lambda: in_order(member.effects(engine.tables, tmp_path)) == in_order(wanted), 60)
 
     await arrived()
+    await until(written, 60)  # a batch is logged a moment after it has arrived
     owner = written()[-1][0]
     assert {pid for pid, _, _ in written()} == {owner}, "the other has nothing to do"
     processes[owner].kill()
     await gone(processes.pop(owner), 10)
     await make_changes(engine.ledger, 2)
     await arrived()
-    assert written()[-1][0] != owner
+    await until(lambda: written()[-1][0] != owner, 60)
     for process in processes.values():
         process.kill()
         await gone(process, 60)

@@ -119,6 +119,7 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
 KEPT = ("jobs", "messages", "rejected", "attempts", "changes", "records")
 LIMITS = {  # field: (least, beyond it, most, beyond it)
     "google_shared_requests_per_minute": ("1", "0", "1000000", "1000001"),
+    "elasticsearch_timeout_seconds": ("0.001", "0", "600", "601"),
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
     "kafka_partitions": ("0", "-1", "10000", "10001"),

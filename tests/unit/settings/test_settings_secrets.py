@@ -24,6 +24,8 @@ def test_the_settings_that_hold_secrets_are_known() -> None:
         "APIFY_TOKEN",
         "KAFKA_PASSWORD",
         "S3_SECRET_KEY",
+        "ELASTICSEARCH_PASSWORD",
+        "ELASTICSEARCH_API_KEY",
         "BROKER_URL",
     }
     assert expected | {"DEFAULT_WEBHOOK_URL", "PROXY_ENDPOINTS", "SECRET_KEY"} == {

@@ -9,7 +9,9 @@ from forager.kit.cli.invocation import Reached, invocation
 
 T = TypeVar("T")
 
-READING = frozenset("export facets health history kinds list logs refused rejected search show stat tasks why".split())
+READING = frozenset(
+    "export facets for health history kinds list logs refused rejected search show stat tasks why".split()
+)
 """Commands of these names change nothing, so they do not create the tables of an empty PostgreSQL database either."""
 NO_WORKER = "No worker is running: start `forager up`, or run `forager worker --until-idle`."
 

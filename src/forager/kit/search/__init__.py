@@ -5,11 +5,12 @@
 
 from forager.core.database import Database
 from forager.core.record import Record
-from forager.kit.search.index import Found, Hit, SearchIndex, Store
+from forager.kit.search.index import SearchIndex, Store, TextIndex
 from forager.kit.search.postgres import PostgresStore
+from forager.kit.search.ranking import Found, Hit
 from forager.kit.search.sqlite import SqliteStore
 
-__all__ = ["Found", "Hit", "SearchIndex", "index_of"]
+__all__ = ["Found", "Hit", "SearchIndex", "TextIndex", "index_of"]
 
 
 def index_of(record: type[Record], database: Database) -> SearchIndex:

@@ -1,60 +1,46 @@
-"""The index of one record class, and how it is queried.
-
-A search ranks at most `MOST` candidates, the newest ones, and reports if there were more: however common a word is, a
-search costs about what reading that many records costs. Misspelt words are looked for only when the words as written
-find little.
-"""
+"""The index of one record class in the ledger's own store: how it is filled, kept and searched."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from forager.core.database import Database, Row
 from forager.core.record import Record
-from forager.kit.search.words import are_near, can_be_misspelt, forms_of, rows_for, words_of
+from forager.kit.search.ranking import Candidates, Found, find
+from forager.kit.search.words import can_be_misspelt, forms_of, rows_for, words_of
 
-MOST = 5_000
-"""Candidates that are ranked."""
-WINDOWS = (6_000, 20_000)
-"""The newest matches, to which the conditions are applied: the second window only if the first leaves too few."""
-LITTLE = 5
-"""Fewer hits than this, and near words are looked for."""
-MOST_WORDS = 12
-MOST_NEAR = 8
 AT_ONCE = 1_000
 """Records that are indexed in one statement."""
 KNOWN_WORDS = 200_000
 CAUGHT_UP = 20_000
 """A search indexes at most so many records that the sink has not reached yet."""
-START, END = "\ue000", "\ue001"
-"""Marks around a match, between the store and the edge that shows it: characters that no text has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One record that was found: its id, the columns that were asked for, and its score (higher is better)."""
+class TextIndex(Protocol):
+    """The index of one record class as an edge uses it, wherever it is kept."""
 
-    row: Row
-    score: float
+    async def search(
+        self, text: str, columns: Sequence[str] = (), only: Sequence[str] = (), values: Mapping[str, Any] | None = None
+    ) -> Found:
+        """Find records by the words of a text; all words must match. `only` are SQL conditions on the record's row,
+        called `i`; `columns` of that row are returned with each hit. Raises `ServiceAway` if the index cannot be
+        reached."""
+        ...
+
+    async def marked(self, matches: Found, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
+        """By record and field: its text, with `START` and `END` around each match."""
+        ...
+
+    async def rebuild(self, most: int, *, go_on: bool = False) -> int:
+        """Begin to rebuild the index, or `go_on` with it, for about `most` records.
+
+        Returns how many are left: call it again with `go_on` until that is 0. Raises `Conflict` if another rebuild is
+        under way."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """All candidates, best first."""
-
-    hits: Sequence[Hit]
-    terms: Sequence[Sequence[str]]
-    """The words that were looked for: each is a list of alternatives, the word as written first."""
-    more: bool
-    """Whether older records matched as well and were not ranked."""
-    corrected: bool = False
-    """Whether near words had to be looked for."""
-    unindexed: int = 0
-    """Records that are not in the index yet."""
-
-
-class Store(Protocol):
+class Store(Candidates, Protocol):
     """What differs between the stores."""
 
     @property
@@ -71,23 +57,6 @@ class Store(Protocol):
     async def add_words(self, rows: Sequence[tuple[str, str]]) -> None: ...
     async def near(self, forms: Sequence[str]) -> Sequence[str]:
         """The stored words under any of these forms."""
-        ...
-
-    async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
-        """The number of records that have all terms, counted up to `most`."""
-        ...
-
-    async def search(
-        self,
-        terms: Sequence[Sequence[str]],
-        columns: Sequence[str],
-        only: Sequence[str],
-        values: Mapping[str, Any],
-        window: int,
-        most: int,
-    ) -> Sequence[Row]:
-        """The records among the newest `window` matches that meet the conditions (on `i`), at most `most` of them: each
-        with its id, its `score`, and in `matches` how many records the window holds."""
         ...
 
     async def marked(self, terms: Sequence[Sequence[str]], ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
@@ -115,17 +84,8 @@ class SearchIndex:
         """Find records by the words of a text; all words must match. `only` are SQL conditions on the record's row,
         called `i`; `columns` of that row are returned with each hit."""
         unindexed = await self.catch_up(CAUGHT_UP)
-        terms: list[list[str]] = [[word] for word in dict.fromkeys(words_of(text))][:MOST_WORDS]
-        if not terms:
-            return Found((), (), more=False, unindexed=unindexed)
-        ranked, more = await self._ranked(terms, columns, only, values or {})
-        if len(ranked) < LITTLE:
-            wider = [await self._with_near(alternatives[0]) for alternatives in terms]
-            if wider != terms:
-                others, more_of_them = await self._ranked(wider, columns, only, values or {})
-                if len(others) > len(ranked):
-                    return Found(others, wider, more_of_them, corrected=True, unindexed=unindexed)
-        return Found(ranked, terms, more, unindexed=unindexed)
+        found = await find(self.store, self._near, text, columns, only, values)
+        return replace(found, unindexed=unindexed)
 
     async def marked(self, matches: Found, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
         """By record and field: its text, with `START` and `END` around each match."""
@@ -158,11 +118,14 @@ class SearchIndex:
             filled = end
         return max(0, last - filled)
 
-    async def rebuild(self) -> None:
-        """Replace the index by an empty one; `catch_up` fills it."""
-        await self.ensure()
-        await self.store.drop()
-        await self._make()
+    async def rebuild(self, most: int, *, go_on: bool = False) -> int:
+        """Replace the index by an empty one, unless `go_on`, and index about `most` records. Returns how many are
+        left."""
+        if not go_on:
+            await self.ensure()
+            await self.store.drop()
+            await self._make()
+        return await self.catch_up(most)
 
     async def ensure(self) -> None:
         """Create the index if there is none, or if it was created by another definition."""
@@ -207,29 +170,8 @@ class SearchIndex:
             await self.store.add_words(new[start : start + 500])
         self._known |= met
 
-    async def _with_near(self, word: str) -> list[str]:
-        if not can_be_misspelt(word):
-            return [word]
-        stored = await self.store.near(sorted(forms_of(word)))
-        near = [each for each in dict.fromkeys(stored) if each != word and are_near(word, each)]
-        return [word, *near[:MOST_NEAR]]
-
-    async def _ranked(
-        self, terms: Sequence[Sequence[str]], columns: Sequence[str], only: Sequence[str], values: Mapping[str, Any]
-    ) -> tuple[list[Hit], bool]:
-        rows: Sequence[Row] = ()
-        more = False
-        for window in WINDOWS:
-            rows = await self.store.search(terms, columns, only, values, window, MOST + 1)
-            matches = int(rows[0]["matches"]) if rows else await self.store.matches(terms, window) if only else 0
-            more = len(rows) > MOST or matches >= window
-            if len(rows) > MOST or not more:
-                break
-        hits = [Hit(row, float(row["score"])) for row in rows]
-        hits.sort(key=lambda hit: -hit.row["id"])
-        del hits[MOST:]
-        hits.sort(key=lambda hit: -hit.score)
-        return hits, more
+    async def _near(self, word: str) -> Sequence[str]:
+        return await self.store.near(sorted(forms_of(word)))
 
 
 def _vocabulary(rows: Iterable[Row]) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from forager.core.database import Database, Row
 from forager.core.record import Record
-from forager.kit.search.index import END, START
+from forager.kit.search.ranking import END, START
 from forager.kit.search.words import folding
 
 LANGUAGE = "english"

@@ -5,9 +5,7 @@ from typing import Any
 
 from forager.core.database import Database, Row
 from forager.core.record import Record
-from forager.kit.search.index import END, START
-
-WEIGHTS = {"A": 10.0, "B": 4.0, "C": 2.0, "D": 1.0}
+from forager.kit.search.ranking import END, START, WEIGHTS
 
 
 class SqliteStore:

@@ -14,7 +14,6 @@ from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import PageQuery
 from forager.kit.http.routes import Router
 from forager.kit.http.task_waiter import TaskWaiter
-from forager.kit.search import index_of
 from forager.kit.service import Service
 from forager.pipelines.products import reports
 from forager.pipelines.products.api_admin import add_admin
@@ -63,7 +62,7 @@ def routes(service: Service, _: TaskWaiter) -> Router:
 
 
 def _add_search(router: Router, service: Service) -> None:
-    index = index_of(Product, service.database)
+    index = service.search_index(Product)
 
     @router.get(
         "/products/search",
@@ -83,13 +82,12 @@ def _add_search(router: Router, service: Service) -> None:
         "/products/search/rebuild",
         summary="Rebuild the search index",
         response_model=Envelope[Reindexed],
-        responses={200: example({"left": 0}), **failures()},
+        responses={200: example({"left": 0}), **failures(409)},
     )
     async def rebuild(request: Request, go_on: bool = False) -> Response:
-        """Fills the index from the stored products, part by part: repeat with `go_on=true` until nothing is left."""
-        if not go_on:
-            await index.rebuild()
-        return answer(request, {"left": await index.catch_up(REBUILT_AT_ONCE)})
+        """Fills the index from the stored products, part by part: repeat with `go_on=true` until nothing is left. An
+        external index stays searchable meanwhile, and a second rebuild beside the first is refused."""
+        return answer(request, {"left": await index.rebuild(REBUILT_AT_ONCE, go_on=go_on)})
 
 
 def _add_catalogue(router: Router, service: Service) -> None:

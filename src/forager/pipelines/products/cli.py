@@ -80,7 +80,12 @@ def history(
 
 @commands.command()
 def reindex(context: typer.Context, as_json: Json = False) -> None:
-    """Rebuild the search index from the stored products."""
+    """Rebuild the search index from the stored products, as `forager search rebuild` does."""
+    rebuild_index(context, as_json)
+
+
+def rebuild_index(context: typer.Context, as_json: bool) -> None:
+    """Ask for one part of the rebuild after another, and print how much is left."""
 
     async def work(at: Reached) -> None:
         left = (await at.api.post("/products/search/rebuild"))["left"]

@@ -1,19 +1,46 @@
-"""`forager search …`: full-text search over the products."""
+"""`forager search …`: full-text search over the products, and `forager search rebuild`."""
 
 import html
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json
 from forager.kit.cli.running import with_api
-from forager.pipelines.products.cli import price_of
+from forager.pipelines.products.cli import price_of, rebuild_index
 
-command = typer.Typer(help="Search the products.")
+FOR, REBUILD = "for", "rebuild"
 
 
-@command.command()
+class OrWords(TyperGroup):
+    """`forager search WORDS` is `forager search for WORDS`; only the word `rebuild`, alone, is a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_command = args[:1] in ([FOR], ["--help"], ["-h"], []) or args in ([REBUILD], [REBUILD, "--json"])
+        is_help = args[:1] == [REBUILD] and bool({"--help", "-h"} & set(args))
+        return super().parse_args(ctx, args if is_command or is_help else [FOR, *args])
+
+
+command = typer.Typer(
+    cls=OrWords,
+    no_args_is_help=True,
+    help='Search the products: `forager search "oak table"` is short for `forager search for "oak table"`.',
+)
+
+
+@command.command(REBUILD)
+def rebuild(context: typer.Context, as_json: Json = False) -> None:
+    """Rebuild the search index from the stored products.
+
+    An index in Elasticsearch or OpenSearch stays searchable meanwhile. A rebuild that was interrupted goes on where it
+    was; a second one at the same time is refused.
+    """
+    rebuild_index(context, as_json)
+
+
+@command.command(FOR)
 def search(
     context: typer.Context,
     words: Annotated[str, typer.Argument(help="Words to look for; all of them must be there.")],

@@ -23,6 +23,7 @@ feature = Feature(
         ),
         Shortcut("search", "Search the products.", Ref("forager.pipelines.products.cli_search:command")),
     ),
+    indexed=Ref("forager.pipelines.products.indexed:indexed"),
     words=Ref("forager.pipelines.products.cli_words:words"),
     loop=Ref("forager.pipelines.products.loop:upkeep"),
     figures=Ref("forager.pipelines.products.reports_health:figures"),

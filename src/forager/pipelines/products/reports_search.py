@@ -12,8 +12,8 @@ from forager.core.errors import FieldError, Rejected
 from forager.kit.queries import Database, Row
 from forager.kit.queries.page import decode_cursor, encode_cursor
 from forager.kit.reports import Report
-from forager.kit.search import Found, SearchIndex
-from forager.kit.search.index import END, START
+from forager.kit.search import Found, TextIndex
+from forager.kit.search.ranking import END, START
 from forager.pipelines.products.reports import CENT, SCALE, ProductConditions, ProductReport, conditions, products_by_id
 
 FACETS = ("brand", "category", "availability", "domain")
@@ -56,7 +56,7 @@ class SearchReport(Report):
 
 async def search_products(
     db: Database,
-    index: SearchIndex,
+    index: TextIndex,
     text: str,
     asked: ProductConditions,
     *,

@@ -1,0 +1,28 @@
+"""The settings of the search index: where the cluster is, how to sign in, how aliases are named."""
+
+from functools import partial
+
+from pydantic import SecretStr
+
+from forager.kit.setting_types import Location, WebUrl
+from forager.kit.settings import FeatureSettings, setting
+
+_elasticsearch = partial(setting, group="Elasticsearch")
+
+
+class ElasticsearchSettings(FeatureSettings):
+    elasticsearch_url: WebUrl | None = _elasticsearch(
+        None, "Elasticsearch or OpenSearch, as https://host:9200; product searches then use it."
+    )
+    elasticsearch_username: str | None = _elasticsearch(None, "User to sign in as.")
+    elasticsearch_password: SecretStr | None = _elasticsearch(None, "Password of this user.")
+    elasticsearch_api_key: SecretStr | None = _elasticsearch(
+        None, "API key (Elasticsearch), in its encoded form, instead of user and password."
+    )
+    elasticsearch_ca_file: Location | None = _elasticsearch(
+        None, "File with the certificates that sign the cluster's own; without it, the system's."
+    )
+    elasticsearch_prefix: str = _elasticsearch(
+        "", "Text before the name of every alias and index: ledgers that share a cluster need one each."
+    )
+    elasticsearch_timeout_seconds: float = _elasticsearch(30.0, "How long to wait for an answer.", gt=0, le=600)

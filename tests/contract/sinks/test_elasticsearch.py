@@ -1,0 +1,379 @@
+"""The Elasticsearch sink on the stand-in: versions, what a cluster answers with, and rebuilds beside a running sink."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from forager.app import open_app
+from forager.config import new_settings
+from forager.core.change import Change
+from forager.core.errors import Conflict, Permanent, Rejected, ServiceAway, Transient
+from forager.pipelines.products.indexed import indexed
+from forager.sinks.elasticsearch import documents, rebuild
+from forager.sinks.elasticsearch.client import Client, Cluster, basic
+from forager.sinks.elasticsearch.index import ElasticIndex
+from forager.sinks.elasticsearch.mapping import properties_of
+from tests.support import elastic
+from tests.support.elastic_standin import StandIn
+from tests.support.engine import EngineRig
+from tests.support.shop import open_shop
+from tests.support.sink_suite import log_of, make_changes, open_store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineRig]:
+    where = str(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    opened = await open_store(where)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def index(engine: EngineRig, tmp_path: Path) -> AsyncIterator[ElasticIndex]:
+    opened = elastic.index_at(engine.ledger, tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> StandIn:
+    """A stand-in of the test's own, which it may break."""
+    own = StandIn()
+    (tmp_path / elastic.CLUSTER).write_text(own.url)
+    return own
+
+
+async def things(engine: EngineRig) -> list[Change]:
+    return [change for change in await log_of(engine.ledger) if change.kind == "thing"]
+
+
+def alias_of(folder: Path) -> str:
+    return f"{elastic.prefix_of(folder)}things"
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    return dict(elastic.versions(folder))
+
+
+def test_products_have_the_fields_and_types_of_the_seed__PR_19() -> None:
+    assert indexed.alias == "products"
+    kinds = {name: (form["type"], form.get("analyzer")) for name, form in properties_of(indexed).items()}
+    assert kinds.pop("gone_at") == ("date", None)
+    assert {name: " ".join(filter(None, kind)) for name, kind in kinds.items()} == {
+        "product_id": "integer",
+        "product_name": "text standard",
+        "description": "text standard",
+        "brand": "keyword",
+        "category": "keyword",
+        "domain_name": "keyword",
+        "created_at": "date",
+    }
+
+
+# ── writes ──
+
+
+async def test_old_never_goes_over_new_whatever_comes_late__R17(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await index.ready()
+    await make_changes(engine.ledger, 3)
+    changes = await things(engine)
+    await index.put(changes)
+    before = elastic.versions(tmp_path)
+    await index.put(changes[:2])
+    assert elastic.versions(tmp_path) == before
+    assert dict(before)["thing/known"] == max(change.id for change in changes if change.key == "known")
+
+
+async def test_a_record_that_is_gone_from_the_store_is_removed_from_the_index(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await index.ready()
+    await make_changes(engine.ledger, 1)
+    await index.put(await things(engine))
+    await engine.ledger.database.write("DELETE FROM rig_things WHERE uid = 'known'")
+    await make_changes(engine.ledger, 1)
+    await engine.ledger.database.write("DELETE FROM rig_things WHERE uid = 'known'")
+    await index.put(await things(engine))
+    assert "thing/known" not in sizes(tmp_path)
+
+
+async def test_a_document_that_the_cluster_refuses_is_named_and_the_others_are_written(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await index.ready()
+    await make_changes(engine.ledger, 1)
+    await engine.ledger.database.write("UPDATE rig_things SET title = 'poison' WHERE uid = 'known'")
+    cluster.refused = {"poison"}
+    with pytest.raises(Permanent, match="known: mapper_parsing_exception"):
+        await index.put(await things(engine))
+    assert list(sizes(tmp_path)) == ["thing/new-0"]
+
+
+@pytest.mark.parametrize("fault", ["down", "lost"])
+async def test_a_cluster_that_fails_gets_everything_later(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path, fault: str
+) -> None:
+    await index.ready()
+    await make_changes(engine.ledger, 1)
+    changes = await things(engine)
+    if fault == "down":
+        cluster.down = True
+    else:
+        cluster.lost = 1
+    with pytest.raises(Transient):
+        await index.put(changes)
+    cluster.down = False
+    await index.put(changes)
+    assert sizes(tmp_path) == dict(elastic.wanted(changes))
+
+
+async def test_an_alias_that_was_removed_is_never_replaced_by_an_index_that_the_cluster_makes_up(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await index.ready()
+    await make_changes(engine.ledger, 1)
+    cluster.indexes.clear()
+    cluster.aliases.clear()
+    with pytest.raises(Transient):
+        await index.put(await things(engine))
+    assert cluster.indexes == {}
+    await index.put(await things(engine))  # builds it from the records
+    assert set(sizes(tmp_path)) == {"thing/known", "thing/new-0"}
+
+
+async def test_a_name_that_is_not_ours_is_left_alone_and_the_remedy_named(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    elastic.ask(cluster.url, "PUT", f"/{alias_of(tmp_path)}", {"mappings": {"properties": {}}})
+    for call in (index.ready(), index.rebuild(100)):
+        with pytest.raises(Conflict, match="FORAGER_ELASTICSEARCH_PREFIX"):
+            await call
+    assert list(cluster.indexes) == [alias_of(tmp_path)]
+
+
+async def test_an_index_of_another_ledger_is_recognised_and_a_rebuild_heals_it(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 2)
+    await index.ready()
+    await engine.ledger.database.write("UPDATE changes SET at = at - 1")
+    another = elastic.index_at(engine.ledger, tmp_path)
+    with pytest.raises(Conflict, match="forager search rebuild"):
+        await another.ready()
+    assert await another.rebuild(1_000) == 0
+    assert await another.ready() > 0
+    await another.close()
+
+
+async def test_keys_and_texts_never_leave_their_place_in_a_request__S18__S19(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await index.ready()
+    nasty = ['"}}\n{"delete":{"_id":"known"}}\n', "../_all", "*", "_bulk?x=", "k" * 2_000, "=1+1", "\u2028\x85"]
+    rows = [documents.Document(key, 7, {"uid": key, "title": key, "thing_id": n}) for n, key in enumerate(nasty)]
+    client = Client(Cluster(cluster.url))
+    written = await documents.write(client, alias_of(tmp_path), rows, is_alias=True)
+    await client.close()
+    assert written.refused == {}
+    (stored,) = (each for name, each in cluster.indexes.items() if name.startswith(alias_of(tmp_path)))
+    assert {source["title"] for _, source in stored.documents.values() if source} == set(nasty)
+    assert {path for _, path in cluster.requests if path.endswith("_bulk")} == {f"/{alias_of(tmp_path)}/_bulk"}
+
+
+# ── rebuilds ──
+
+
+async def test_a_rebuild_beside_a_running_sink_loses_nothing_and_is_searchable_all_the_time__PR_19(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "AT_ONCE", 2)
+    await make_changes(engine.ledger, 5)
+    await index.ready()
+    first = elastic.ask(elastic.url_of(tmp_path), "GET", f"/_alias/{alias_of(tmp_path)}")
+    writer = elastic.index_at(engine.ledger, tmp_path)
+    seen = len(await things(engine))
+    left = await index.rebuild(2)
+    parts = 1
+    while left:
+        assert set(sizes(tmp_path)) >= {f"thing/new-{number}" for number in range(5)}
+        if parts < 4:
+            await make_changes(engine.ledger, 5 + parts)
+        changes = await things(engine)
+        await writer.put(changes[seen:])  # the sink goes on with the index that the alias names
+        seen = len(changes)
+        left = await index.rebuild(4, go_on=True)
+        parts += 1
+        assert parts < 100
+    assert parts > 4
+    assert set(sizes(tmp_path)) == {identity for identity, _ in elastic.wanted(await things(engine))}
+    await index.put(await things(engine))
+    assert sizes(tmp_path).keys() == dict(elastic.wanted(await things(engine))).keys()
+    second = elastic.ask(elastic.url_of(tmp_path), "GET", f"/_alias/{alias_of(tmp_path)}")
+    assert list(first) == [f"{alias_of(tmp_path)}-000001"]
+    assert list(second) == [f"{alias_of(tmp_path)}-000002"]
+    assert elastic.ask(elastic.url_of(tmp_path), "GET", f"/{alias_of(tmp_path)}-000001/_mapping") is None
+    await writer.close()
+
+
+async def test_changes_that_the_sink_wrote_to_the_index_before_are_in_the_new_one__PR_19(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change between the last look at the log and the move of the alias."""
+    await make_changes(engine.ledger, 1)
+    await index.ready()
+    writer = elastic.index_at(engine.ledger, tmp_path)
+    await writer.ready()
+    move = index._alias.move_to
+
+    async def late(target: str) -> None:
+        await make_changes(engine.ledger, 2)
+        await writer.put(await things(engine))
+        await move(target)
+
+    monkeypatch.setattr(index._alias, "move_to", late)
+    began = len(await log_of(engine.ledger))
+    assert await index.rebuild(1_000) == 0
+    wanted = dict(elastic.wanted(await things(engine)))
+    assert wanted["thing/new-1"] > began
+    assert sizes(tmp_path) == {identity: max(began, change) for identity, change in wanted.items()}
+    await writer.close()
+
+
+async def test_an_interrupted_rebuild_goes_on_where_it_was(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "AT_ONCE", 2)
+    await make_changes(engine.ledger, 6)
+    await index.ready()
+    left = await index.rebuild(2)
+    cluster.down = True
+    with pytest.raises(ServiceAway):
+        await index.rebuild(2, go_on=True)
+    cluster.down = False
+    heir = elastic.index_at(engine.ledger, tmp_path)
+    places = []
+    while left:
+        places += [row["filled"] for row in await engine.ledger.database.fetch("SELECT filled FROM search_rebuilds")]
+        left = await heir.rebuild(2, go_on=True)
+    assert places[:2] == [2, 4], "the part that was filled is not filled again"
+    assert len(sizes(tmp_path)) == 7
+    assert [name for name in cluster.indexes if name.startswith(alias_of(tmp_path))] == [f"{alias_of(tmp_path)}-000002"]
+    await heir.close()
+
+
+async def test_two_rebuilds_at_once_are_refused_until_the_first_has_not_moved_for_a_while(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "AT_ONCE", 2)
+    await make_changes(engine.ledger, 4)
+    assert await index.rebuild(2) > 0
+    other = elastic.index_at(engine.ledger, tmp_path)
+    for go_on in (False, True):
+        with pytest.raises(Conflict, match="is being rebuilt"):
+            await other.rebuild(2, go_on=go_on)
+    with pytest.raises(Conflict):
+        await index.rebuild(2)
+    assert await index.rebuild(2, go_on=True) > 0
+    await engine.ledger.database.write("UPDATE search_rebuilds SET held_until = 0")
+    while await other.rebuild(2, go_on=True):
+        pass
+    assert len(sizes(tmp_path)) == 5
+    await other.close()
+
+
+async def test_two_parts_at_once_in_one_process_are_refused(engine: EngineRig, index: ElasticIndex) -> None:
+    await make_changes(engine.ledger, 1)
+    results = await asyncio.gather(index.rebuild(10), index.rebuild(10, go_on=True), return_exceptions=True)
+    assert [type(each) for each in results] == [int, Conflict]
+
+
+async def test_another_definition_builds_the_index_anew_and_keeps_it_searchable(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 2)
+    await index.ready()
+    old = cluster.indexes[f"{alias_of(tmp_path)}-000001"]
+    old.body["mappings"]["_meta"]["forager"]["definition"] = "of an earlier version"
+    later = elastic.index_at(engine.ledger, tmp_path)
+    await later.ready()
+    assert list(cluster.indexes) == [f"{alias_of(tmp_path)}-000002"]
+    assert len(sizes(tmp_path)) == 3
+    await later.close()
+
+
+async def test_a_rebuild_leaves_out_what_the_cluster_refuses_and_finishes(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path
+) -> None:
+    await make_changes(engine.ledger, 2)
+    await engine.ledger.database.write("UPDATE rig_things SET title = 'poison' WHERE uid = 'known'")
+    cluster.refused = {"poison"}
+    assert await index.rebuild(1_000) == 0
+    assert set(sizes(tmp_path)) == {"thing/new-0", "thing/new-1"}
+
+
+# ── settings and searches ──
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"elasticsearch_username": "me"},
+        {"elasticsearch_password": "canary-7431"},
+        {"elasticsearch_username": "me", "elasticsearch_password": "p", "elasticsearch_api_key": "canary-7431"},
+    ],
+)
+async def test_signing_in_needs_a_user_and_a_password_or_a_key(tmp_path: Path, given: dict[str, str]) -> None:
+    settings = new_settings(home=tmp_path, elasticsearch_url="http://127.0.0.1:9", **given)
+    with pytest.raises(Rejected, match="elasticsearch_") as refused:
+        async with open_app(settings):
+            pass
+    assert "canary-7431" not in str(refused.value)
+
+
+async def test_a_password_is_sent_and_never_shown__S8(cluster: StandIn) -> None:
+    client = Client(Cluster(cluster.url, authorization=basic("me", "canary-7431")))
+    assert "canary-7431" not in repr(vars(client))
+    cluster.down = True
+    with pytest.raises(Transient) as error:
+        await client.ask("GET", "/x/_mapping")
+    assert "canary-7431" not in str(error.value)
+    await client.close()
+
+
+async def test_a_search_says_that_the_index_is_away_and_goes_on_when_it_is_back(
+    cluster: StandIn, tmp_path: Path
+) -> None:
+    async with open_shop(tmp_path / "home", settings={"elasticsearch_url": cluster.url}, pages=2) as shop:
+        assert "search" not in shop.app.deliveries, "the store keeps no index of its own"
+        await shop.crawl(urls=[shop.site.product_url(1)])
+        cluster.down = True
+        for method, path in (("GET", "/products/search?q=collection"), ("POST", "/products/search/rebuild")):
+            refused = await shop.client.request(method, f"/api/v1{path}")
+            assert (refused.status_code, refused.json()["meta"]["code"]) == (503, "service_unavailable")
+            assert cluster.url in refused.json()["error"]
+            assert refused.headers["Retry-After"]
+        cluster.down = False
+        found = await shop.get("/products/search", q="collection")  # builds the index, since there is none yet
+        assert (found["total"], found["unindexed"]) == (1, 0)
+
+
+async def test_a_search_while_another_process_builds_the_index_finds_nothing_yet_and_says_so(
+    cluster: StandIn, tmp_path: Path
+) -> None:
+    async with open_shop(tmp_path / "home", settings={"elasticsearch_url": cluster.url}, pages=2) as shop:
+        await shop.crawl(urls=[shop.site.product_url(1)])
+        await shop.get("/products/search", q="collection")
+        cluster.aliases.clear()
+        cluster.indexes.clear()
+        await shop.app.database.write(
+            "INSERT INTO search_rebuilds (alias, target, filled, followed, holder, held_until)"
+            " VALUES ('products', 'products-000009', 0, 0, 'another', 9999999999999)"
+        )
+        found = await shop.get("/products/search", q="collection")
+        assert (found["hits"], found["unindexed"]) == ([], 1)
+        again = await shop.client.post("/api/v1/products/search/rebuild")
+        assert again.status_code == 409
