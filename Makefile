@@ -35,8 +35,9 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup pgbouncer
 	$(BIN)/python -m scripts.run_tests $(FILES) -m "not chaos and not servers" $(ARGS)
 
-test-servers: $(DEV) ## what only a real Kafka broker can show; needs Java 17 and Maven
+test-servers: $(DEV) ## what only a real Kafka broker and a real OpenSearch can show; needs Java 17 and Maven
 	@scripts/setup kafka
+	@scripts/setup opensearch
 	$(BIN)/python -m pytest -m servers tests/servers $(ARGS)
 
 quick: $(DEV) ## format, lint and unit tests, under a minute

@@ -1,4 +1,4 @@
-"""One real Kafka broker for all tests here; without one they are skipped, and say why."""
+"""One real Kafka broker and one real OpenSearch for all tests here; without them tests are skipped, and say why."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import kafka
+from tests.support import kafka, opensearch_server
 from tests.support.kafka_broker import OWN_BROKER, Broker, why_none
 
 
@@ -38,3 +38,18 @@ def folder(brokers: str, tmp_path: Path) -> Path:
     """The folder of a test, whose processes all publish to the real broker."""
     (tmp_path / kafka.BROKERS).write_text(brokers)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> Iterator[str]:
+    """The URL of a real cluster: the named one, otherwise ours."""
+    if reason := opensearch_server.why_none():
+        pytest.skip(reason)
+    named = os.environ.get(opensearch_server.OWN_CLUSTER)
+    if named:
+        yield named.rstrip("/")
+        opensearch_server.remove_indexes(named.rstrip("/"))
+        return
+    server = opensearch_server.Server()
+    yield server.url
+    server.close()

@@ -229,6 +229,7 @@ def _in_field(row: dict[str, Any], name: str, text: str) -> float:
 
 def _hit(points: float, row: dict[str, Any], by: str, body: dict[str, Any]) -> dict[str, Any]:
     hit: dict[str, Any] = {"_id": row["_id"], "_version": row["_version"], "_score": points, "sort": [row[by]]}
+    hit["_source"] = {name: value for name, value in row.items() if name not in hit}
     if "highlight" in body:
         start, end = body["highlight"]["pre_tags"][0], body["highlight"]["post_tags"][0]
         asked = {stem(word) for text in _asked(body["query"]) for word in words(text)}
