@@ -30,6 +30,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup prefect
+	@scripts/setup bigquery
 	@scripts/setup brokers
 	@scripts/setup s3
 	@scripts/setup pgbouncer

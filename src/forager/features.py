@@ -24,6 +24,14 @@ FEATURES: tuple[Feature, ...] = (places, products, listings, scrape, reviews, de
 SINKS: tuple[SinkFeature, ...] = (
     webhook_sink,
     SinkFeature(
+        name="bigquery",
+        summary="The present state of records, jobs and queries, in tables of BigQuery.",
+        build=Ref("forager.sinks.bigquery.wiring:build"),
+        options=Ref("forager.sinks.bigquery.settings:BigQueryOptions"),
+        settings=Ref("forager.sinks.bigquery.settings:BigQuerySettings"),
+        mirrors=Ref("forager.sinks.bigquery.settings:mirrors"),
+    ),
+    SinkFeature(
         name="elasticsearch",
         summary="Products in Elasticsearch or OpenSearch, where searches then look.",
         build=Ref("forager.sinks.elasticsearch.wiring:build"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from forager.core.http import Fetch
 from forager.core.ledger import Ledger
 from forager.core.pipeline import Breaker, Pipeline
 from forager.core.retention import Keep
-from forager.features import all_features
+from forager.core.states import ENDS
+from forager.features import all_features, all_sinks
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
 from forager.fetch.browser.fetcher import BrowserFetcher
@@ -36,8 +38,14 @@ from forager.settings import Settings
 
 
 def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
-    """Build the pipeline of every feature from its settings."""
-    return tuple(each.build.load()(settings) for each in (all_features() if features is None else features))
+    """Build the pipeline of every feature from its settings. Pipelines that a warehouse mirrors tell every end of a
+    task, if the settings configure a warehouse; otherwise the log, and the engine, are spared these changes."""
+    mirrored = any(sink.mirrors is not None and sink.mirrors.load()(settings) for sink in all_sinks())
+    built = [(each, each.build.load()(settings)) for each in (all_features() if features is None else features)]
+    return tuple(
+        replace(pipeline, tells=ENDS) if mirrored and feature.mirror is not None else pipeline
+        for feature, pipeline in built
+    )
 
 
 def blob_folder(settings: Settings) -> Path:

@@ -4,7 +4,7 @@ The answers go through the pipeline's own step, so that the ledger gets what it 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from forager.core.errors import Evidence, Permanent
 from forager.core.http import Request, Response
 from forager.core.ledger import Lease, Ledger, NewJob, Session, Settlement, Want
 from forager.core.outcome import Done
-from forager.core.states import TaskState
+from forager.core.states import ENDS, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
 from forager.ledger.sqlite import SqliteLedger
@@ -129,17 +129,22 @@ class PlacesRig:
         assert not batch.fenced
 
 
-async def sqlite_places(folder: Path, clock: Clock | None = None) -> PlacesRig:
-    catalog = Catalog([places])
+def _catalog(*, mirrored: bool) -> Catalog:
+    """`mirrored`: every end of a query is in the change log, as where a warehouse is configured."""
+    return Catalog([replace(places, tells=ENDS) if mirrored else places])
+
+
+async def sqlite_places(folder: Path, clock: Clock | None = None, *, mirrored: bool = False) -> PlacesRig:
+    catalog = _catalog(mirrored=mirrored)
     create_store_file(folder / "ledger.db", catalog)
     ledger = await SqliteLedger.open(folder / "ledger.db", catalog, clock=clock or SystemClock())
     return PlacesRig(ledger, catalog, await ledger.begin("by hand"))
 
 
-async def postgres_places(url: str) -> PlacesRig:
+async def postgres_places(url: str, *, mirrored: bool = False) -> PlacesRig:
     from forager.ledger.postgres import PostgresLedger
 
-    catalog = Catalog([places])
+    catalog = _catalog(mirrored=mirrored)
     create_schema(url, catalog)
     ledger = await PostgresLedger.open(url, catalog)
     return PlacesRig(ledger, catalog, await ledger.begin("by hand"))

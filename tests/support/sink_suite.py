@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from google.api_core.exceptions import Forbidden, NotFound
+
 from forager.core.change import Change
 from forager.core.faults import Faults
 from forager.core.ledger import NewJob, Settlement, Want
@@ -21,6 +23,9 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
+from forager.sinks.bigquery.ledger_rows import LedgerRows
+from forager.sinks.bigquery.sink import BigQuerySink
+from forager.sinks.bigquery.warehouse import Warehouse
 from forager.sinks.files.formats import json_lines
 from forager.sinks.files.manifest import all_manifests
 from forager.sinks.files.sink import FilesSink
@@ -31,6 +36,7 @@ from forager.sinks.webhook.sink import ended_job
 from forager.storage.folder import Folder
 from tests.support import elastic, kafka, s3
 from tests.support.auditor import Tables
+from tests.support.bigquery_emulator import PROJECT, dataset_of, name_emulator, rows_of, url_of
 from tests.support.docs_code import module_on
 from tests.support.engine import EngineRig, open_postgres, open_sqlite
 from tests.support.rig import PIPELINE, Call, Seen, Thing
@@ -57,6 +63,8 @@ class Member:
     """Whether what it writes to survives a writer that dies at any moment, as a test of kills needs."""
     prepare: Callable[[Path], None] = lambda folder: None
     """Called by a test before it starts processes that write: starts the server."""
+    batch: int = 5
+    """Changes in one batch, at most: more where a batch takes long."""
 
 
 # ── the webhook sink: a delivery task for every end of a job ──
@@ -170,6 +178,32 @@ def _in_cluster(tables: Tables, folder: Path) -> list[Effect]:
     return list(elastic.versions(folder))
 
 
+# ── the BigQuery sink: the present state of every record ──
+
+
+def _open_bigquery(ledger: Any, folder: Path, faults: Faults | None) -> Sink:
+    records = [record for pipeline in PIPELINES for record in pipeline.records]
+    warehouse = Warehouse(PROJECT, dataset_of(folder), url=url_of(folder))
+    rows = LedgerRows(ledger.database, {}, records)
+    return BigQuerySink(SinkRow("bigquery", "bigquery"), warehouse, rows, age=0.02, faults=faults)
+
+
+def _record_states(changes: Sequence[Change]) -> list[Effect]:
+    return sorted(_states([change for change in changes if change.kind in (Thing.kind, Seen.kind)]))
+
+
+def _in_bigquery(tables: Tables, folder: Path) -> list[Effect]:
+    try:
+        things = rows_of(folder, f"SELECT uid, change_id FROM `{{dataset}}.{Thing.table}`")
+        seen = rows_of(folder, f"SELECT job_id, uid, change_id FROM `{{dataset}}.{Seen.table}`")
+    except (Forbidden, NotFound):  # no dataset or no table yet
+        return []
+    return sorted(
+        [(f"{Thing.kind}/{row['uid']}", row["change_id"]) for row in things]
+        + [(f"{Seen.kind}/{row['job_id']}/{row['uid']}", row["change_id"]) for row in seen]
+    )
+
+
 MEMBERS = (
     Member("webhook", _open_webhook, _messages, _deliveries),
     Member("jsonl", _open_jsonl, _numbers, _lines),
@@ -178,6 +212,9 @@ MEMBERS = (
     Member("kafka", _open_kafka, kafka.wanted, _published, killable=False),  # see tests/servers/test_kafka.py
     Member("elasticsearch", _open_elastic, elastic.wanted, _in_cluster, keeps_states=True, prepare=elastic.name_server),
     Member("mirror", _open_mirror, _states, _mirrored, keeps_states=True),
+    Member(
+        "bigquery", _open_bigquery, _record_states, _in_bigquery, keeps_states=True, prepare=name_emulator, batch=12
+    ),
 )
 
 
@@ -207,13 +244,13 @@ async def make_changes(ledger: Any, jobs: int = 3) -> None:
     """Jobs that fail, are retried and end well; things that are new and change, sightings of each job's own."""
     for number in range(jobs):
         submitted = await ledger.submit(NewJob("rig", {"name": f"job {number}"}), [Plan(Call(name="only"))])
-        await _settle(ledger, TaskState.FAILED, error="at first")
+        await settle(ledger, TaskState.FAILED, error="at first")
         await ledger.retry(submitted.job)
         found = (Thing(uid="known", size=number), Thing(uid=f"new-{number}"), Seen(uid="known"))
-        await _settle(ledger, TaskState.COMPLETED, records=found)
+        await settle(ledger, TaskState.COMPLETED, records=found)
 
 
-async def _settle(ledger: Any, state: TaskState, **more: Any) -> None:
+async def settle(ledger: Any, state: TaskState, **more: Any) -> None:
     """One task of the lane `api`, and nothing of any other lane."""
     session = await ledger.begin("by hand")
     lane = next(lane.id for lane in await ledger.take_lanes(session, 100) if lane.name == "api")

@@ -121,6 +121,7 @@ class App:
         }
         self._search_indexes: dict[str, TextIndex] = {}
         self._to_close: list[Callable[[], Awaitable[None]]] = []
+        self.mirrors = {each.name: each.mirror.load() for each in features if each.mirror is not None}
         self.results = {each.name: partial(each.results.load(), self) for each in features if each.results is not None}
         """Webhook results by pipeline, for pipelines that define their own."""
         self.keep = keep_of(settings)

@@ -37,6 +37,7 @@ PUBLIC_STATE = {
     TaskState.CANCELLED: "cancelled",
 }
 
+ENDS = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED})
 QUEUED = (TaskState.READY, TaskState.WAITING, TaskState.HELD, TaskState.SUSPECT)
 
 

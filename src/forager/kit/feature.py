@@ -64,6 +64,9 @@ class Feature:
     """A `Publication`: what of its changes is published to a message broker, and in which form."""
     indexed: Ref | None = None
     """An `Indexed`: which of its records an external search index holds, and in which form."""
+    mirror: Ref | None = None
+    """A `Mirror`: the tables of its jobs and tasks in a warehouse. While settings configure a warehouse, every end of
+    its tasks is in the change log."""
     log: Ref | None = None
     """`log(settlements) -> None`: writes the pipeline's own log lines for tasks that have just been settled."""
     routes: Ref | None = None

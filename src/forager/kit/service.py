@@ -20,6 +20,7 @@ from forager.core.record import Record
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.kit.indexed import Indexed
+from forager.kit.mirror import Mirror
 from forager.kit.publication import Publication
 from forager.kit.queries import Page
 from forager.kit.reports import ChangeReport, JobReport, TaskDetail, TaskReport
@@ -184,4 +185,9 @@ class SinkService(Service, Protocol):
     @property
     def publications(self) -> Mapping[str, Publication]:
         """By pipeline: what is published to a message broker, for pipelines that publish something."""
+        ...
+
+    @property
+    def mirrors(self) -> Mapping[str, Mirror]:
+        """By pipeline: the tables of its jobs and tasks in a warehouse, for pipelines that have some."""
         ...

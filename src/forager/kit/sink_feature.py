@@ -35,5 +35,8 @@ class SinkFeature:
     search: Ref | None = None
     """`search(service, record) -> TextIndex | None`: the index of a record class that this type keeps outside the
     store, if the settings ask for it. Searches then use it, and the store keeps none of its own."""
+    mirrors: Ref | None = None
+    """`mirrors(settings) -> bool`: whether these settings configure a warehouse for sinks of this type, which mirror
+    jobs and tasks (`Feature.mirror`). Pipelines then write every end of a task to the change log."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

@@ -4,6 +4,6 @@
 """
 
 from forager.settings.loading import Declared, declared, load
-from forager.settings.tree import LATER, Settings, merged
+from forager.settings.tree import Settings, merged
 
-__all__ = ["LATER", "Declared", "Settings", "declared", "load", "merged"]
+__all__ = ["Declared", "Settings", "declared", "load", "merged"]

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from forager.core.errors import FieldError, Rejected
 from forager.core.invalid import plain_message
 from forager.settings.sources import Given, Name, assembled, gather
-from forager.settings.tree import LATER, Settings
+from forager.settings.tree import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,8 @@ class Declared:
 
 
 def declared(tree: type[Settings]) -> tuple[Declared, ...]:
-    """Return every setting of this class in order of declaration, those of the group `LATER` last."""
-    every = [_declared(field, info) for field, info in tree.model_fields.items()]
-    return tuple(sorted(every, key=lambda each: each.group == LATER))
+    """Return every setting of this class in order of declaration."""
+    return tuple(_declared(field, info) for field, info in tree.model_fields.items())
 
 
 def load(

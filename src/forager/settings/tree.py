@@ -28,8 +28,6 @@ from forager.kit.setting_types import (
 )
 from forager.kit.settings import FeatureSettings, Part, setting
 
-LATER = "Later: read and checked, without effect until its pipeline opens"
-
 _store = partial(setting, group="Data")
 _keep = partial(setting, group="Retention")
 _api = partial(setting, group="API")
@@ -40,7 +38,6 @@ _polite = partial(setting, group="Politeness")
 _proxies = partial(setting, group="Proxies")
 _browser = partial(setting, group="Browsers")
 _credentials = partial(setting, group="Credentials")
-_later = partial(setting, group=LATER)
 _AGE: dict[str, Any] = {"ge": 0, "le": 36_500}
 
 
@@ -240,11 +237,6 @@ class Settings(BaseSettings):
     prefect_api_url: str | None = _engine(
         None, "Prefect: address of its server's API, such as http://127.0.0.1:4200/api.", seed="PREFECT_API_URL"
     )
-
-    google_application_credentials: Location | None = _later(
-        None, "BigQuery: file with the service account.", seed="GOOGLE_APPLICATION_CREDENTIALS"
-    )
-    bigquery_project_id: str | None = _later(None, "BigQuery: project of the mirror.", seed="BIGQUERY_PROJECT_ID")
 
     def of(self, part: type[Part]) -> Part:
         """Return the typed settings of one feature. Raises `LookupError` if the feature is not among the merged

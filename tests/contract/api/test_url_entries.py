@@ -40,6 +40,7 @@ COVERED = {
 NOT_OURS_TO_GUARD = {
     "GET /api/v1/products url": "a filter: it is looked up, never asked",
     "POST /api/v1/admin/crawl-jobs product_url": "names the product that a stored page showed; never asked",
+    "bigquery_url": "the operator's own BigQuery or emulator, reached by Google's client",
     "broker_url": "the operator's own message broker, reached by its driver",
     "database_url": "the operator's own database, reached by its driver",
     "elasticsearch_url": "the operator's own search cluster; it is no address that a page or a caller can set",

@@ -74,7 +74,7 @@ async def rig(member: Member, store: str, tmp_path: Path) -> AsyncIterator[Rig]:
     engine = await open_store(store)
     session = await engine.ledger.begin("deliverer")
     sink, clock = Faulty(member.open(engine.ledger, tmp_path, None)), HandClock()
-    pace: Any = replace(QUICK, batch=5)
+    pace: Any = replace(QUICK, batch=member.batch)
     delivery = Delivery(engine.ledger, sink_table(engine.ledger), sink, clock, lambda: session, pace)
     yield Rig(member, engine, tmp_path, sink, clock, delivery)
     engine.check()

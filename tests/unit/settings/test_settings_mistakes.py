@@ -9,7 +9,6 @@ import pytest
 
 import forager
 from forager.config import declared_settings
-from forager.settings import LATER
 from tests.support.settings import Load, refusal
 
 
@@ -122,6 +121,7 @@ LIMITS = {  # field: (least, beyond it, most, beyond it)
     "elasticsearch_timeout_seconds": ("0.001", "0", "600", "601"),
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),
     "google_timeout_seconds": ("0.001", "0", "600", "601"),
+    "bigquery_timeout_seconds": ("0.001", "0", "3600", "3601"),
     "kafka_partitions": ("0", "-1", "10000", "10001"),
     "kafka_timeout_seconds": ("0.001", "0", "600", "601"),
     "s3_timeout_seconds": ("0.001", "0", "600", "601"),
@@ -198,12 +198,10 @@ def test_a_number_is_accepted_at_its_limits_and_refused_beyond(load: Load, field
 
 
 def test_the_table_of_limits_above_is_complete() -> None:
-    assert {each.name.field for each in declared_settings() if each.limits and each.group != LATER} == set(LIMITS)
+    assert {each.name.field for each in declared_settings() if each.limits} == set(LIMITS)
 
 
-@pytest.mark.parametrize(
-    "field", [*LIMITS, *(each.name.field for each in declared_settings() if each.group == LATER and each.limits)]
-)
+@pytest.mark.parametrize("field", LIMITS)
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "ten", "-5"])
 def test_a_number_that_is_none_is_refused(load: Load, field: str, text: str) -> None:
     assert refusal(load, env={f"FORAGER_{field.upper()}": text}).fields

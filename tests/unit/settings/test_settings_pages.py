@@ -3,7 +3,6 @@
 import re
 
 from forager.config import declared_settings
-from forager.settings import LATER
 from scripts import settings_doc
 from tests.support.settings import Load
 
@@ -26,12 +25,6 @@ def test_dotenv_example_with_every_line_in_use_gives_the_defaults(load: Load) ->
     lines = re.findall(r"^#(FORAGER_[A-Z0-9_]+=.*)$", settings_doc.EXAMPLE.read_text("utf-8"), re.MULTILINE)
 
     assert load(dotenv="\n".join(lines)) == load(dotenv="")
-
-
-def test_the_later_group_is_last() -> None:
-    groups = list(dict.fromkeys(each.group for each in declared_settings()))
-
-    assert groups[-1] == LATER
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:

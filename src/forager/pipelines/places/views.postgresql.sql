@@ -1,6 +1,7 @@
--- The seed's three tables (PL-13, PL-14), in its columns and words.
+-- The seed's three tables (PL-13, PL-14), in its columns and words, each on a wider view that a warehouse mirrors and
+-- `forager restore` reads back: `details` is what these columns leave out, `job_number` and `item` lead to an index.
 
-CREATE VIEW serper_jobs AS
+CREATE VIEW places_jobs AS
 SELECT
   j.public_id AS job_id,
   j.params ->> 'keyword' AS keyword,
@@ -29,13 +30,24 @@ SELECT
     'places', j.records,
     'credits', j.spent,
     'skipped', j.skipped + j.cancelled
-  ) AS totals
+  ) AS totals,
+  json_build_object(
+    'number', j.id, 'state', j.state, 'reason', j.reason, 'drain', j.drain, 'schedule', j.schedule, 'turn', j.turn,
+    'max_cost', j.max_cost, 'params', j.params, 'estimate', j.estimate
+  ) AS details
 FROM jobs j
 WHERE j.pipeline = 'places';
 
+CREATE VIEW serper_jobs AS
+SELECT job_id, keyword, state, pages, batch_size, dry_run, concurrency, status, created_at, started_at, finished_at,
+  totals
+FROM places_jobs;
+
 -- ZIP and page are read from the task's key, `<zip>/<page>`.
-CREATE VIEW serper_queries AS
+CREATE VIEW places_queries AS
 SELECT
+  t.job_id AS job_number,
+  t.key AS item,
   j.public_id AS job_id,
   split_part(t.key, '/', 1) AS zip,
   CAST(split_part(t.key, '/', 2) AS bigint) AS page,
@@ -54,13 +66,24 @@ SELECT
   CAST(t.facts ->> 'results_count' AS bigint) AS results_count,
   t.cost AS credits,
   CASE WHEN t.state = 7 THEN 'cancelled' ELSE t.error END AS error,
-  to_timestamp(t.ended_at / 1000.0) AS ran_at
+  to_timestamp(t.ended_at / 1000.0) AS ran_at,
+  json_build_object(
+    'id', t.id, 'after', t."after", 'rank', t.rank, 'price', t.price, 'state', t.state, 'attempt', t.attempt,
+    'claim', t.claim, 'guessed', t.guessed, 'reason', t.reason, 'error_type', t.error_type, 'hidden', t.hidden,
+    'facts', t.facts, 'input', convert_from(t.body, 'UTF8')
+  ) AS details
 FROM tasks_now t JOIN jobs j ON j.id = t.job_id
 WHERE t.kind = 'places.query';
 
+CREATE VIEW serper_queries AS
+SELECT job_id, zip, page, q, status, claim_id, claimed_at, api_status, results_count, credits, error, ran_at
+FROM places_queries;
+
 -- ingest_id is a UUID of version 8 made of the job's and the row's number: the same row has the same one for ever.
-CREATE VIEW serper_places AS
+CREATE VIEW places_sightings AS
 SELECT
+  s.job_id AS job_number,
+  s.place_uid AS item,
   lpad(to_hex(s.job_id >> 16), 8, '0') || '-' || lpad(to_hex(s.job_id & 65535), 4, '0') || '-8001-'
     || to_hex(32768 | (s.id >> 48)) || '-' || lpad(to_hex(s.id & 281474976710655), 12, '0') AS ingest_id,
   coalesce(j.public_id, p.public_id) AS job_id,
@@ -77,6 +100,15 @@ SELECT
   s.api_ms,
   s.results_count,
   s.credits,
-  s.error
+  s.error,
+  json_build_object(
+    'id', s.id, 'position', s.position, 'version', s.version,
+    'last_seen_at', s.last_seen_at, 'times_seen', s.times_seen
+  ) AS details
 -- A sighting outlives its job.
 FROM sightings s LEFT JOIN jobs j ON j.id = s.job_id LEFT JOIN past_jobs p ON p.id = s.job_id;
+
+CREATE VIEW serper_places AS
+SELECT ingest_id, job_id, source, source_version, ingest_ts, keyword, state, zip, page, place_uid, payload, api_status,
+  api_ms, results_count, credits, error
+FROM places_sightings;

@@ -1,0 +1,100 @@
+"""Reads the rows of mirrored tables from the ledger's own views and tables, as they are at this moment.
+
+A row is never made from a change: a replay of old changes then writes the present state, or nothing.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from forager.core.database import Database, Row
+from forager.core.record import Record
+from forager.kit.mirror import Mirror, MirrorTable
+from forager.kit.queries import at, columns_of
+from forager.sinks.bigquery.record_table import record_table
+
+PAGE = 2_000
+
+
+class LedgerRows:
+    """The rows of every table that a warehouse mirrors."""
+
+    def __init__(self, database: Database, mirrors: Mapping[str, Mirror], records: Iterable[type[Record]]) -> None:
+        self._db = database
+        self.mirrors = mirrors
+        """By pipeline: the tables of its jobs and tasks."""
+        self.records = {record.kind: record for record in records}
+        declared = {kind: table for mirror in mirrors.values() for kind, table in mirror.records.items()}
+        self.declared = declared
+        """By kind of record: the tables that pipelines declare."""
+        self.tables = {kind: declared.get(kind) or record_table(record) for kind, record in self.records.items()}
+        """By kind of record: its table."""
+
+    async def last_change(self) -> int:
+        """Return the number of the newest change in the log. What is read after this is at least as new."""
+        (row,) = await self._db.fetch("SELECT coalesce(max(id), 0) AS last FROM changes")
+        return int(row["last"])
+
+    async def numbers(self, jobs: Iterable[str]) -> dict[str, int]:
+        """Map jobs to the ledger's own numbers. Removed jobs are included; others are left out."""
+        found: dict[str, int] = {}
+        for chunk in _chunks(sorted(jobs)):
+            for table in ("past_jobs", "jobs"):
+                sql = f"SELECT id, public_id FROM {table} WHERE public_id IN :jobs"
+                found |= {row["public_id"]: row["id"] for row in await self._db.fetch_by_keys(sql, {"jobs": chunk})}
+        return found
+
+    async def unfinished(self, pipeline: str) -> list[str]:
+        """Return the jobs of a pipeline that have not ended."""
+        rows = await self._db.fetch(
+            "SELECT public_id FROM jobs WHERE finished_at IS NULL AND planning_until IS NULL AND pipeline = :pipeline",
+            {"pipeline": pipeline},
+        )
+        return [row["public_id"] for row in rows]
+
+    async def jobs(self, table: MirrorTable, jobs: Iterable[str]) -> AsyncIterator[Row]:
+        """Yield the rows of these jobs; a job that was removed has none."""
+        for chunk in _chunks(sorted(jobs)):
+            for row in await self._db.fetch_by_keys(
+                f"SELECT * FROM {table.view} WHERE job_id IN :jobs", {"jobs": chunk}
+            ):
+                yield row
+
+    async def items(self, table: MirrorTable, job: int, keys: Iterable[str]) -> AsyncIterator[Row]:
+        """Yield the rows of tasks or records of one job, by their keys."""
+        sql = f"SELECT * FROM {table.view} WHERE job_number = {job:d} AND item IN :items"
+        for chunk in _chunks(sorted(keys)):
+            for row in await self._db.fetch_by_keys(sql, {"items": chunk}):
+                yield row
+
+    async def whole(self, table: MirrorTable, job: int) -> AsyncIterator[Row]:
+        """Yield the rows of all tasks or records of one job, a page at a time."""
+        sql = f"SELECT * FROM {table.view} WHERE job_number = :job AND item > :after ORDER BY item LIMIT {PAGE}"
+        after = ""
+        while page := await self._db.fetch(sql, {"job": job, "after": after}):
+            for row in page:
+                yield row
+            after = page[-1]["item"]
+
+    async def plain(self, kind: str, job: tuple[str, int] | None, keys: Iterable[str]) -> AsyncIterator[Row]:
+        """Yield the rows of records without a declared table, by their keys; `job` is (public id, number) for those of
+        job scope."""
+        record = self.records[kind]
+        fields = [name for name in columns_of(record) if name not in record.quiet]
+        names = ", ".join(f'"{name}"' for name in (*fields, "version", "first_seen_at", "gone_at"))
+        of_job = "" if job is None else f" AND job_id = {job[1]:d}"
+        sql = f'SELECT {names} FROM {record.table} WHERE "{record.key_field}" IN :keys{of_job}'
+        for chunk in _chunks(sorted(keys)):
+            for row in await self._db.fetch_by_keys(sql, {"keys": chunk}):
+                shown = {name: _shown(record, name, row[name]) for name in fields}
+                kept = {name: at(row[name]) for name in ("first_seen_at", "gone_at")}
+                yield {**shown, **kept, "version": row["version"], "job_id": job and job[0]}
+
+
+def _shown(record: type[Record], name: str, stored: Any) -> Any:
+    """Return a stored value as the API shows it: money as a decimal, times in UTC, JSON as a value."""
+    show = columns_of(record)[name].show
+    return stored if stored is None or show is None else show(stored)
+
+
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + PAGE] for start in range(0, len(values), PAGE))

@@ -1,0 +1,47 @@
+"""How a BigQuery sink is built from its settings. The client library is an extra, and loaded only for such a sink."""
+
+from typing import TYPE_CHECKING
+
+from forager.core.errors import Rejected
+from forager.core.sink import Sink, SinkRow
+from forager.kit.service import SinkService
+from forager.kit.settings import SettingsTree
+from forager.sinks.bigquery.settings import BigQueryOptions, BigQuerySettings
+
+if TYPE_CHECKING:
+    from forager.sinks.bigquery.warehouse import Warehouse
+
+
+def build(service: SinkService, row: SinkRow) -> Sink:
+    """Build the sink of a row. Raises `Rejected` if the project or the client library is missing."""
+    warehouse = open_warehouse(service.settings)  # first: without the client library, the sink cannot be imported
+    from forager.sinks.bigquery.ledger_rows import LedgerRows
+    from forager.sinks.bigquery.sink import BigQuerySink
+
+    records = [record for pipeline in service.pipelines.values() for record in pipeline.records]
+    return BigQuerySink(
+        row,
+        warehouse,
+        LedgerRows(service.database, service.mirrors, records),
+        age=BigQueryOptions(**row.options).every_seconds,
+    )
+
+
+def open_warehouse(settings: SettingsTree, *, dataset: str | None = None) -> "Warehouse":
+    """Return the warehouse that the settings name. It connects on first use. Raises `Rejected` if the project or the
+    client library is missing."""
+    own = settings.of(BigQuerySettings)
+    if own.bigquery_project_id is None:
+        raise Rejected("BigQuery needs a project: set FORAGER_BIGQUERY_PROJECT_ID.")
+    try:
+        from forager.sinks.bigquery.warehouse import Warehouse
+    except ImportError as error:
+        raise Rejected("The BigQuery client is not installed: pip install 'forager-data[bigquery]'") from error
+    return Warehouse(
+        own.bigquery_project_id,
+        dataset or own.bigquery_dataset,
+        location=own.bigquery_location,
+        credentials=own.google_application_credentials,
+        url=own.bigquery_url,
+        timeout=own.bigquery_timeout_seconds,
+    )
