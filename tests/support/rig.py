@@ -480,7 +480,7 @@ def _make_older(write: Callable[[str], Any], seconds: float) -> None:
         ("tasks", "ended_at"),
         ("changes", "at"),
         ("rejected", "at"),
-        *((record.table, column) for record in (Thing, Item) for column in ("changed_at", "gone_at")),
+        *((record.table, column) for record in (Thing, Item) for column in ("changed_at", "gone_at", "last_seen_at")),
         (Seen.table, "first_seen_at"),
         (Item.table, "due"),
         ("tasks", "waited_until"),

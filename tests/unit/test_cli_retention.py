@@ -1,5 +1,9 @@
 """`forager prune` and `forager db compact` on a store of their own."""
 
+from pathlib import Path
+
+import pytest
+
 from tests.support.cli import Forager
 
 
@@ -16,3 +20,15 @@ def test_an_embedded_store_is_compacted_and_another_is_not(forager: Forager) -> 
     forager("jobs", "list")
     assert "MB now" in forager("db", "compact").out
     assert set(forager("db", "compact", "--json").data) == {"bytes_before", "bytes"}
+
+
+def test_the_archive_is_planned_confirmed_and_searched(
+    forager: Forager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORAGER_ARCHIVE", str(tmp_path / "archive"))
+    asked = ("archive", "--kind", "product", "--inactive-for", "180d")
+    assert "0 records of kind product would be moved" in forager(*asked, "--plan").out
+    assert forager(*asked, "--yes", "--json").data == {"records": 0, "files": 0, "after": 0, "more": False}
+    assert "--inactive-for is missing" in forager("archive", "--kind", "product").err
+    assert "No product with the key 'x'" in forager("archive", "--kind", "product", "--key", "x").err
+    assert "cannot be archived" in forager("archive", "--kind", "sighting", "--inactive-for", "180d").err

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 
+from forager.api.archive import archive_router
 from forager.api.auth import KeyGate, ServiceKey
 from forager.api.blobs import blobs_router
 from forager.api.change_feed import ChangeFeed
@@ -76,6 +77,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
             proxies_router(app),
             sinks_router(app),
             retention_router(app),
+            archive_router(app),
             blobs_router(app),
             records_router(app),
             health_router(app, vital, feeds, service_key),

@@ -11,9 +11,11 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from forager.app.archive import Archive
 from forager.app.intake import Intake
 from forager.app.references import References
 from forager.app.sink_roster import SinkRoster
+from forager.core.archive import Archives
 from forager.core.clock import Clock
 from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
@@ -79,6 +81,7 @@ class App:
         job_secrets: JobSecretTable,
         stored_pages: StoredPages,
         guard: EgressGuard,
+        archives: Archives,
     ) -> None:
         self.is_api_only = False
         self.runner_trouble: str | None = None
@@ -134,6 +137,8 @@ class App:
             clock,
         )
         self.deliveries = self.roster.deliveries
+        records = {record.kind: record for pipeline in pipelines for record in pipeline.records}
+        self.archive = Archive(settings, ledger, archives, records, clock, lambda: self.deliveries)
         self._runner = EmbeddedRunner(
             worker, self.deliveries, self._loops(), clock=clock, grace=settings.shutdown_seconds
         )

@@ -20,6 +20,7 @@ from forager.fetch.fetcher import Fetcher
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import Reports
+from forager.ledger.side_tables.archives import ArchiveTable
 from forager.ledger.side_tables.blob_references import BlobReferences
 from forager.ledger.side_tables.domains import Domains
 from forager.ledger.side_tables.job_secrets import JobSecretTable
@@ -136,6 +137,7 @@ async def open_app(
             job_secrets,
             StoredPages(blobs, BlobReferences(ledger.database, catalog), clock),
             guard,
+            ArchiveTable(ledger.database, catalog, ledger.now_ms),
         )
         stack.push_async_callback(app.close)
         await app.roster.refresh()

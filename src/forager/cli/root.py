@@ -7,6 +7,7 @@ import typer
 
 from forager import __version__
 from forager.cli import (
+    archive,
     blobs,
     database,
     dead,
@@ -71,6 +72,7 @@ app.add_typer(sinks.app, name="sinks")
 app.add_typer(blobs.app, name="blobs")
 app.command()(export.export)
 app.command()(prune.prune)
+app.command()(archive.archive)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")
 app.command()(sandbox.sandbox)

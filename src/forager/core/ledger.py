@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from forager.core.archive import OldRecord
 from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import Evidence, Undecodable
@@ -319,6 +320,18 @@ class Ledger(Protocol):
 
         `sinks` are the configured ones: changes that one of them has not passed are kept.
         """
+        ...
+
+    async def undelivered_since(self, sinks: Collection[str]) -> int:
+        """Return the time of the oldest change that a sink has not passed, in Unix milliseconds; now if there is none.
+
+        `sinks` are the configured ones, as for `prune`.
+        """
+        ...
+
+    async def archive(self, file: int, kind: str, records: Sequence[OldRecord]) -> bool:
+        """Remove records that are in a file of the archive, keep their keys, and let the file count, in one
+        transaction. Returns False, and does nothing, if one of them is not as it was read or the file was forgotten."""
         ...
 
     async def prunable(self, keep: Keep, sinks: Collection[str]) -> Pruned:

@@ -27,6 +27,7 @@ from forager.kit.setting_types import (
     WebUrl,
 )
 from forager.kit.settings import FeatureSettings, Part, setting
+from forager.storage.opening import PlaceAddress
 
 _store = partial(setting, group="Data")
 _keep = partial(setting, group="Retention")
@@ -81,6 +82,10 @@ class Settings(BaseSettings):
     )
     keep_records_days: float = _keep(
         0.0, "How long the records of one job are kept once that job is removed; 0: for ever.", **_AGE
+    )
+
+    archive: PlaceAddress | None = _keep(
+        None, "Where `forager archive` moves records: a folder, or s3://bucket/prefix (extra `s3`)."
     )
 
     blob_days: float | None = _store(

@@ -54,6 +54,10 @@ class Store(Candidates, Protocol):
         """Index the records that meet a condition on their table, in place of what was indexed of them."""
         ...
 
+    async def forget(self, ids: Sequence[int]) -> None:
+        """Remove what was indexed of records that are no longer there."""
+        ...
+
     async def add_words(self, rows: Sequence[tuple[str, str]]) -> None: ...
     async def near(self, forms: Sequence[str]) -> Sequence[str]:
         """The stored words under any of these forms."""
@@ -98,6 +102,12 @@ class SearchIndex:
             part = {f"key{n}": key for n, key in enumerate(keys[start : start + 500])}
             marks = ", ".join(f":{mark}" for mark in part)
             await self._put(f"{self.record.key_field} IN ({marks})", part)
+
+    async def forget(self, ids: Sequence[int]) -> None:
+        """Remove records from the index that are no longer in their table."""
+        await self.ensure()
+        for start in range(0, len(ids), 500):
+            await self.store.forget(ids[start : start + 500])
 
     async def catch_up(self, most: int | None = None) -> int:
         """Index the records that were stored since the last time, at most about `most`. Returns how many ids are left.

@@ -46,6 +46,11 @@ class SqliteStore:
             f"INSERT OR REPLACE INTO {self._table} (rowid, {fields}) SELECT id, {fields} {source} ORDER BY id", values
         )
 
+    async def forget(self, ids: Sequence[int]) -> None:
+        values = {f"id{number}": each for number, each in enumerate(ids)}
+        marks = ", ".join(f":{mark}" for mark in values)
+        await self._db.write(f"DELETE FROM {self._table} WHERE rowid IN ({marks})", values)
+
     async def add_words(self, rows: Sequence[tuple[str, str]]) -> None:
         values: dict[str, Any] = {}
         for number, (form, word) in enumerate(rows):

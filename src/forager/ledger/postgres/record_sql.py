@@ -49,10 +49,16 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
     return f"""
     WITH new AS (
       INSERT INTO {table.name} ({_columns(table)}, version, first_seen_at, last_seen_at, times_seen, changed_at)
-      SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1), ${n + 2}
+      SELECT {_values(table, types)}, 1 + coalesce({_archived(table)}, 0), ${n + 2}, ${n + 2},
+        coalesce(x.seen::bigint, 1), ${n + 2}
       FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
-      ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
-    SELECT array_agg(key) FROM new"""
+      ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key, version)
+    SELECT array_agg(key), array_agg(version) FROM new"""
+
+
+def _archived(table: RecordTable) -> str:
+    """The last version of a record that is in the archive: one that comes back continues from there."""
+    return f"(SELECT a.version FROM archived a WHERE a.kind = '{table.record.kind}' AND a.key = x.{_key(table)})"
 
 
 def _lock(table: RecordTable) -> str:

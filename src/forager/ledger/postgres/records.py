@@ -15,7 +15,7 @@ from forager.kit.queries import Encoder
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.aliases import learn_aliases
 from forager.ledger.postgres.arrays import as_json, documents
-from forager.ledger.postgres.connection import Db
+from forager.ledger.postgres.connection import Db, TryAgain
 from forager.ledger.postgres.record_sql import JSON, statements_for
 from forager.ledger.postgres.records_by_kind import Finding, Found, by_kind, first_and_again
 from forager.ledger.schema.record_tables import RecordTable, Values
@@ -58,7 +58,7 @@ async def _store_world(db: Db, batch: Found, renamed: set[str], deltas: Deltas, 
     for job, count in Counter([jobs[first[key]] for key in new]).items():
         deltas.add(job, discoveries=count)
     kind, body = table.record.kind, table.body
-    changes = [NewChange(kind, k, "new", 1, jobs[at], body(merged[k])) for k, at in first.items() if k in new]
+    changes = [NewChange(kind, k, "new", new[k], jobs[at], body(merged[k])) for k, at in first.items() if k in new]
     if len(new) < len(first):
         old = {
             key: [(jobs[at], rows[at]) for at in (where, *again.get(key, ()))]
@@ -72,11 +72,12 @@ async def _store_world(db: Db, batch: Found, renamed: set[str], deltas: Deltas, 
 
 async def _insert_new(
     db: Db, table: RecordTable, rows: Mapping[str, list[Any]], again: Mapping[str, Sized], now: int
-) -> set[str]:
-    """Insert new rows. Waits for a transaction that is inserting the same key."""
+) -> dict[str, int]:
+    """Insert new rows. Waits for a transaction that is inserting the same key. Returns the version of each new one."""
     keys = sorted(rows)
     columns = columns_of(table, [rows[key] for key in keys])
-    return set(await db.fetchval(statements_for(table).insert, *columns, _times_seen(keys, again), now) or ())
+    row = await db.fetchrow(statements_for(table).insert, *columns, _times_seen(keys, again), now)
+    return dict(zip(row[0] or (), row[1] or (), strict=True)) if row else {}
 
 
 async def _merge_into(
@@ -88,7 +89,10 @@ async def _merge_into(
     moved: list[tuple[Values, int, int]] = []
     noted: list[tuple[Values, int]] = []
     kept: list[tuple[str, int]] = []
-    for row in await db.fetch(sql.lock, sorted(old)):
+    rows = await db.fetch(sql.lock, sorted(old))
+    if len(rows) < len(old):
+        raise TryAgain("another transaction has moved one of these records to the archive")
+    for row in rows:
         version, gone_at, before = row[0], row[1], list(row[2:])
         key = before[table.key_index]
         job, values = _change(table, before, old[key])

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from forager.core.archive import OldRecord
 from forager.core.errors import Conflict, StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
@@ -30,6 +31,7 @@ from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
 from forager.ledger.postgres.append import append
+from forager.ledger.postgres.archive import archive
 from forager.ledger.postgres.connection import NOW, Connections, Db
 from forager.ledger.postgres.database import PostgresDatabase
 from forager.ledger.postgres.drain import Drain
@@ -288,6 +290,17 @@ class PostgresLedger(SharedVerbs):
         woken = await self._connections.run(wake_sleepers)
         more = self._drain.has_more or removed is not None or old >= SWEEP_PAGE or ended == MOST_SESSIONS_PER_SWEEP
         return Swept(rescued, ended, drained, int(removed is True), woken, old, more, aged, robots)
+
+    async def archive(self, file: int, kind: str, records: Sequence[OldRecord]) -> bool:
+        async def command(db: Db) -> None:
+            await archive(db, self._catalog, file, kind, records)
+            self._faults.at("archived")
+
+        try:
+            await self._connections.run(command)
+        except Conflict:
+            return False
+        return True
 
     def _walk(self, walk: Walk) -> RemovePage:
         async def page(limits: Limits, after: Any) -> Removed:

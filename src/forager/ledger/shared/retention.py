@@ -91,9 +91,7 @@ class Retention:
         def before(age: float | None) -> int | None:
             return None if age is None else now - round(age * 1000)
 
-        passed = await self._passed(sinks)
-        rows = await self._database.fetch("SELECT at FROM changes WHERE id > :id ORDER BY id LIMIT 1", {"id": passed})
-        waiting = rows[0]["at"] if rows else now
+        passed, waiting = await self.undelivered_since(sinks, now)
 
         def delivered_before(age: float | None) -> int | None:
             limit = before(age)
@@ -110,6 +108,13 @@ class Retention:
             changes=before(keep.changes),
             passed=passed,
         )
+
+    async def undelivered_since(self, sinks: Collection[str], now: int) -> tuple[int, int]:
+        """Return the last change that every sink has passed, and the time of the one after it; `now` if there is
+        none."""
+        passed = await self._passed(sinks)
+        rows = await self._database.fetch("SELECT at FROM changes WHERE id > :id ORDER BY id LIMIT 1", {"id": passed})
+        return passed, rows[0]["at"] if rows else now
 
     async def _passed(self, sinks: Collection[str]) -> int:
         """Every sink counts that the ledger knows, and every one that is configured and has not begun."""

@@ -118,6 +118,9 @@ class SharedVerbs(ABC):
     async def prune(self, keep: Keep, sinks: Collection[str]) -> Pruned:
         return await self._retention.page(keep, sinks, await self.now_ms())
 
+    async def undelivered_since(self, sinks: Collection[str]) -> int:
+        return (await self._retention.undelivered_since(sinks, await self.now_ms()))[1]
+
     async def prunable(self, keep: Keep, sinks: Collection[str]) -> Pruned:
         return await self._retention.prunable(keep, sinks, await self.now_ms())
 

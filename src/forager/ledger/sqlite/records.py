@@ -21,6 +21,7 @@ from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.text import NUL, clean
 from forager.ledger.shared.unseen import StoredRow
 from forager.ledger.sqlite.aliases import Found, learn_aliases
+from forager.ledger.sqlite.archive import archived_versions
 from forager.ledger.sqlite.bulk import insert_many
 from forager.ledger.sqlite.writer_state import Memory
 
@@ -47,7 +48,7 @@ def store_records(
         if table.per_job:
             changes.extend(_store_per_job(db, table, rows, deltas, now))
         else:
-            changes.extend(_store_world(db, table, rows, known.renamed, deltas, now))
+            changes.extend(_store_world(db, memory, table, rows, known.renamed, deltas, now))
     return changes
 
 
@@ -68,7 +69,13 @@ def _as_rows(table: RecordTable, records: list[Found], stronger: dict[str, str])
 
 
 def _store_world(
-    db: sqlite3.Connection, table: RecordTable, sightings: list[FoundRow], renamed: set[str], deltas: Deltas, now: int
+    db: sqlite3.Connection,
+    memory: Memory,
+    table: RecordTable,
+    sightings: list[FoundRow],
+    renamed: set[str],
+    deltas: Deltas,
+    now: int,
 ) -> list[NewChange]:
     first, again = _apart(sightings, _KEY)
     merged = {
@@ -86,11 +93,26 @@ def _store_world(
     for job, count in Counter(map(_JOB, new)).items():
         deltas.add(job, discoveries=count)
     kind, body = table.record.kind, table.body
-    changes = [NewChange(kind, key, "new", 1, job, body(merged.get(key, values))) for job, key, values in new]
+    back = _come_back(db, memory, table, [key for _, key, _ in new])
+    changes = [
+        NewChange(kind, key, "new", 1 + back.get(key, 0), job, body(merged.get(key, values)))
+        for job, key, values in new
+    ]
     if known:
         sights = {key: [row, *again.get(key, ())] for key, row in first.items() if key in known}
         changes += _see_again(db, table, sights, renamed, now)
     return changes
+
+
+def _come_back(db: sqlite3.Connection, memory: Memory, table: RecordTable, keys: list[str]) -> dict[str, int]:
+    """Give new rows of archived records the version after the archived one. Returns the archived versions."""
+    back = archived_versions(db, memory, table, keys)
+    if back:
+        db.executemany(
+            f"UPDATE {table.name} SET version = ? WHERE {table.record.key_field} = ?",
+            [(version + 1, key) for key, version in back.items()],
+        )
+    return back
 
 
 def _apart(

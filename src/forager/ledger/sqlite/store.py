@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from forager.core.archive import OldRecord
 from forager.core.clock import Clock
-from forager.core.errors import StoreError
+from forager.core.errors import Conflict, StoreError
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
@@ -42,6 +43,7 @@ from forager.ledger.side_tables.robots import OF_USE_MS, PRUNED_AT_ONCE
 from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.alarm import Alarm
 from forager.ledger.sqlite.append import append
+from forager.ledger.sqlite.archive import archive
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
@@ -278,6 +280,17 @@ class SqliteLedger(SharedVerbs):
             return Swept(rescued, len(late), drained, removed, woken, old, more, aged, robots)
 
         return await self._run(command)
+
+    async def archive(self, file: int, kind: str, records: Sequence[OldRecord]) -> bool:
+        def command(db: sqlite3.Connection) -> None:
+            archive(db, self._memory, file, kind, records)
+            self._faults.at("archived")
+
+        try:
+            await self._run(command)
+        except Conflict:
+            return False
+        return True
 
     def _walk(self, walk: Walk) -> RemovePage:
         async def page(limits: Limits, after: Any) -> Removed:

@@ -24,6 +24,8 @@ class Memory:
     """… and lanes that were asked for otherwise."""
     aliased: set[str] = field(default_factory=set)
     """Identities with aliases; the others need no lookup."""
+    archived: set[str] = field(default_factory=set)
+    """Kinds with archived records; the others need no lookup."""
     next_wake: int | None = None
     """The earliest future moment at which a lane without an owner can be taken; at worst one that has passed by now."""
 
@@ -33,7 +35,9 @@ class Memory:
         identities = {table.record.identity for table in catalog.records.values() if table.record.identity}
         named = "SELECT 1 FROM aliases WHERE identity = ? LIMIT 1"
         aliased = {identity for identity in identities if db.execute(named, (identity,)).fetchone()}
-        memory = cls(catalog, now_ms, Flows.read(db), job, task, aliased=aliased)
+        there = "SELECT 1 FROM archived WHERE kind = ? LIMIT 1"
+        archived = {kind for kind in catalog.records if db.execute(there, (kind,)).fetchone()}
+        memory = cls(catalog, now_ms, Flows.read(db), job, task, aliased=aliased, archived=archived)
         memory.read_next_wake(db)
         return memory
 

@@ -15,8 +15,7 @@ from forager.kit.settings import FeatureSettings, setting
 from forager.sinks.files.formats import Csv, Encode, Parquet, json_lines
 from forager.sinks.files.sink import FilesSink
 from forager.storage.address import S3Address, S3Addresses, S3Text
-from forager.storage.folder import Folder
-from forager.storage.s3 import S3
+from forager.storage.opening import open_place
 from forager.storage.settings import S3Settings
 
 
@@ -65,11 +64,11 @@ def _place(service: SinkService, name: str, to: str | None) -> Place:
     if to is None:
         if settings.files_folder is None:
             raise Rejected("A sink of the type files needs a folder: set FORAGER_FILES_FOLDER, or the option `to`.")
-        return Folder(settings.files_folder / name)
+        return open_place(settings.files_folder / name, service.settings.of(S3Settings))
     address = S3Address.parse(to)
     if not any(address.is_within(allowed) for allowed in settings.files_s3):
         raise Rejected(f"No sink may write to {address}: add it to FORAGER_FILES_S3, or choose an address below one.")
-    return S3(address.below(name), service.settings.of(S3Settings))
+    return open_place(address.below(name), service.settings.of(S3Settings))
 
 
 def _records(service: SinkService) -> dict[str, type[Record]]:

@@ -1,0 +1,133 @@
+"""The archive of an application: where it is, how its files are written, and what else goes with archived records."""
+
+import io
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+
+from forager.core.archive import ArchivedRecord, Archives, OldRecord
+from forager.core.clock import Clock
+from forager.core.errors import NotFound, Rejected
+from forager.core.ledger import Ledger
+from forager.core.record import Record
+from forager.engine.archive import Archiver, FileFormat, Moved
+from forager.kit.parquet import ParquetTable
+from forager.kit.search import index_of
+from forager.settings import Settings
+from forager.storage.opening import open_place
+from forager.storage.settings import S3Settings
+
+Format = Literal["parquet", "jsonl"]
+KEPT: dict[str, Any] = {
+    "id": int,
+    "version": int,
+    "first_seen_at": datetime,
+    "last_seen_at": datetime,
+    "times_seen": int,
+    "changed_at": datetime,
+    "gone_at": datetime,
+    "gone_reason": str,
+    "gone_evidence": dict,
+}
+"""What the ledger keeps about a record: the first columns of a file."""
+
+
+class Archive:
+    """Moves inactive records to files, and finds them again. `sinks` returns the names of the configured sinks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        archives: Archives,
+        records: Mapping[str, type[Record]],
+        clock: Clock,
+        sinks: Callable[[], Collection[str]],
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._archives = archives
+        self._records = records
+        self._clock = clock
+        self._sinks = sinks
+
+    async def count(self, kind: str, inactive_for: float) -> int:
+        """Count the records that were neither seen nor changed for so many seconds, and whose changes every sink has
+        got."""
+        return await self._archives.count(kind, await self._before(inactive_for))
+
+    async def move(self, kind: str, inactive_for: float, form: Format, *, after: int = 0, seconds: float) -> Moved:
+        """Move such records to files, until all are moved or the time is over. `after`: the id to begin after."""
+        before = await self._before(inactive_for)
+        await self._archives.count(kind, 0)  # refuses a kind that cannot be archived
+        archiver, ends = self._archiver(kind, form), self._clock.monotonic() + seconds
+        await archiver.recover()
+        done = Moved(after=after, more=True)
+        while done.more and self._clock.monotonic() < ends:
+            step = await archiver.move(kind, before, done.after)
+            done = Moved(done.records + step.records, done.files + step.files, step.after, step.more)
+        return done
+
+    async def find(self, kind: str, key: str) -> ArchivedRecord:
+        """Return where the last archived state of a record is. Raises `NotFound` if there is none."""
+        found = await self._archives.find(kind, key)
+        if found is None:
+            raise NotFound(f"No {kind} with the key {key!r} is in the archive.")
+        return found
+
+    async def _before(self, inactive_for: float) -> int:
+        now = round((await self._ledger.now()).timestamp() * 1000)
+        return min(now - round(inactive_for * 1000), await self._ledger.undelivered_since(self._sinks()))
+
+    def _archiver(self, kind: str, form: Format) -> Archiver:
+        where = self._settings.archive
+        if where is None:
+            raise Rejected("There is no archive: set FORAGER_ARCHIVE to a folder or to s3://bucket/prefix.")
+        record = self._records[kind]
+        return Archiver(
+            self._ledger,
+            self._archives,
+            open_place(where, self._settings.of(S3Settings)),
+            str(where),
+            parquet_files(record) if form == "parquet" else JSON_LINES,
+            self._clock,
+            removed=self._forget(record),
+        )
+
+    def _forget(self, record: type[Record]) -> Callable[[Sequence[OldRecord]], Awaitable[None]] | None:
+        if not record.search:
+            return None
+        index = index_of(record, self._ledger.database)
+
+        async def forget(records: Sequence[OldRecord]) -> None:
+            await index.forget([each.id for each in records])
+
+        return forget
+
+
+def parquet_files(record: type[Record]) -> FileFormat:
+    """Return the format of Parquet files for one kind of record. Raises `Rejected` if pyarrow is not installed."""
+    table = ParquetTable(KEPT, record, "rest")
+
+    def encode(rows: Sequence[Mapping[str, Any]]) -> bytes:
+        return table.encode([({name: row[name] for name in KEPT}, _own(row)) for row in rows])
+
+    def count(content: bytes) -> int:
+        import pyarrow.parquet
+
+        return int(pyarrow.parquet.read_metadata(io.BytesIO(content)).num_rows)
+
+    return FileFormat("parquet", encode, count)
+
+
+def _own(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in KEPT}
+
+
+def _json_lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z) + b"\n" for row in rows)
+
+
+JSON_LINES = FileFormat("jsonl", _json_lines, lambda content: content.count(b"\n"))
