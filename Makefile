@@ -8,7 +8,8 @@ WORKERS ?= 4
 NAME    ?=
 ARGS    ?=
 # One file's tests stay in one process: kill loops and their servers do not compete with themselves. Files run in their
-# order, unit tests last: files with few tests are the long ones, and sorted to the end they would keep one process busy.
+# order, mixed by tests/support/scheduling.py. Files with few tests are the long ones, and sorted to the end they would
+# keep one process busy.
 FILES   := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST  := $(BIN)/python -m pytest $(FILES)
 
@@ -72,7 +73,7 @@ chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks
 
 fuzz: $(DEV) ## long property tests
 	@scripts/setup postgres
-	$(PYTEST) tests/property --hypothesis-profile fuzz --timeout 3600 $(ARGS)
+	FORAGER_FUZZ_EXAMPLES=100 $(PYTEST) tests/property tests/contract/api/test_api_fuzz.py --hypothesis-profile fuzz --timeout 3600 $(ARGS)
 
 requirements: $(DEV) ## write docs/requirements.md from the names of the tests
 	$(BIN)/python -m scripts.requirements_doc

@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -20,9 +21,17 @@ from tests.support.postgres import (
     running_postgres,
 )
 
-# Examples that touch a disk take as long as the machine is busy: a time limit per example would only be noise.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fuzz", settings.get_profile("default"), max_examples=2000, stateful_step_count=100)
+# Examples that touch a disk take as long as the machine is busy: a time limit per example would only be noise. CI shows
+# whether a change is sound, with the same examples each time; new ones are searched elsewhere, and by `make fuzz`.
+settings.register_profile(
+    "default",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "fuzz", settings.get_profile("default"), derandomize=False, max_examples=2000, stateful_step_count=100
+)
 settings.load_profile("default")
 
 use_memory()
@@ -39,6 +48,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"postgres", "postgres_server", "require_postgres"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgres)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Mix files that wait with files that compute; None leaves other kinds of distribution to xdist."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.scheduling import MixedScheduling
+
+    return MixedScheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from tests.support.chromium import require_chromium
 from tests.support.detour import Detour
 from tests.support.origin import Answer, Origin, Seen, reply
 from tests.support.ssrf import public_urls
@@ -48,14 +48,14 @@ async def welcome(key: str) -> AsyncIterator[bytes]:
 
 
 @pytest.fixture
-async def internet() -> AsyncIterator[Internet]:
+async def internet(chromium: Path) -> AsyncIterator[Internet]:
     def answer(seen: Seen) -> Answer:
         key = seen.headers.get("sec-websocket-key")
         return welcome(key) if key else reply(body=b"public", Content_Type="text/html")
 
     async with AsyncExitStack() as stack:
-        world = World(stack, require_chromium(), "--ignore-certificate-errors")
-        await world.start()
+        world = await stack.enter_async_context(World(chromium, "--ignore-certificate-errors"))
+        await stack.enter_async_context(world.renewed())
         plain, secure = [await stack.enter_async_context(Origin(answer, tls=tls)) for tls in (False, True)]
         detour = Detour({80: plain.port, 8080: plain.port, 443: secure.port, 8443: secure.port})
         yield Internet(world, (plain, secure), detour)

@@ -5,25 +5,30 @@ One page asks for hundreds of forbidden URLs in one way; a canary listens where 
 
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 
 from forager.core.errors import ForagerError, Permanent, Refused
-from tests.support.chromium import require_chromium
 from tests.support.detour import Detour, NoGuard
 from tests.support.ssrf import forbidden_urls
 from tests.support.ways import GROUPS, SLOW, World, planned
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        made = World(stack, require_chromium())
-        await made.start()
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def one_world(chromium: Path) -> AsyncIterator[World]:
+    async with World(chromium) as made:
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(one_world: World) -> AsyncIterator[World]:
+    async with one_world.renewed():
+        yield one_world
 
 
 def third(group: str, port: int) -> list[str]:
@@ -31,7 +36,7 @@ def third(group: str, port: int) -> list[str]:
     return forbidden_urls(port)[list(GROUPS).index(group) % 3 :: 3]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("group", GROUPS)
 async def test_no_page_reaches_a_forbidden_url__S1(world: World, group: str) -> None:
     urls = third(group, world.canary.port)
@@ -106,12 +111,10 @@ async def test_webrtc_sends_nothing_past_the_gate__S1(world: World) -> None:
     assert world.canary.heard == 0
 
 
-async def test_the_canary_hears_webrtc_that_is_not_told_to_keep_quiet__S1() -> None:
+async def test_the_canary_hears_webrtc_that_is_not_told_to_keep_quiet__S1(chromium: Path) -> None:
     """Negative control: the last of two switches counts."""
     free = ("--force-webrtc-ip-handling-policy=default", "--webrtc-ip-handling-policy=default")
-    async with AsyncExitStack() as stack:
-        world = World(stack, require_chromium(), *free)
-        await world.start()
+    async with World(chromium, *free) as world, world.renewed():
         await world.visit(world.site.url("/webrtc"))
         assert world.canary.datagrams
 

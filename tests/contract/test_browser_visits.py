@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from forager.core.clock import SystemClock
 from forager.core.errors import CircuitOpen, ForagerError, Permanent, Refused, TimedOut, Transient
@@ -22,21 +23,28 @@ from forager.fetch.regions import REGIONS
 from tests.support.clock import FakeClock
 from tests.support.origin import Origin, reply
 from tests.support.pages import Site
-from tests.support.visits import browsing, visit
+from tests.support.visits import allow_only, browsing, visit
 
-pytestmark = pytest.mark.usefixtures("chromium")
+pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     async with Site() as running:
         yield running
 
 
-@pytest.fixture
-async def fetch(site: Site) -> AsyncIterator[BrowserFetcher]:
-    async with browsing([site.endpoint], navigation_timeout=10) as fetcher:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(chromium: Path) -> AsyncIterator[BrowserFetcher]:
+    async with browsing([], navigation_timeout=60) as fetcher:
         yield fetcher
+
+
+@pytest.fixture
+def fetch(browser: BrowserFetcher, site: Site) -> BrowserFetcher:
+    """One browser for all tests, each with a site of its own."""
+    allow_only(browser, site.endpoint)
+    return browser
 
 
 def text(response: Response) -> str:
@@ -142,10 +150,11 @@ async def test_what_is_no_page_has_its_error__SC_5__S4(
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "view-source:http://a.example/", "chrome://crash", "data:text/html,x"]
 )
-async def test_other_schemes_are_refused_before_a_browser_is_started__S4(fetch: BrowserFetcher, url: str) -> None:
-    with pytest.raises(Refused):
-        await fetch(visit(url))
-    assert fetch.stats().total == 0
+async def test_other_schemes_are_refused_before_a_browser_is_started__S4(url: str) -> None:
+    async with browsing([]) as fetch:
+        with pytest.raises(Refused):
+            await fetch(visit(url))
+        assert fetch.stats().total == 0
 
 
 async def test_a_page_cannot_show_a_file__S4(fetch: BrowserFetcher, site: Site) -> None:
@@ -225,9 +234,9 @@ async def test_a_hop_that_its_lane_refuses_ends_the_visit_unasked__SC_4(fetch: B
 
 async def test_waiting_for_a_lane_does_not_count_against_the_site__SC_4(site: Site) -> None:
     async def on_hop(url: str) -> None:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(4.5)
 
-    async with browsing([site.endpoint], navigation_timeout=1) as fetch:
+    async with browsing([site.endpoint], navigation_timeout=4) as fetch:
         assert (await fetch(visit(site.url("/redirect?/"), on_hop=on_hop))).status == 200
 
 
@@ -361,7 +370,7 @@ async def test_both_ways_are_one_fetcher_and_auto_is_not_its_business__SC_3(fetc
         await both(Request(site.url("/"), render="auto"))
 
 
-def test_a_missing_chromium_is_told_with_its_package(tmp_path: Path) -> None:
+async def test_a_missing_chromium_is_told_with_its_package(tmp_path: Path) -> None:
     from forager.core.errors import Unconfigured
     from forager.fetch.browser.executable import find_chromium
 

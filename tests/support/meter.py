@@ -11,7 +11,10 @@ TICK = 0.002
 
 
 class Meter:
-    """`async with Meter() as meter:`; then `meter.stall` in seconds and `meter.rise` in bytes."""
+    """`async with Meter() as meter:`; then `meter.stall` in seconds and `meter.rise` in bytes.
+
+    A stall counts as far as this process computed meanwhile: while it waited for a processor, others had that.
+    """
 
     async def __aenter__(self) -> "Meter":
         gc.collect()
@@ -35,7 +38,8 @@ class Meter:
 
     async def _watch(self) -> None:
         while True:
-            before = time.perf_counter()
+            before, computed = time.perf_counter(), time.process_time()
             await asyncio.sleep(TICK)
-            self.stall = max(self.stall, time.perf_counter() - before - TICK)
+            away = time.perf_counter() - before - TICK
+            self.stall = max(self.stall, min(away, time.process_time() - computed))
             self._peak = max(self._peak, self._process.memory_info().rss)

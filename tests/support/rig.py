@@ -5,6 +5,7 @@ Nothing here knows which database is behind the port, except the functions that 
 
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -454,12 +455,16 @@ def _write_sqlite(path: Path, sql: str) -> None:
         db.execute(sql)
 
 
+_asked: Counter[str] = Counter()
+"""What the auditor asks of the rig's tables. After the first test of a process it is known, and asked all at once."""
+
+
 async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
     from forager.ledger.postgres import PostgresLedger
 
     if create:
         create_schema(url, catalog())
-    tables = PostgresTables(url)
+    tables = PostgresTables(url, _asked)
     ledger = await PostgresLedger.open(url, catalog(), lease_seconds=LEASE, faults=faults)
     return Rig(ledger, tables, None, tables.read)
 

@@ -30,7 +30,7 @@ def create_schema(url: str, catalog: Catalog) -> None:
     if template is None:
         create_postgres(url, catalog)
         template = f"{name}_template"
-        server.execute(f'CREATE DATABASE "{template}" TEMPLATE "{name}"')
+        server.execute(f'CREATE DATABASE "{template}" TEMPLATE "{name}" STRATEGY file_copy')
         _templates[key] = template
         return
     server.drop_database(url)

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote
 
 from forager.core.clock import SystemClock
@@ -18,6 +18,7 @@ from forager.fetch.connect import Dialer, open_socket
 from forager.fetch.guard import Resolver
 from tests.support.gate import WatchedGate
 from tests.support.origin import Origin, Seen, reply
+from tests.support.visits import allow_only
 
 PATIENCE = 60.0
 WORKER = b"onmessage = async e => { await all(e.data[0], e.data[1]); postMessage('done') };\n"
@@ -91,18 +92,33 @@ class Canary(Origin):
 
 
 class World:
-    """A site that may be visited, a canary that may not be reached, and a browser."""
+    """A site that may be visited, a canary that may not be reached, and a browser.
 
-    def __init__(self, stack: AsyncExitStack, executable: Path, *extra: str) -> None:
-        self._stack, self._launcher = stack, ChromiumLauncher(executable, extra=extra)
-        stack.push_async_callback(self._launcher.close)
+    `async with World(executable) as world, world.renewed():` Site and canary are new for each test. The browser of the
+    usual set-up stays, because starting one takes as long as a test.
+    """
+
+    def __init__(self, executable: Path, *extra: str) -> None:
+        self._launcher = ChromiumLauncher(executable, extra=extra)
+        self._usual: tuple[WatchedGate, BrowserFetcher] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._usual is not None:
+            await self._usual[1].close()
+        await self._launcher.close()
+
+    @asynccontextmanager
+    async def renewed(self) -> AsyncIterator[Self]:
         self.plan: list[dict[str, object]] = []
         self.refusals = 0
         self._browsers: dict[object, tuple[WatchedGate, BrowserFetcher]] = {}
-
-    async def start(self) -> None:
-        self.site = await self._stack.enter_async_context(Origin(self._answer))
-        self.canary = await self._stack.enter_async_context(Canary(lambda _: reply(body=b"internal")))
+        async with AsyncExitStack() as self._stack:
+            self.site = await self._stack.enter_async_context(Origin(self._answer))
+            self.canary = await self._stack.enter_async_context(Canary(lambda _: reply(body=b"internal")))
+            yield self
 
     async def visit(
         self,
@@ -125,6 +141,8 @@ class World:
         self, allow: tuple[str, ...], resolver: Resolver | None, dialer: Dialer, kind: type[EgressGuard]
     ) -> tuple[WatchedGate, BrowserFetcher]:
         """A browser for each set-up, kept for the next visit."""
+        if (resolver, dialer, kind) == (None, open_socket, EgressGuard):
+            return self._opened_usual(allow)
         if known := self._browsers.get((allow, resolver, dialer, kind)):
             return known
         guard = kind([self.site.endpoint, *allow], resolver=resolver)
@@ -133,6 +151,14 @@ class World:
         self._stack.push_async_callback(fetcher.close)
         self._browsers[allow, resolver, dialer, kind] = gate, fetcher
         return gate, fetcher
+
+    def _opened_usual(self, allow: tuple[str, ...]) -> tuple[WatchedGate, BrowserFetcher]:
+        if self._usual is None:
+            guard = EgressGuard()
+            gate = WatchedGate(guard)
+            self._usual = gate, BrowserFetcher(guard, gate, SystemClock(), self._launcher)
+        allow_only(self._usual[1], self.site.endpoint, *allow)
+        return self._usual
 
     def _answer(self, seen: Seen) -> bytes:
         path, _, query = seen.target.partition("?")

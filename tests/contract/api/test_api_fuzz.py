@@ -32,8 +32,8 @@ from forager.sandbox.site import SandboxSite
 from tests.support.api import KEY, ONE_QUERY, Front, open_front
 from tests.support.scrape import QUICK
 
-EXAMPLES = int(os.environ.get("FORAGER_FUZZ_EXAMPLES", "10"))
-"""Per operation and mode."""
+EXAMPLES = int(os.environ.get("FORAGER_FUZZ_EXAMPLES", "4"))
+"""Per operation and mode; `make fuzz` has more."""
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

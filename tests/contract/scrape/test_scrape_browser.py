@@ -49,7 +49,6 @@ async def test_profiles_and_companies_that_scripts_fill_are_read_too__SC_10(brow
     assert firm.json()["data"]["result"]["company_name"] == company(2)["name"]
 
 
-@pytest.mark.timeout(120)
 async def test_without_a_free_browser_sync_is_told_and_the_task_stays_queued__SC_2__SC_5(browsing: Service) -> None:
     """The only browser is on a page that takes longer than anybody waits for one."""
     browsing.site.answers["/endless"] = Answer(200, b"<h1>late</h1>", delay=20.0)
@@ -102,13 +101,15 @@ async def test_a_visit_that_outlasts_its_task_fails_once_with_504_and_frees_its_
 ) -> None:
     """The page is there at once, but what its extractor waits for never comes."""
     async with (
-        open_service(tmp_path, chromium=chromium, task_timeout_seconds=3, **ONE) as service,
+        open_service(tmp_path, chromium=chromium, task_timeout_seconds=5, **ONE) as service,
         service.app.engine(),
     ):
         service.site.answers["/bare"] = page("Bare", "<p>Nothing.</p>")
+        async with service.app.browsers._pool.browser():
+            pass  # it has started: that takes long on a busy machine, and is no part of the five seconds
         answer = await service.sync("/bare", render="browser")
         assert (answer.status_code, answer.json()["meta"]["reason"]) == (504, "timed_out")
-        assert "within 3 s" in answer.json()["error"]
+        assert "within 5 s" in answer.json()["error"]
         assert len(service.site.visits("/bare")) == 1
         seen = await service.data(f"/{answer.json()['meta']['task_id']}")
         assert (seen["status"], seen["reason"]) == ("failed", "timed_out")

@@ -14,8 +14,6 @@ from forager.ledger.postgres import counters, listen
 from forager.sandbox.scrape_pages import job
 from tests.support.scrape import API, Service, open_service
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @dataclass
 class Pair:
