@@ -60,6 +60,7 @@ format: $(DEV) ## rewrite the code in the one format
 bench: $(DEV) ## run the benchmarks, or one: make bench NAME=pull
 	@scripts/setup postgres
 	@scripts/setup browser
+	@scripts/setup brokers
 	$(BIN)/python -m bench $(NAME)
 
 chaos: $(DEV) ## the full-size fault runs: kill -9, outages, full disks

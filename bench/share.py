@@ -6,24 +6,20 @@ that of the tasks ended in the following seconds, whichever is less; 1.0 is its 
 """
 
 import asyncio
-import contextlib
 import statistics
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import asyncpg
 import uvloop
 
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
-from bench.support.peers import ROOT
 from bench.support.share_worker import PIPELINE, RATE, BusyJob, plan
 from bench.support.stores import Store, Stores, open_ledger
 from bench.support.verdict import Target, conclude, print_table
+from bench.support.worker_process import worker
 from forager.core.ledger import NewJob
 from forager.engine.lane_ownership import QUANTUM
 from forager.ledger.catalog import Catalog
@@ -34,25 +30,8 @@ COUNTED_FOR = 6.0
 TASKS = round(RATE * (JOINED_FOR + COUNTED_FOR + 4 * QUANTUM))
 """In each lane: more than can be done while it is measured."""
 MOST = 0.8
+WORKER = "bench.support.share_worker"
 TARGETS = (Target("second_worker_share", at_least=0.8),)
-
-
-@dataclass
-class Process:
-    """A worker, and what it has told about itself."""
-
-    popen: "subprocess.Popen[str]"
-    told: list[tuple[float, int]] = field(default_factory=list)
-
-    def listen(self) -> None:
-        assert self.popen.stdout is not None
-        for line in self.popen.stdout:
-            at, ended = line.split()
-            self.told.append((float(at), int(ended)))
-
-    def ended_between(self, start: float, end: float) -> int:
-        counts = [ended for at, ended in self.told if start <= at <= end]
-        return counts[-1] - counts[0] if counts else 0
 
 
 @dataclass(frozen=True)
@@ -107,9 +86,9 @@ async def measure(url: str, store: Store, stores: Stores) -> Joined:
     stores.settle()
     db = await asyncpg.connect(url)
     try:
-        with worker(url, "first") as first:
+        with worker(WORKER, url, "first") as first:
             await until(lambda: held(db, "first"), LANES)
-            with worker(url, "second") as second:
+            with worker(WORKER, url, "second") as second:
                 while not second.told:
                     await asyncio.sleep(0.05)
                 joined = time.time()
@@ -144,20 +123,6 @@ async def until(count: Callable[[], Awaitable[int]], least: float, patience: flo
     while (passed := time.monotonic() - began) < patience and await count() < least:
         await asyncio.sleep(0.1)
     return passed
-
-
-@contextlib.contextmanager
-def worker(url: str, name: str) -> Iterator[Process]:
-    command = [sys.executable, "-m", "bench.support.share_worker", url, name]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, bufsize=1) as popen:
-        process = Process(popen)
-        listener = threading.Thread(target=process.listen, daemon=True)
-        listener.start()
-        try:
-            yield process
-        finally:
-            popen.terminate()
-            listener.join()
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ async def test_turns_submissions_watches_and_meddling_together_make_no_deadlock_
     await asyncio.gather(*(submit(rigs[n % 2], chances[WORKERS + 1 + n], jobs, JOBS // 3) for n in range(3)))
     meddled = await meddling
     submitted.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(110):
         while not all(task.done() for task in working):
             await rigs[0].ledger.sweep()  # what was cancelled is ended in pages
             await asyncio.wait(working, timeout=0.05)

@@ -146,6 +146,12 @@ class PostgresServer(Postgres):
         self._end(signal.SIGKILL)
 
     @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def _data(self) -> Path:
         return self._elsewhere or self.folder / "data"
 
