@@ -1,11 +1,5 @@
 """Every command, option and exit code is documented, and the page says what the program does."""
 
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +7,6 @@ from typer.main import get_command
 
 from forager.cli.main import run
 from forager.cli.root import app
-from forager.features import FEATURES
 from forager.kit.cli.exit_codes import ExitCode
 from scripts import cli_doc
 
@@ -74,46 +67,3 @@ def test_every_exit_code_is_on_the_page_with_its_meaning() -> None:
     page = cli_doc.PAGE.read_text("utf-8")
 
     assert [code for code in ExitCode if f"| {int(code)} | {code.about} |" not in page] == []
-
-
-def test_help_lists_every_feature_and_loads_none_of_them() -> None:
-    """The help must come at once: no pydantic, no web framework, no database library, no pipeline."""
-    code = (
-        "import sys; from forager.cli.main import run; run(['--help']);"
-        "heavy = ('pydantic', 'fastapi', 'starlette', 'sqlalchemy', 'aiohttp', 'forager.pipelines.places.cli');"
-        "sys.exit(', '.join(name for name in heavy if name in sys.modules))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert ran.stderr.strip() == ""
-    assert all(feature.name in ran.stdout for feature in FEATURES if feature.commands)
-
-
-class Empty(BaseHTTPRequestHandler):
-    """An API that has nothing."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'{"success": true, "data": [], "error": null, "meta": {}}')
-
-    def log_message(self, *_: object) -> None: ...
-
-
-def test_a_command_beside_a_running_forager_loads_neither_the_api_nor_the_store(tmp_path: Path) -> None:
-    """It only asks and prints, so that it answers at once."""
-    code = (
-        "import sys; from forager.cli.main import run; ended = run(['jobs', 'list']);"
-        "heavy = ('fastapi', 'starlette', 'sqlalchemy', 'aiohttp', 'forager.app', 'forager.ledger.catalog');"
-        "sys.exit(', '.join(name for name in heavy if name in sys.modules) or ended)"
-    )
-    with HTTPServer(("127.0.0.1", 0), Empty) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("FORAGER_")}
-        environment = {**kept, "FORAGER_API_URL": f"http://127.0.0.1:{server.server_port}"}
-        ran = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
-        )
-        server.shutdown()
-
-    assert (ran.returncode, ran.stderr) == (0, "No jobs. Create one: forager places run --keyword bars --state AZ\n")
