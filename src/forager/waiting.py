@@ -112,15 +112,19 @@ class Waits:
         if lane is not None and lane.reason not in PACING:
             return lane  # takes precedence over the task's own reason
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
-            left = seconds_left(task.due_at, now)
-            message = (
-                f"{task.error.rstrip('.')}; next try in {left}" if task.error else f"its next step is due in {left}"
-            )
-            return Waiting(reason=task.reason or WaitReason.RETRY, message=message, lane=task.lane, until=task.due_at)
+            reason, message = task.reason or WaitReason.RETRY, due_message(task, seconds_left(task.due_at, now))
+            return Waiting(reason=reason, message=message, lane=task.lane, until=task.due_at)
         if task.state is TaskState.SUSPECT and lane is None:
             message = "retrying tasks that were in flight at the crash"
             return Waiting(reason=WaitReason.CRASH, message=message, lane=task.lane)
         return lane
+
+
+def due_message(task: QueuedTask, left: str) -> str:
+    """Return why a task waits for its due time, as a sentence."""
+    if task.reason == WaitReason.RATE:
+        return f"next request to {task.lane} in {left}"
+    return f"{task.error.rstrip('.')}; next try in {left}" if task.error else f"its next step is due in {left}"
 
 
 class _Known:

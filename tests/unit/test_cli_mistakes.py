@@ -54,6 +54,10 @@ def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]
         (["places", "plan", "-k", "bars", "-z", "02903", "-z", "x"], "  --zip: a ZIP is five digits"),
         (["scrape", "https://example.com/", "--as", "poem"], "  --as: unknown target type 'poem'"),
         (["scrape", "example.com", "--as", "job_posting"], "  URL: not a valid http(s) URL"),
+        (
+            ["crawl", "https://shop.example/", "--recrawl", "6"],
+            "  --recrawl: must be at least a minute and at most 366",
+        ),
     ],
 )
 def test_an_error_names_the_option_and_not_the_field_of_the_api(
@@ -158,3 +162,27 @@ def test_a_name_that_is_no_part_of_an_address_is_refused_before_it_becomes_one(
 
     assert ran.code == 2
     assert "is not a valid name; use letters, digits" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("uri=https://a.example/", "--option uri: unknown option; choose from url."),
+        ("url=receiver", "--option url: not a valid http(s) URL: it should begin with https:// or http://."),
+        ("url=http://10.0.0.1/", "--option url: 10.0.0.1 port 80 is not a public web address. To permit it, add its"),
+        ("url=ftp://a.example/", "--option url: the scheme 'ftp' is refused: only http and https are fetched."),
+    ],
+)
+def test_a_sink_s_option_that_cannot_be_used_is_named_with_what_can(forager: Forager, option: str, told: str) -> None:
+    ran = forager("sinks", "add", "prices", "--type", "webhook", "-o", option)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+
+
+def test_a_worker_for_a_queue_that_no_lane_has_is_refused_instead_of_waiting_for_ever(forager: Forager) -> None:
+    ran = forager("worker", "--queue", "scraping", "--queue", "scrapping")
+
+    assert ran.code == 2
+    assert "--queue: unknown queue 'scrapping'; choose from " in ran.err
+    assert ", scraping." in ran.err

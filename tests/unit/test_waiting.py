@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from forager.core.pipeline import Breaker, Hours, Lane
+from forager.core.states import TaskState
 from forager.core.waiting import Waiting
+from forager.ledger.reports import QueuedTask
 from forager.politeness.standing import Standing, lane_waiting
+from forager.waiting import due_message
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 SITE = Lane("example.com", breaker=Breaker())
@@ -74,3 +77,18 @@ def test_a_lane_that_was_given_back_waits_until_it_may_be_taken_again() -> None:
 )
 def test_a_lane_that_may_send_or_whose_state_is_spoilt_has_no_reason(state: dict[str, Any]) -> None:
     assert waiting(state) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "message"),
+    [
+        ("rate", "The next request to example.com is not due yet.", "next request to example.com in 8 s"),
+        ("unreachable", "example.com does not answer.", "example.com does not answer; next try in 8 s"),
+        (None, None, "its next step is due in 8 s"),
+    ],
+)
+def test_a_task_that_waits_for_its_time_says_why_in_one_sentence(
+    reason: str | None, error: str | None, message: str
+) -> None:
+    task = QueuedTask(lane="example.com", state=TaskState.WAITING, due_at=NOW, error=error, reason=reason)
+    assert due_message(task, "8 s") == message

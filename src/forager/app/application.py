@@ -21,7 +21,7 @@ from forager.core.errors import FieldError, NotFound, Rejected, Stopping
 from forager.core.http import Response
 from forager.core.ledger import Ledger, Received, Submitted
 from forager.core.names import checked_name
-from forager.core.pipeline import Lane, Pipeline
+from forager.core.pipeline import DEFAULT_QUEUE, Lane, Pipeline
 from forager.core.record import Record
 from forager.core.retention import Pruned
 from forager.core.schedules import Schedule
@@ -151,6 +151,11 @@ class App:
     def refused(self) -> Counter[str]:
         """Jobs that this process has refused because the queue was full, by pipeline."""
         return self._intake.refused
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues to which the lanes of the installed pipelines belong."""
+        return frozenset({DEFAULT_QUEUE, *(lane.queue for p in self.pipelines.values() for lane in p.lanes)})
 
     # ── jobs ──
 

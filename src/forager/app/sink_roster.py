@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from forager.core.clock import Clock
 from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreError
@@ -157,7 +157,11 @@ class SinkRoster:
                 raise _wrong("options", f"the type {row.type!r} takes no options")
             return row
         try:
-            options: Any = kind.options.load().model_validate(dict(row.options))
+            known: type[BaseModel] = kind.options.load()
+            if unknown := sorted(set(row.options) - known.model_fields.keys()):
+                problem = f"unknown option; choose from {', '.join(known.model_fields)}"
+                raise _wrong(f"options.{unknown[0]}", problem)
+            options: Any = known.model_validate(dict(row.options))
         except ValidationError as error:
             problems = [FieldError(f"options.{each.field}", each.message) for each in field_errors(error)]
             raise Rejected(f"{problems[0].field}: {problems[0].message}.", fields=problems) from error

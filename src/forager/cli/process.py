@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from forager.cli.supervise import Supervisor, beat_to_supervisor, supervised_command
-from forager.core.errors import StoreLocked
+from forager.core.errors import FieldError, Rejected, StoreLocked
 from forager.kit.cli.exit_codes import ExitCode
 from forager.kit.cli.stopping import StopRequest, stop_on_signals
 from forager.ledger.sqlite.lock import read_owner
@@ -103,12 +103,20 @@ async def worker(
 
             host, port = metrics
             log.info("metrics", url=await stack.enter_async_context(serve_metrics(app, host=host, port=port)))
+        _require_known(queues or (), app.queues)
         app.worker.serve(queues or None)
         log.info("working", pid=os.getpid(), queues=queues or "all")
         left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
     if until_idle:
         show_left(left)
+
+
+def _require_known(queues: Sequence[str], known: Collection[str]) -> None:
+    """Raise `Rejected` for a queue that no lane can belong to: its worker would wait for ever."""
+    if unknown := [name for name in queues if name not in known]:
+        problem = f"unknown queue {unknown[0]!r}; choose from {', '.join(sorted(known))}"
+        raise Rejected(f"--queue: {problem}.", fields=[FieldError("--queue", problem)])
 
 
 async def serve_until(app: "App", stop: StopRequest) -> None:

@@ -48,6 +48,8 @@ class Reason(StrEnum):
     BROWSER_CRASHED = "browser_crashed"
     CREDENTIALS_MISSING = "credentials_missing"
     LANE_AWAY = "lane_away"
+    RATE = "rate"
+    """The next request to its lane is not due yet: the task waits."""
     # ── the task itself ──
     UNDECODABLE = "undecodable"
     UNCONFIGURED = "unconfigured"

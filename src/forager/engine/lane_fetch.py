@@ -254,7 +254,7 @@ class LaneFetch:
             if limit is not None:
                 limit.go_on()
         if too_long:
-            raise MustSnooze(too_long, f"The next request to {lane.name} is not due yet.")
+            raise MustSnooze(too_long, f"The next request to {lane.name} is not due yet.", reason=Reason.RATE)
 
     def refuse_if_closed(self, lane: LaneRun) -> None:
         """Raise if the lane is outside its hours or its breaker is open."""

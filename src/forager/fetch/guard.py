@@ -62,7 +62,9 @@ class EgressGuard:
             except ValueError:
                 raise Refused("the URL cannot be read: its host or port is malformed. Correct it.") from None
         if url.scheme not in ("http", "https"):
-            raise Refused(f"the scheme {url.scheme or '(none)'!r} is refused: only http and https are fetched.")
+            if not url.scheme:
+                raise Refused("not a valid http(s) URL: it should begin with https:// or http://.")
+            raise Refused(f"the scheme {url.scheme!r} is refused: only http and https are fetched.")
         if url.raw_user is not None or url.raw_password is not None or "@" in url.raw_authority:
             raise Refused("the URL carries a user name or password. Name the secret in the request instead.")
         host, port = url.raw_host, url.port

@@ -56,7 +56,8 @@ async def run_job(
     elif as_json:
         render.show_json(created)
     else:
-        render.out().print(f"The running Forager works on it. Follow it: forager jobs watch {job_id}", markup=False)
+        follow_it = f"The running Forager works on it. Follow it: forager jobs watch {job_id}"
+        render.out().print(follow_it, markup=False, soft_wrap=True)
 
 
 async def see_through(

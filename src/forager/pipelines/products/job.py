@@ -33,7 +33,20 @@ PageUrl = Annotated[
     WithJsonSchema({"type": "string", "format": "uri", "maxLength": LONGEST_URL, "pattern": "^https?://"}),
 ]
 """Stored in its one spelling: the same page under two addresses is one page."""
-Frequency = Annotated[int, Field(ge=60, le=366 * DAY), BeforeValidator(in_seconds)]
+
+
+def _sensible(seconds: int) -> int:
+    if not 60 <= seconds <= 366 * DAY:
+        raise ValueError("must be at least a minute and at most 366 days; write it with its unit, such as 6h or 1d")
+    return seconds
+
+
+Frequency = Annotated[
+    int,
+    BeforeValidator(in_seconds),
+    AfterValidator(_sensible),
+    WithJsonSchema({"type": "integer", "minimum": 60, "maximum": 366 * DAY}),
+]
 """Seconds between two crawls of a page; a text such as `6h` is read."""
 
 
