@@ -64,14 +64,16 @@ def _handler(
                 self.close_connection = True
                 return
             self.send_response_only(status)
+            is_head = self.command == "HEAD"  # its answer has the length of a content that does not follow
             for name, value in headers:
-                if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                if name.lower() not in ("transfer-encoding", "connection", *([] if is_head else ["content-length"])):
                     self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
+            if not is_head:
+                self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = do_PUT  # noqa: N815 - the names that the base class calls
+        do_GET = do_HEAD = do_POST = do_DELETE = do_PUT  # noqa: N815 - the names that the base class calls
 
         def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
             """Send the request as it came, so that its signature holds."""

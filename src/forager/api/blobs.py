@@ -16,7 +16,7 @@ from forager.kit.http.routes import Router
 
 class BlobReport(BaseModel):
     pages: int = Field(description="Pages stored.")
-    size: int = Field(description="Bytes of the pages as they were received.")
+    size: int | None = Field(description="Bytes of the pages as they were received; null in S3.")
     stored: int = Field(description="Bytes on disk.")
     unused: int = Field(description="Bytes on disk that no longer belong to any page.")
     segments: int = Field(description="Files that hold them.")

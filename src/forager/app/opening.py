@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 
 from forager.app.application import App
-from forager.app.fit import check_blob_folder, check_keys
+from forager.app.fit import check_keys
+from forager.app.page_store import check_blobs, open_blobs
 from forager.core.clock import Clock, SystemClock
 from forager.core.http import Fetch
 from forager.engine.stored_pages import StoredPages
 from forager.engine.work import Worker
 from forager.features import all_features
 from forager.fetch import EgressGuard, HttpFetcher
-from forager.fetch.blobs import LocalBlobs
 from forager.fetch.fetcher import Fetcher
 from forager.fetch.robots import RobotsTxt
 from forager.ledger.catalog import Catalog
@@ -33,7 +33,6 @@ from forager.secrets.sealing import rotate_keys, sealer_for
 from forager.settings import Settings
 from forager.sinks.webhook import signing
 from forager.wiring import (
-    blob_folder,
     build_pipelines,
     logins,
     open_browsers,
@@ -72,7 +71,7 @@ async def open_app(
         job_secrets = JobSecretTable(ledger.database, sealer)
         if must_fit:
             await check_keys(sealer, [table, job_secrets])
-            await check_blob_folder(ledger.database, blob_folder(settings))
+            await check_blobs(settings, ledger.database)
             await follow_declared(ledger.database, catalog.queues, catalog.shared)
         # Set below: the fetcher asks the pool for proxies, and the pool checks proxies through the fetcher.
         fetcher: HttpFetcher
@@ -90,7 +89,7 @@ async def open_app(
         stack.push_async_callback(fetcher.close)
         browsers = await open_browsers(settings, guard, clock, proxies)
         stack.push_async_callback(browsers.close)
-        blobs = LocalBlobs(blob_folder(settings), clock, grace=settings.blob_grace_hours, days=settings.blob_days)
+        blobs = open_blobs(settings, ledger.database, clock)
         stack.push_async_callback(blobs.close)
         offload = ProcessPool(settings.parse_processes, clock)
         stack.push_async_callback(offload.close)

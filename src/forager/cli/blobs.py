@@ -21,7 +21,7 @@ def stat(context: typer.Context, as_json: Json = False) -> None:
         return
     figures = [
         ("pages", render.count(stored["pages"])),
-        ("received", _megabytes(stored["size"])),
+        *([] if stored["size"] is None else [("received", _megabytes(stored["size"]))]),
         ("on the disk", f"{_megabytes(stored['stored'])} in {render.some(stored['segments'], 'file')}"),
         ("unused", f"{_megabytes(stored['unused'])} (forager blobs gc returns most of it)"),
     ]
@@ -49,12 +49,12 @@ def gc(
 
 @app.command()
 def adopt(context: typer.Context, as_json: Json = False) -> None:
-    """Make this data folder the one in which the ledger's pages are stored.
+    """Make this data folder, or FORAGER_BLOBS, the one where the ledger's pages are stored.
 
-    For PostgreSQL, if the folder that was used before is lost: its pages are fetched again when a task needs them.
+    If the store that was used before is lost or given up: its pages are fetched again when a task needs them.
     """
     from forager.app import open_app
-    from forager.app.fit import adopt_blob_folder
+    from forager.app.page_store import adopt_blobs
     from forager.cli.host import quiet_log
     from forager.core.errors import Rejected
     from forager.kit.cli import render
@@ -63,19 +63,19 @@ def adopt(context: typer.Context, as_json: Json = False) -> None:
 
     settings = invocation(context).settings()
     quiet_log(debug=invocation(context).debug)
-    folder = blob_folder(settings)
-    if settings.database_url is None:
+    if settings.database_url is None and settings.blobs is None:
         raise Rejected("The embedded store always uses the pages beside it; there is nothing to adopt.")
 
     async def adopted() -> str:
         async with open_app(settings, may_create=False) as opened:
-            return await adopt_blob_folder(opened.database, folder)
+            return await adopt_blobs(settings, opened.database)
 
     made = run_loop(adopted())
+    where = str(settings.blobs or blob_folder(settings))
     if as_json:
-        render.show_json({"folder": str(folder), "id": made})
+        render.show_json({"folder": where, "id": made})
     else:
-        render.out().print(f"The ledger's pages are now stored in {folder}.", markup=False, soft_wrap=True)
+        render.out().print(f"The ledger's pages are now stored in {where}.", markup=False, soft_wrap=True)
 
 
 def _megabytes(size: int) -> str:

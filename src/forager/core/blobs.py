@@ -32,8 +32,8 @@ class BlobStat:
     """How much is stored."""
 
     pages: int
-    size: int
-    """Bytes of the pages as they were received."""
+    size: int | None
+    """Bytes of the pages as they were received; None where that is not known, in an object store."""
     stored: int
     """Bytes on disk."""
     unused: int

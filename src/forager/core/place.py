@@ -5,7 +5,18 @@ after a lost answer would find its own file, and `create` would report that anot
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a place knows about a file."""
+
+    path: str
+    size: int
+    modified_ms: int
+    """When it was last written, by the clock of the place, in Unix milliseconds."""
 
 
 class Place(Protocol):
@@ -27,8 +38,16 @@ class Place(Protocol):
         """Return a file. Raises `FileNotFoundError` if there is none."""
         ...
 
+    def find(self, path: str) -> FileInfo | None:
+        """Return what is known about a file; None if there is none."""
+        ...
+
+    def walk(self, under: str) -> Iterator[FileInfo]:
+        """Yield all files under a folder, in any order; names that begin with a dot are left out."""
+        ...
+
     def list(self, under: str) -> Iterator[str]:
-        """Yield the paths of all files under a folder, in any order; names that begin with a dot are left out."""
+        """Yield the paths of these files."""
         ...
 
     def delete(self, path: str) -> None:

@@ -27,6 +27,7 @@ from forager.kit.setting_types import (
     WebUrl,
 )
 from forager.kit.settings import FeatureSettings, Part, setting
+from forager.storage.address import S3Place
 from forager.storage.opening import PlaceAddress
 
 _store = partial(setting, group="Data")
@@ -88,6 +89,9 @@ class Settings(BaseSettings):
         None, "Where `forager archive` moves records: a folder, or s3://bucket/prefix (extra `s3`)."
     )
 
+    blobs: S3Place | None = _store(
+        None, "Where pages are stored for workers on several machines: s3://bucket/prefix (default: the data folder)."
+    )
     blob_days: float | None = _store(
         None,
         "How long a stored page is kept although a record or task refers to it; without it, as long as that. A page"

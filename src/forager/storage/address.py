@@ -56,6 +56,8 @@ def _checked(text: str) -> str:
     return str(S3Address.parse(text))
 
 
+S3Place = Annotated[S3Address, BeforeValidator(_read)]
+"""The type of a setting: one address."""
 S3Addresses = Annotated[tuple[S3Address, ...], BeforeValidator(_parsed)]
 """The type of a setting: addresses, separated by commas."""
 S3Text = Annotated[str, AfterValidator(_checked)]

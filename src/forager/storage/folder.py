@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from forager.core.place import FileInfo
+
 
 class Folder:
     """Implements `core.place.Place` below the folder `root`, which is made when it is needed. Every write is synced."""
@@ -37,6 +39,18 @@ class Folder:
 
     def get(self, path: str) -> bytes:
         return (self._root / path).read_bytes()
+
+    def find(self, path: str) -> FileInfo | None:
+        try:
+            known = (self._root / path).stat()
+        except FileNotFoundError:
+            return None
+        return FileInfo(path, known.st_size, known.st_mtime_ns // 1_000_000)
+
+    def walk(self, under: str) -> Iterator[FileInfo]:
+        for path in self.list(under):
+            if (found := self.find(path)) is not None:
+                yield found
 
     def list(self, under: str) -> Iterator[str]:
         for file in (self._root / under).rglob("*"):

@@ -9,10 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from forager.core.errors import Rejected, Transient
+from forager.core.place import FileInfo
 from forager.storage.address import S3Address
 from forager.storage.settings import S3Settings
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import S3Store
 
 CHECK = ".create-check"
@@ -50,20 +52,36 @@ class S3:
         with self._translated(may_miss=True):
             return bytes(obstore.get(self._store, self._prefix + path).bytes())
 
-    def list(self, under: str) -> Iterator[str]:
+    def find(self, path: str) -> FileInfo | None:
+        import obstore
+
+        try:
+            with self._translated(may_miss=True):
+                return self._info(obstore.head(self._store, self._prefix + path))
+        except FileNotFoundError:
+            return None
+
+    def walk(self, under: str) -> Iterator[FileInfo]:
         import obstore
 
         with self._translated():
             for page in obstore.list(self._store, f"{self._prefix}{under}".rstrip("/") or None):
                 for each in page:
                     if not each["path"].rpartition("/")[2].startswith("."):
-                        yield each["path"].removeprefix(self._prefix)
+                        yield self._info(each)
+
+    def list(self, under: str) -> Iterator[str]:
+        return (each.path for each in self.walk(under))
 
     def delete(self, path: str) -> None:
         import obstore
 
         with self._translated():
             obstore.delete(self._store, self._prefix + path)
+
+    def _info(self, known: "ObjectMeta") -> FileInfo:
+        modified = round(known["last_modified"].timestamp() * 1000)
+        return FileInfo(known["path"].removeprefix(self._prefix), known["size"], modified)
 
     def _create(self, path: str, content: bytes) -> bool:
         import obstore

@@ -125,6 +125,7 @@ async def test_an_unchanged_page_is_stored_once_and_compressed__PR_14(shop_of: O
     again = await shop.app.stored_pages.stat()
     assert (first.pages, again.pages) == (6, 6)
     assert again.stored == first.stored
+    assert again.size is not None
     assert again.stored < again.size / 2
     kept = await shop.app.stored_pages.collect()
     assert kept.kept == 6  # what a page names is not collected

@@ -1,7 +1,7 @@
-"""The id of a folder of stored pages, kept in a file inside it.
+"""The id of a store of stored pages (a folder, or a place in S3), kept in a file inside it.
 
-The ledger keeps the same id. A process whose folder has another one would store pages where other machines cannot read
-them, and could not read theirs.
+The ledger keeps the same id. A process whose store has another one would keep pages where other machines cannot read
+them, and could not read theirs. In S3, a collection would also remove the pages of another ledger.
 """
 
 import contextlib
@@ -9,8 +9,29 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
+from forager.core.place import Place
+
 FILE = "folder.id"
 LONGEST = 100
+
+
+def new_place_id(where: str) -> str:
+    """Return a new id for a place. It contains the address, so that the ledger alone shows which place it means."""
+    return f"{uuid4()}@{where}"
+
+
+def read_place_id(place: Place) -> str | None:
+    """Return the id of a place; None if it has none yet."""
+    try:
+        return place.get(FILE).decode("utf-8", "replace").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def give_place_id(place: Place, wanted: str) -> str | None:
+    """Give a place this id, unless it has one. Returns the one that it has then."""
+    place.create(FILE, wanted.encode())
+    return read_place_id(place)
 
 
 def read_folder_id(folder: Path) -> str | None:
