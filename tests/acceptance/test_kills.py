@@ -1,9 +1,12 @@
-"""kill -9, again and again, and SIGSTOP past the lease (R2): nothing is lost, nothing happens twice."""
+"""kill -9, again and again, and SIGSTOP past the lease (R2), or of the database (R8): nothing is lost, nothing happens
+twice."""
 
 import asyncio
 import os
 import signal
+import statistics
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from tests.support.auditor import Tables
 from tests.support.chaos import DENSITY, Dice, Verdict, gone, in_state, judge, requests, submit, tables_of
 from tests.support.engine import TICK
 from tests.support.engine_process import OWED, Options, start
+from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -134,6 +138,37 @@ async def test_four_workers_survive_two_hundred_kills_and_stops__R2(postgres_url
     await on_postgres(
         postgres_url, kills=160, stops=40, tasks=10_000, lease=1.0, log=tmp_path / "fenced", concurrency=2
     )
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.chaos)])
+async def test_two_workers_go_on_by_themselves_when_a_killed_postgres_is_back__R8(
+    postgres_server: PostgresServer, kills: int
+) -> None:
+    """The server dies in the middle of a job. No worker ends or is restarted, and no attempt is burned."""
+    url, tasks = postgres_server.create_database(), 200 * kills
+    async with SerperSandbox(CONFIG) as sandbox:
+        options = Options(url, sandbox.url, lease=60.0, concurrency=8, until_idle=False)
+        await submit(options, tasks)
+        workers, dice, pauses = [start(options), start(options)], Dice(), []
+        for _ in range(kills):
+            assert await requests(sandbox, dice.between(20, 80), workers[0], 60)
+            await asyncio.to_thread(postgres_server.kill)
+            await asyncio.to_thread(postgres_server.start)
+            back = time.monotonic()
+            assert await requests(sandbox, 20, workers[0], 60), "a worker has ended"
+            pauses.append(time.monotonic() - back)
+        tables = tables_of(url)
+        await _finished(tables, 300)
+        tables.close()
+        for process in workers:
+            process.terminate()
+        assert [await gone(process, 60) for process in workers] == [0, 0]
+        verdict = judge(url, sandbox, tasks)
+        sys.stdout.write(f"seconds until 20 more requests: {[round(each, 1) for each in pauses]}; {verdict}\n")
+        assert verdict.is_clean, verdict
+        assert verdict.states == {COMPLETED: tasks}
+        assert verdict.attempts == {1}
+        assert kills < 10 or statistics.median(pauses) <= 10.0
 
 
 async def _finished(tables: Tables, patience: float) -> None:
