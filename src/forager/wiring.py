@@ -9,11 +9,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from forager.core.clock import Clock
+from forager.core.errors import FieldError, Rejected
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger
 from forager.core.pipeline import Breaker, Pipeline
 from forager.core.retention import Keep
-from forager.core.states import ENDS
+from forager.core.states import ENDS, TaskState
 from forager.features import all_features, all_sinks
 from forager.fetch import EgressGuard
 from forager.fetch.browser.chromium import ChromiumLauncher
@@ -25,6 +26,7 @@ from forager.fetch.logins import Logins
 from forager.fetch.proxies import ProxyPool, given_proxies
 from forager.fetch.proxy_check import ProxyCheck
 from forager.kit.feature import Feature
+from forager.kit.publication import Publication
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.schema.namespace import locate
@@ -35,17 +37,36 @@ from forager.ledger.sqlite.lock import usable_folder
 from forager.politeness.precedence import ground
 from forager.politeness.rulebook import Rulebook
 from forager.settings import Settings
+from forager.sinks.kafka.settings import KafkaSettings
+
+TASKS_NEED_POSTGRES = (
+    "FORAGER_KAFKA_TASKS needs PostgreSQL (FORAGER_DATABASE_URL): the embedded store belongs to one process, so that no"
+    " Kafka worker could claim a task. Unset it: that process does the work itself."
+)
 
 
 def build_pipelines(settings: Settings, features: Iterable[Feature] | None = None) -> tuple[Pipeline, ...]:
     """Build the pipeline of every feature from its settings. Pipelines that a warehouse mirrors tell every end of a
-    task, if the settings configure a warehouse; otherwise the log, and the engine, are spared these changes."""
+    task, if the settings configure a warehouse; those that publish their tasks tell every new one, if Kafka workers do
+    the work. Otherwise the log, and the engine, are spared these changes. Raises `Rejected` if settings do not fit."""
     mirrored = any(sink.mirrors is not None and sink.mirrors.load()(settings) for sink in all_sinks())
-    built = [(each, each.build.load()(settings)) for each in (all_features() if features is None else features)]
-    return tuple(
-        replace(pipeline, tells=ENDS) if mirrored and feature.mirror is not None else pipeline
-        for feature, pipeline in built
-    )
+    offered = settings.of(KafkaSettings).kafka_tasks
+    if offered and settings.database_url is None:
+        raise Rejected(TASKS_NEED_POSTGRES, fields=[FieldError("kafka_tasks", "needs FORAGER_DATABASE_URL")])
+    pipelines: list[Pipeline] = []
+    for feature in all_features() if features is None else features:
+        pipeline: Pipeline = feature.build.load()(settings)
+        if mirrored and feature.mirror is not None:
+            pipeline = replace(pipeline, tells=ENDS)
+        if offered and _publishes_tasks(feature):
+            pipeline = replace(pipeline, tells=pipeline.tells | {TaskState.READY})
+        pipelines.append(pipeline)
+    return tuple(pipelines)
+
+
+def _publishes_tasks(feature: Feature) -> bool:
+    publication: Publication | None = None if feature.publication is None else feature.publication.load()
+    return publication is not None and bool(publication.stages)
 
 
 def blob_folder(settings: Settings) -> Path:

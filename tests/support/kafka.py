@@ -47,6 +47,29 @@ class MockCluster:
         self._process.stdin.flush()
         assert self._process.stdout.readline().strip() == "done"
 
+    def close(self) -> None:
+        """End the cluster with everything in it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class MockKafka:
+    """A mock cluster as the broker of a runner (`tests.support.brokers.Broker`). It keeps its messages while it is
+    down."""
+
+    def __init__(self) -> None:
+        self._cluster = MockCluster()
+        self.url = self._cluster.brokers
+
+    def start(self) -> None:
+        self._cluster.say("up")
+
+    def kill(self) -> None:
+        self._cluster.say("down")
+
+    def close(self) -> None:
+        self._cluster.close()
+
 
 @cache
 def mock_cluster() -> MockCluster:

@@ -26,6 +26,7 @@ def main() -> None:
     client = lib.rd_kafka_new(0, ctypes.c_void_p(lib.rd_kafka_conf_new()), error, 512)
     assert client, error.value
     cluster = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(ctypes.c_void_p(client), BROKERS))
+    lib.rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, ctypes.c_int32(0))
     print(lib.rd_kafka_mock_cluster_bootstraps(cluster).decode(), flush=True)  # noqa: T201 - its announcement
     for line in sys.stdin:
         act(lib, cluster, line.split())

@@ -29,6 +29,7 @@ from forager.runners.celery.dispatch import Dispatcher, plain_celery, sending_sh
 from forager.sandbox import Band, GoogleConfig, GoogleSandbox, Tenant
 from forager.settings import Settings
 from tests.support.brokers import Broker
+from tests.support.kafka import MockKafka
 
 QUEUES = ("account-worker", "location-worker", "review-worker", "scraping", "maintenance", "celery")
 LEASE = 3.0
@@ -39,7 +40,7 @@ FEW = (Band(1.0, 0, 40),)
 
 class RunnerRig:
     """Submits jobs and looks at them, as `forager up` would; the work is done by processes that `start_worker` starts.
-    With a broker they are Celery workers, else plain ones."""
+    With a broker they are Celery workers or Kafka workers, else plain ones."""
 
     def __init__(self, app: App, google: GoogleSandbox, broker: Broker | None, dispatcher: Dispatcher | None) -> None:
         self.app = app
@@ -125,7 +126,7 @@ class RunnerRig:
     @property
     def one_at_a_time(self) -> list[str]:
         """Options of a Celery worker that runs one shift at a time."""
-        return [] if self.broker is None else ["-c", "1"]
+        return ["-c", "1"] if self.dispatcher is not None else []
 
     @property
     def celery(self) -> Any:
@@ -146,8 +147,9 @@ class RunnerRig:
         return await asyncio.to_thread(count)
 
     def _command(self) -> list[str]:
-        if self.broker is None:
-            return ["forager", "worker"]
+        if self.dispatcher is None:
+            queues = [word for queue in QUEUES[:3] for word in ("--queue", queue)]
+            return ["forager", "worker", *(["--runner", "kafka", *queues] if self.broker else [])]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO"]
         return ["celery", "-A", "forager.runners.celery", "worker", "-c", "3", "-Q", ",".join(QUEUES), *quiet]
 
@@ -157,7 +159,8 @@ class RunnerRig:
         given = {
             "home": str(settings.home),
             "database_url": settings.database_url or "",
-            "broker_url": self.broker.url if self.broker else "",
+            "broker_url": self.broker.url if self.broker and self.dispatcher else "",
+            **(kafka_settings(self.broker) if isinstance(self.broker, MockKafka) else {}),
             "lease_seconds": str(settings.lease_seconds),
             "shutdown_seconds": str(settings.shutdown_seconds),
             "shift_seconds": str(settings.shift_seconds),
@@ -168,7 +171,18 @@ class RunnerRig:
             "google_reviews_url": self.google.reviews_url,
             "google_requests_per_second": "5000",
         }
-        return {**own, **{f"FORAGER_{name.upper()}": value for name, value in given.items() if value}}
+        return {**own, **{f"FORAGER_{name.upper()}": str(value) for name, value in given.items() if value != ""}}
+
+
+def kafka_settings(broker: MockKafka) -> dict[str, Any]:
+    """The mock creates topics by itself; a dead worker's partitions are given to others soon."""
+    return {
+        "kafka_brokers": broker.url,
+        "kafka_partitions": 0,
+        "kafka_tasks": True,
+        "kafka_session_seconds": 3.0,
+        "kafka_timeout_seconds": 10.0,
+    }
 
 
 @asynccontextmanager
@@ -183,7 +197,10 @@ async def runner_rig(database_url: str, broker: Broker | None) -> AsyncIterator[
             AsyncExitStack() as stack,
         ):
             dispatcher = None
-            if broker is not None:  # what `up --runner celery` does
+            if isinstance(broker, MockKafka):  # it publishes, and leaves the work to Kafka workers
+                app.worker.serve(())
+                await stack.enter_async_context(app.engine())
+            elif broker is not None:  # what `up --runner celery` does
                 dispatcher = await stack.enter_async_context(sending_shifts(app, expires=EXPIRES))
                 await stack.enter_async_context(app.engine())
             rig = RunnerRig(app, google, broker, dispatcher)
@@ -196,7 +213,8 @@ def _settings(home: str, database_url: str, google: GoogleSandbox, broker: Broke
     return new_settings(
         home=Path(home),
         database_url=database_url,
-        broker_url=SecretStr(broker.url) if broker else None,
+        **(kafka_settings(broker) if isinstance(broker, MockKafka) else {}),
+        broker_url=None if broker is None or isinstance(broker, MockKafka) else SecretStr(broker.url),
         shifts=3,
         shift_seconds=20.0,
         shift_idle_seconds=0.5,

@@ -34,6 +34,15 @@ def worker_metrics(app: App) -> Iterable[Metric]:
     yield gauge("forager_tasks_in_flight", "Attempts in flight in this process.", worker.in_flight)
     yield gauge("forager_worker_alive", "1 while this process's session is alive.", worker.alive)
     yield gauge("forager_store_trouble", "1 while the store accepts no work.", stats.trouble is not None)
+    yield _labelled("forager_shifts_sent", "Shifts sent to Celery workers, by queue.", "queue", stats.shifts_sent)
+    lag = GaugeMetricFamily(
+        "forager_consumer_lag",
+        "Messages that are not done with, of the partitions that this process reads from Kafka, by queue.",
+        labels=["queue"],
+    )
+    for queue, behind in sorted(stats.consumer_lag().items()):
+        lag.add_metric([queue], behind)
+    yield lag
     yield from _browsers(app.browsers.stats())
 
 

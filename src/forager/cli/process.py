@@ -94,9 +94,11 @@ async def worker(
     show_left: Callable[["Sequence[JobReport]"], None],
     metrics: tuple[str, int] | None = None,
     queues: Sequence[str] | None = None,
+    from_kafka: bool = False,
 ) -> None:
     """Run the engine alone. With `until_idle`, end when nothing can run, and show the jobs that are left. `metrics`:
-    the address at which the process shows its figures. `queues`: take only lanes of these queues."""
+    the address at which the process shows its figures. `queues`: take only lanes of these queues; `from_kafka`: claim
+    the tasks that their topics name."""
     async with _running(settings) as (app, stop), AsyncExitStack() as stack:
         if metrics is not None:
             from forager.api.serve import serve_metrics
@@ -105,6 +107,8 @@ async def worker(
             log.info("metrics", url=await stack.enter_async_context(serve_metrics(app, host=host, port=port)))
         _require_known(queues or (), app.queues)
         app.worker.serve(queues or None)
+        if from_kafka:
+            await stack.enter_async_context(_tasks_from_kafka(app, queues or ()))
         log.info("working", pid=os.getpid(), queues=queues or "all")
         left = await work_until(app, stop, idle=until_idle)
         log.info("stopped")
@@ -155,6 +159,12 @@ def _shifts(app: "App") -> AbstractAsyncContextManager[object]:
     from forager.runners.celery.dispatch import sending_shifts
 
     return sending_shifts(app)
+
+
+def _tasks_from_kafka(app: "App", queues: Sequence[str]) -> AbstractAsyncContextManager[object]:
+    from forager.runners.kafka.work import consuming
+
+    return consuming(app, queues)
 
 
 async def _first_of(engine: asyncio.Task[None], *others: Coroutine[Any, Any, None]) -> None:

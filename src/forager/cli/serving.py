@@ -77,6 +77,10 @@ def worker(
     queue: Annotated[
         list[str] | None, typer.Option("--queue", "-q", help="Take only lanes of this queue; may be repeated.")
     ] = None,
+    runner: Annotated[
+        Literal["embedded", "kafka"],
+        typer.Option(help="Where tasks come from: the ledger alone, or Kafka topics of the queues (PostgreSQL)."),
+    ] = "embedded",
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port (0 = any free port).")
     ] = None,
@@ -97,11 +101,20 @@ def worker(
     settings = invocation(context).settings()
     if queue and until_idle:
         raise Rejected(ALL_QUEUES, fields=[FieldError("--queue", "cannot be combined with --until-idle")])
+    if runner == "kafka":
+        _check_kafka(settings, queue)
     if not is_supervised():
         return process.supervise(invocation(context).arguments, settings)
     left: list[JobReport] = []
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    work = process.worker(settings, until_idle=until_idle, show_left=left.extend, metrics=metrics, queues=queue)
+    work = process.worker(
+        settings,
+        until_idle=until_idle,
+        show_left=left.extend,
+        metrics=metrics,
+        queues=queue,
+        from_kafka=runner == "kafka",
+    )
     code = process.run_process(settings, work)
     if as_json:
         render.show_json({"stopped": True, "left": [_plain(job) for job in left]})
@@ -124,6 +137,17 @@ def _check_mode(settings: "Settings", mode: "Mode") -> None:
         from forager.runners.celery.dispatch import required_broker
 
         required_broker(settings)
+
+
+def _check_kafka(settings: "Settings", queues: list[str] | None) -> None:
+    """Raise `Rejected` or `Unconfigured`, with the remedy, if no task could come from Kafka."""
+    from importlib.util import find_spec
+
+    if find_spec("confluent_kafka") is None:
+        raise Unconfigured("The Kafka client is not installed. Install it: pip install 'forager-data[kafka]'.")
+    from forager.runners.kafka.start_checks import check
+
+    check(settings, queues)
 
 
 def _plain(job: "JobReport") -> dict[str, Any]:

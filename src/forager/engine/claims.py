@@ -56,13 +56,15 @@ class Claims:
         self._waiting[lane].extend(tasks)
         self._wake()
 
-    def forget(self, tasks: Collection[int]) -> None:
-        """Claim none of these tasks that still wait: their messages go to another worker."""
+    def forget(self, tasks: Collection[int]) -> set[int]:
+        """Claim none of these tasks that still wait: their messages go to another worker. Returns which these are."""
+        gone: set[int] = set()
         for lane, waiting in list(self._waiting.items()):
-            left = deque(task for task in waiting if task not in tasks)
-            self._waiting[lane] = left
-            if not left:
+            gone.update(task for task in waiting if task in tasks)
+            self._waiting[lane] = deque(task for task in waiting if task not in tasks)
+            if not self._waiting[lane]:
                 del self._waiting[lane]
+        return gone
 
     async def open_lanes(self, session: Session) -> None:
         """Take the lanes of the waiting tasks. If another session owns one, or it is paused, its tasks are left to any

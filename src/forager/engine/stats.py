@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forager.core.ledger import Settlement
@@ -85,6 +85,10 @@ class WorkStats:
     """Durations of the last attempts, in seconds."""
     trouble: str | None = None
     """Why the store accepts no work; None while it does."""
+    shifts_sent: Counter[str] = field(default_factory=Counter)
+    """Shifts that this process has sent to Celery workers, by queue."""
+    consumer_lag: Callable[[], Mapping[str, int]] = dict
+    """Returns the messages that wait in this process's partitions of Kafka topics, by queue."""
 
     def settled(self, settlements: Sequence[Settlement]) -> None:
         """Count attempts that have been settled."""

@@ -22,12 +22,27 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Tasks of one kind whose beginning is published, so that consumers of the topic can claim them."""
+
+    kind: str
+    topic: str
+    lane: str
+    """The lane of these tasks."""
+    queue: str
+    """The queue of the lane, and the name of the consumer group."""
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
     """A pipeline's `Feature.publication`."""
 
     topics: tuple[str, ...]
-    """Every topic that `message` names."""
+    """Every topic that `message` names, but those of the stages."""
     kinds: frozenset[str]
     """The kinds of changes of which some are published."""
     message: Callable[[Change], Message | None]
-    """The message of a change of this pipeline; None if it is not published."""
+    """The message of a change of this pipeline; None if it is not published. The message of a queued task of a stage
+    contains its public id as `task_id`."""
+    stages: tuple[Stage, ...] = ()
+    """Published only where consumers do the work: then new tasks of these kinds are offered (`Pipeline.tells`)."""

@@ -1,5 +1,5 @@
-"""One contract, several runners: plain workers, Celery on Redis, Celery on RabbitMQ. Each keeps its broker, database
-and workers for all tests of a file."""
+"""One contract, several runners: plain workers, Celery on Redis, Celery on RabbitMQ, Kafka workers. Each keeps its
+broker, database and workers for all tests of a file."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -12,11 +12,16 @@ from forager.features import all_features
 from forager.ledger.catalog import Catalog
 from forager.wiring import build_pipelines
 from tests.support.brokers import Broker, BrokerMissing, Rabbit, Redis
+from tests.support.kafka import MockKafka
 from tests.support.postgres import Postgres
 from tests.support.runner_rig import RunnerRig, runner_rig
 from tests.support.schema_templates import create_schema
 
-BROKERS: dict[str, type[Redis] | type[Rabbit]] = {"redis": Redis, "rabbitmq": Rabbit}
+BROKERS: dict[str, type[Redis] | type[Rabbit] | type[MockKafka]] = {
+    "redis": Redis,
+    "rabbitmq": Rabbit,
+    "kafka": MockKafka,
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,7 @@ async def runner(broker: Broker | None, runner_database: str) -> AsyncIterator[R
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "broker" in metafunc.fixturenames:
-        brokered = metafunc.definition.get_closest_marker("brokered") is not None
-        runners = ["redis", "rabbitmq"] if brokered else ["embedded", "redis", "rabbitmq"]
+        brokered = metafunc.definition.get_closest_marker("brokered")
+        named = brokered.args if brokered else ()
+        runners = named or (["redis", "rabbitmq"] if brokered else ["embedded", "redis", "rabbitmq", "kafka"])
         metafunc.parametrize("broker", runners, indirect=True, scope="module")

@@ -117,6 +117,7 @@ def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
 
 KEPT = ("jobs", "messages", "rejected", "attempts", "changes", "records")
 LIMITS = {  # field: (least, beyond it, most, beyond it)
+    "kafka_session_seconds": ("1", "0.9", "3600", "3601"),
     "google_shared_requests_per_minute": ("1", "0", "1000000", "1000001"),
     "elasticsearch_timeout_seconds": ("0.001", "0", "600", "601"),
     "google_requests_per_second": ("0.001", "0", "10000", "10001"),

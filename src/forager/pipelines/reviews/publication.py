@@ -1,11 +1,20 @@
-"""The topics of reviews: `reviews-raw` with every review, once per job, and `reviews-dlq` with every failed page."""
+"""The topics of reviews: `reviews-raw` with every review, once per job, and `reviews-dlq` with every failed page. Where
+Kafka consumers do the work, also `fetch-accounts`, `fetch-locations` and `fetch-reviews`: every new page to fetch."""
 
 from typing import Any
 
 from forager.core.change import Change
-from forager.kit.publication import Message, Publication
+from forager.kit.publication import Message, Publication, Stage
 from forager.pipelines.reviews.records import Review
-from forager.pipelines.reviews.tasks import AccountsPage, LocationsPage, ReviewsPage
+from forager.pipelines.reviews.tasks import (
+    ACCOUNTS_LANE,
+    LOCATIONS_LANE,
+    QUEUES,
+    REVIEWS_LANE,
+    AccountsPage,
+    LocationsPage,
+    ReviewsPage,
+)
 
 RAW, DEAD_LETTERS = "reviews-raw", "reviews-dlq"
 FIELDS = (
@@ -22,9 +31,20 @@ FIELDS = (
 )
 STAGES = {AccountsPage.kind: "accounts", LocationsPage.kind: "locations", ReviewsPage.kind: "reviews"}
 
+FETCH = tuple(
+    Stage(kind.kind, f"fetch-{STAGES[kind.kind]}", lane, QUEUES[lane])
+    for kind, lane in (
+        (AccountsPage, ACCOUNTS_LANE),
+        (LocationsPage, LOCATIONS_LANE),
+        (ReviewsPage, REVIEWS_LANE),
+    )
+)
+FETCH_TOPICS = {stage.kind: stage.topic for stage in FETCH}
+
 
 def message(change: Change) -> Message | None:
-    """A review that is new in its job, or a page that has failed. A page that is queued again is not published."""
+    """A review that is new in its job, a page that is new, or one that has failed. A page that is queued again is not
+    published: retries are the ledger's."""
     body = change.body
     if change.job is None or body is None:
         return None
@@ -33,7 +53,16 @@ def message(change: Change) -> Message | None:
         return Message(RAW, str(change.job), review)
     if change.kind == "task" and change.op == "failed" and body.get("kind") in STAGES:
         return Message(DEAD_LETTERS, str(change.job), _dead_letter(change, dict(body)))
+    if change.kind == "task" and change.op == "queued" and change.version == 1 and body.get("kind") in FETCH_TOPICS:
+        return Message(FETCH_TOPICS[body["kind"]], str(change.job), _page(change, dict(body)))
     return None
+
+
+def _page(change: Change, body: dict[str, Any]) -> dict[str, Any]:
+    asked = body.get("input")
+    known = asked if isinstance(asked, dict) else {}
+    named = {name: known[name] for name in ("account_id", "location_id") if name in known}
+    return {"job_id": change.job, "task_id": body.get("task_id"), **named}
 
 
 def _dead_letter(change: Change, body: dict[str, Any]) -> dict[str, Any]:
@@ -55,4 +84,6 @@ def _dead_letter(change: Change, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-publication = Publication(topics=(RAW, DEAD_LETTERS), kinds=frozenset({Review.kind, "task"}), message=message)
+publication = Publication(
+    topics=(RAW, DEAD_LETTERS), kinds=frozenset({Review.kind, "task"}), message=message, stages=FETCH
+)

@@ -168,5 +168,6 @@ class Dispatcher:
             log.info("the broker answers again")
         self._fails = False
         self.sent += 1
+        self._app.worker.stats.shifts_sent[queue] += 1
         self._pending.setdefault(queue, []).append(self._app.clock.monotonic())
         return True

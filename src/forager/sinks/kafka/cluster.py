@@ -54,6 +54,29 @@ class Cluster:
             logger=_log,
         )
 
+    def group_consumer(self, group: str, session_seconds: float, *, poll_seconds: float = 300.0) -> Consumer:
+        """A member of a consumer group that reads committed messages and commits offsets only when it is told to. It
+        loses its partitions if it sends no heartbeat, or is not polled, for so long."""
+        milliseconds = round(session_seconds * 1000)
+        return Consumer(
+            self._config(
+                {
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                    "session.timeout.ms": milliseconds,
+                    "heartbeat.interval.ms": max(100, milliseconds // 20),  # it also tells of rebalances
+                    "max.poll.interval.ms": max(round(poll_seconds * 1000), milliseconds),
+                    "fetch.wait.max.ms": 50,
+                    "topic.metadata.refresh.interval.ms": 10_000,  # partitions that are added later
+                    "allow.auto.create.topics": True,  # where brokers create topics by themselves, asking does it
+                }
+            ),
+            logger=_log,
+        )
+
     def make_topics(self, topics: Sequence[str], partitions: int, compacted: Sequence[str] = ()) -> list[str]:
         """Create those topics that do not exist. Returns why some could not be created: they may exist all the same,
         or the broker may create them by itself. Raises `Transient` if the brokers cannot be reached."""

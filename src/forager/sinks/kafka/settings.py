@@ -23,6 +23,13 @@ class KafkaSettings(FeatureSettings):
     kafka_partitions: int = _kafka(
         6, "Partitions of a topic that the sink creates; 0: it creates none, the topics are there.", ge=0, le=10_000
     )
+    kafka_tasks: bool = _kafka(
+        False,
+        "Publish new tasks (fetch-accounts, …) for workers with --runner kafka; needs PostgreSQL. In every process.",
+    )
+    kafka_session_seconds: float = _kafka(
+        45.0, "Time without a heartbeat after which the partitions of a dead worker go to others.", ge=1, le=3_600
+    )
     kafka_timeout_seconds: float = _kafka(30.0, "How long to wait for the brokers.", gt=0, le=600)
     kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = _kafka(
         "plaintext", "How connections are protected: plaintext, ssl, sasl_plaintext or sasl_ssl."

@@ -40,10 +40,12 @@ class KafkaSink:
         again: bool = False,
         prefix: str = "",
         partitions: int = 6,
+        tasks: bool = False,
         faults: Faults | None = None,
         together: bool = True,
     ) -> None:
-        """`publications` by pipeline; `name`: under which it publishes. `together`: see `Publisher`.
+        """`publications` by pipeline; `name`: under which it publishes. `tasks`: their stages are published, too.
+        `together`: see `Publisher`.
 
         `again`: a replay writes old changes again, with the same numbers; without it, a replay writes only those that
         the topics no longer contain.
@@ -60,7 +62,9 @@ class KafkaSink:
         self._partitions = partitions
         self._faults = faults or NoFaults()
         self._together = together
-        self._topics = sorted({prefix + topic for each in publications.values() for topic in each.topics})
+        stages = {stage.topic for each in publications.values() for stage in each.stages} if tasks else set()
+        topics = {topic for each in publications.values() for topic in each.topics} | stages
+        self._topics = sorted(prefix + topic for topic in topics)
         self._publisher: Publisher | None = None
 
     async def write(self, batch: Sequence[Change]) -> bool:

@@ -1,11 +1,16 @@
 """How the Kafka sink is built from its settings. The client library is an extra, and loaded only if brokers are set."""
 
+from typing import TYPE_CHECKING
+
 from forager.core.errors import Rejected
 from forager.core.sink import Sink, SinkRow
 from forager.kit.publication import Publication
 from forager.kit.service import SinkService
 from forager.sinks.kafka.records import TopicOptions, publication_of
 from forager.sinks.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from forager.sinks.kafka.cluster import Cluster
 
 OWN = "kafka"
 """The sink that the settings ask for."""
@@ -21,16 +26,12 @@ def build(service: SinkService, row: SinkRow) -> Sink:
     settings = service.settings.of(KafkaSettings)
     if not settings.kafka_brokers:
         raise Rejected("A sink of the type kafka needs brokers: set FORAGER_KAFKA_BROKERS.")
-    try:
-        from forager.sinks.kafka.cluster import Cluster
-        from forager.sinks.kafka.sink import KafkaSink
-    except ImportError as error:
-        raise Rejected(
-            "FORAGER_KAFKA_BROKERS is set, but the Kafka client is not installed: pip install 'forager-data[kafka]'"
-        ) from error
+    cluster = cluster_of(settings)
+    from forager.sinks.kafka.sink import KafkaSink  # the client is there, or the cluster could not be described
+
     own = row.created_at is None and row.name == OWN
     return KafkaSink(
-        Cluster(",".join(settings.kafka_brokers), settings.kafka_timeout_seconds, _security(settings)),
+        cluster,
         service.publications if own else _everything(service, row),
         service.ledger,
         sink=row.name,
@@ -39,7 +40,22 @@ def build(service: SinkService, row: SinkRow) -> Sink:
         again=not own,
         prefix=settings.kafka_topic_prefix,
         partitions=settings.kafka_partitions,
+        tasks=own and settings.kafka_tasks,
     )
+
+
+def cluster_of(settings: KafkaSettings) -> "Cluster":
+    """Return the cluster that the settings name. Raises `Rejected` if brokers, the client library or the log-in are
+    missing."""
+    if not settings.kafka_brokers:
+        raise Rejected("Kafka needs brokers: set FORAGER_KAFKA_BROKERS.")
+    try:
+        from forager.sinks.kafka.cluster import Cluster
+    except ImportError as error:
+        raise Rejected(
+            "FORAGER_KAFKA_BROKERS is set, but the Kafka client is not installed: pip install 'forager-data[kafka]'"
+        ) from error
+    return Cluster(",".join(settings.kafka_brokers), settings.kafka_timeout_seconds, _security(settings))
 
 
 def _everything(service: SinkService, row: SinkRow) -> dict[str, Publication]:

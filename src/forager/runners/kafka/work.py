@@ -1,0 +1,72 @@
+"""Lets a worker get its tasks from Kafka: one consumer per queue, beside the engine on the lanes of these queues.
+
+The engine leases as always, too: retries, and tasks whose message was lost, become ready by the ledger's clock.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from forager.app import App
+from forager.core.errors import FieldError, Rejected
+from forager.kit.publication import Publication, Stage
+from forager.runners.kafka.feed import StageFeed
+from forager.sinks.kafka.settings import KafkaSettings
+from forager.sinks.kafka.wiring import cluster_of
+
+AHEAD = 50
+"""Messages that are taken beyond the places of their lane, so that none of these waits for Kafka."""
+
+
+@asynccontextmanager
+async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[StageFeed]]:
+    """Claim the tasks of these queues' messages while the block runs. Enter it before the engine and leave it after:
+    what ends while the engine drains is committed.
+
+    Raises `Rejected` if brokers or the client library are missing, or a queue has no topic.
+    """
+    settings = app.settings.of(KafkaSettings)
+    stages = [_stage(app.publications, queue) for queue in dict.fromkeys(queues)]
+    cluster = cluster_of(settings)
+    prefix, claims = settings.kafka_topic_prefix, app.worker.claims
+    if settings.kafka_partitions:
+        topics = [prefix + stage.topic for stage in stages]
+        await asyncio.to_thread(cluster.make_topics, topics, settings.kafka_partitions)
+    feeds = [
+        StageFeed(
+            stage,
+            partial(cluster.group_consumer, prefix + stage.queue, settings.kafka_session_seconds),
+            claims,
+            source=settings.kafka_name,
+            prefix=prefix,
+            most=min(app.settings.capacity, app.lane_for(stage.lane).concurrency) + AHEAD,
+            is_stopping=lambda: app.is_stopping,
+        )
+        for stage in stages
+    ]
+
+    def over(tasks: Collection[int]) -> None:
+        for feed in feeds:
+            feed.over(tasks)
+
+    claims.when_over(over)
+    app.worker.serve([stage.queue for stage in stages])
+    app.worker.stats.consumer_lag = lambda: {feed.stage.queue: feed.consumer.lag for feed in feeds}
+    for feed in feeds:
+        feed.consumer.start()
+    try:
+        yield feeds
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(feed.consumer.close) for feed in feeds))
+
+
+def _stage(publications: Mapping[str, Publication], queue: str) -> Stage:
+    stages = {stage.queue: stage for each in publications.values() for stage in each.stages}
+    if queue not in stages:
+        raise Rejected(
+            f"No pipeline publishes tasks of the queue {queue!r}. Use one of {', '.join(stages)}, or serve it with"
+            " `forager worker --queue` without --runner kafka.",
+            fields=[FieldError("--queue", f"{queue!r} has no topic")],
+        )
+    return stages[queue]
