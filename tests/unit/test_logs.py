@@ -105,6 +105,7 @@ def test_what_is_below_the_level_is_not_written(stream: Stream) -> None:
     log.debug("no")
     logging.getLogger("some.library").debug("no")
     logging.getLogger("httpx").info("no")
+    logging.getLogger("asyncpg.pool").warning("no")
     log.info("yes")
 
     assert stream.only["event"] == "yes"

@@ -23,6 +23,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\
 _HEAD = ("timestamp", "level", "logger", "request_id", "event", "exception")
 # At INFO, these libraries repeat our own lines: every request, with its whole URL, and the server's start and stop.
 _TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "uvicorn.error", "asyncio")
+# While PostgreSQL is away, its driver warns of every attempt to connect, with a traceback; our own line says it once.
+_REPETITIVE = "asyncpg.pool"
 
 
 def configure_logs(
@@ -92,6 +94,7 @@ def _install(lines: _Lines, formatter: logging.Formatter, level: str) -> None:
     root.setLevel(level)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.getLogger(_REPETITIVE).setLevel(logging.ERROR)
     logging.captureWarnings(True)
 
 
