@@ -30,6 +30,7 @@ SINKS: tuple[SinkFeature, ...] = (
         options=Ref("forager.sinks.bigquery.settings:BigQueryOptions"),
         settings=Ref("forager.sinks.bigquery.settings:BigQuerySettings"),
         mirrors=Ref("forager.sinks.bigquery.settings:mirrors"),
+        restores=Ref("forager.sinks.bigquery.wiring:restores"),
     ),
     SinkFeature(
         name="elasticsearch",

@@ -66,13 +66,13 @@ async def test_skipped_tasks_and_their_followers_are_told(rig: Rig, worker: Work
     plans = [Plan(LoudCall(name="a")), Plan(LoudCall(name="b"), rank=1), Plan(LoudCall(name="c"), after="b")]
     _, leases = await _leased(rig, worker, *plans, batch_size=1)
     await worker.settle(leases["a"], skip=[Skip("b", "enough")])
-    assert await _told(rig) == [("b", "skipped", 1), ("c", "skipped", 1)]
+    assert await _told(rig) == [("c", "skipped", 1), ("b", "skipped", 1)]
 
 
-async def test_followers_of_a_failure_are_told(rig: Rig, worker: Worker) -> None:
+async def test_followers_of_a_failure_are_told_before_it(rig: Rig, worker: Worker) -> None:
     _, leases = await _leased(rig, worker, Plan(LoudCall(name="a")), Plan(LoudCall(name="b"), after="a"))
     await worker.settle(leases["a"], TaskState.FAILED, error="because")
-    assert await _told(rig) == [("a", "failed", 1), ("b", "skipped", 1)]
+    assert await _told(rig) == [("b", "skipped", 1), ("a", "failed", 1)]
 
 
 async def test_what_is_cancelled_queued_or_in_flight_is_told(rig: Rig, worker: Worker) -> None:
@@ -121,10 +121,10 @@ async def test_a_retry_is_told_with_the_next_version_and_so_is_the_next_failure(
     assert await rig.ledger.retry(job) == 2
     (lease,) = await worker.lease()
     await worker.settle(lease, TaskState.FAILED, error="once more")
-    dead = (await _log(rig))[-3]
+    dead = (await _log(rig))[-2]
     await rig.ledger.retry_task(UUID(dead.key))
-    first = [("a", "failed", 1), ("b", "skipped", 1), ("a", "queued", 2), ("b", "queued", 2)]
-    assert await _told(rig) == [*first, ("a", "failed", 3), ("b", "skipped", 3), ("a", "queued", 4), ("b", "queued", 4)]
+    first = [("b", "skipped", 1), ("a", "failed", 1), ("a", "queued", 2), ("b", "queued", 2)]
+    assert await _told(rig) == [*first, ("b", "skipped", 3), ("a", "failed", 3), ("a", "queued", 4), ("b", "queued", 4)]
 
 
 async def test_a_task_that_is_planned_again_is_told_if_its_end_was(rig: Rig, worker: Worker) -> None:

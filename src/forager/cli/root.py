@@ -18,6 +18,7 @@ from forager.cli import (
     lanes,
     proxies,
     prune,
+    restore,
     sandbox,
     schedules,
     serving,
@@ -73,6 +74,7 @@ app.add_typer(blobs.app, name="blobs")
 app.command()(export.export)
 app.command()(prune.prune)
 app.command()(archive.archive)
+app.command()(restore.restore)
 app.command()(doctor.doctor)
 app.add_typer(database.app, name="db")
 app.command()(sandbox.sandbox)

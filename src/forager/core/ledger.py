@@ -22,6 +22,7 @@ from forager.core.owned_lane import Demand as Demand
 from forager.core.owned_lane import GivenLane as GivenLane
 from forager.core.owned_lane import OwnedLane as OwnedLane
 from forager.core.record import Record
+from forager.core.restored import LastNumbers, RestoredJob
 from forager.core.retention import Keep, Pruned
 from forager.core.states import TaskState
 from forager.core.table import Effect
@@ -209,6 +210,15 @@ class Ledger(Protocol):
 
         Their due times are cleared in the same transaction. If several processes do this at once, each record becomes
         one task. A paused watch does nothing. Raises `Conflict` while the standing job is being cancelled.
+        """
+        ...
+
+    async def restore(self, job: RestoredJob, last: LastNumbers) -> bool:
+        """Write a job back as a mirror shows it, with its own numbers, its tasks in their states and its records; plan
+        nothing. What was in flight is queued. Returns False, and changes nothing, if the ledger has the job.
+
+        Numbers of changes, claims, jobs and tasks go on after `last`. Raises `Conflict` if the job's number is another
+        job's, and `Rejected` for a task that no pipeline can read.
         """
         ...
 

@@ -38,5 +38,8 @@ class SinkFeature:
     mirrors: Ref | None = None
     """`mirrors(settings) -> bool`: whether these settings configure a warehouse for sinks of this type, which mirror
     jobs and tasks (`Feature.mirror`). Pipelines then write every end of a task to the change log."""
+    restores: Ref | None = None
+    """`restores(service) -> RestoreSource`: reads back the jobs that sinks of this type have mirrored, for
+    `forager restore --from NAME`. Raises `Rejected` if a setting is missing."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

@@ -310,7 +310,11 @@ class LaneNumbers:
     async def learn_for(self, plans: Iterable[Encoded]) -> Mapping[str, int]:
         """Return the numbers of the lanes of these tasks, among others. A lane that is new, or in the default queue
         without a task, gets the queue that is declared for it or for the task's pipeline."""
-        unknown = {plan.lane: plan.kind for plan in plans if plan.lane not in self.known}
+        return await self.learn_named({plan.lane: plan.kind for plan in plans if plan.lane not in self.known})
+
+    async def learn_named(self, kinds: Mapping[str, str]) -> Mapping[str, int]:
+        """The same for lanes by name, each with the kind of a task."""
+        unknown = {name: kind for name, kind in kinds.items() if name not in self.known}
         if unknown:
             self.known.update(await self._make(unknown))
         return self.known

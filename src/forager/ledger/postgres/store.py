@@ -27,6 +27,7 @@ from forager.core.ledger import (
     Swept,
     Want,
 )
+from forager.core.restored import LastNumbers, RestoredJob
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres import control, lanes
@@ -41,6 +42,7 @@ from forager.ledger.postgres.offers import end_offers
 from forager.ledger.postgres.parts import add_part, open_job
 from forager.ledger.postgres.prune import WALKS, Walk
 from forager.ledger.postgres.rescue import end_session, rescue_late
+from forager.ledger.postgres.restore import restore
 from forager.ledger.postgres.settle import children_of
 from forager.ledger.postgres.settle_and_lease import Worker, lease_suspects_and_drain, settle_and_lease
 from forager.ledger.postgres.shared_lanes import join_lanes
@@ -133,6 +135,11 @@ class PostgresLedger(SharedVerbs):
         the row of the watch.
         """
         return [await self.try_page(page) for page in pages]
+
+    async def write_restored(self, job: RestoredJob, lanes_: Mapping[int, str], last: LastNumbers) -> bool:
+        known = await self._lanes.learn_named({lanes_[task.number]: task.kind for task in job.tasks})
+        numbers = {task: known[name] for task, name in lanes_.items()}
+        return await self._connections.run(lambda db: restore(db, self._catalog, job, numbers, last))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._connections.run(lambda db: control.pause(db, job, reason))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from forager.core.ids import task_uuid
-from forager.core.states import TaskState
+from forager.core.states import ENDS, TaskState
 from forager.kit.queries import task_body
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.changelog import NewChange
@@ -40,8 +40,13 @@ class ToldTask(NamedTuple):
 
 
 def worth_telling(catalog: Catalog, told: Mapping[int, TaskState], rows: Iterable[ToldTask]) -> list[ToldTask]:
-    """Those of the tasks whose own pipeline tells the state by which they were noted, in the order of their numbers."""
-    return sorted(row for row in rows if told[row.id] in catalog.tells.get(row.kind, ()))
+    """Those of the tasks whose own pipeline tells the state by which they were noted.
+
+    What has ended comes first, the last number first: a reader that stops in the middle of a transaction has then seen
+    the skipped followers of a task before the end that skipped them. Others are in the order of their numbers.
+    """
+    wanted = (row for row in rows if told[row.id] in catalog.tells.get(row.kind, ()))
+    return sorted(wanted, key=lambda row: (0, -row.id) if row.state in ENDS else (1, row.id))
 
 
 def task_change(row: ToldTask, version: int) -> NewChange:

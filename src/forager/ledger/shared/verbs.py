@@ -2,17 +2,19 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import Conflict
+from forager.core.restored import LastNumbers, RestoredJob, resolved
 from forager.core.retention import Keep, Pruned
 from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.change_reader import ChangeReader
+from forager.ledger.shared.restoring import lanes_of
 from forager.ledger.shared.retention import Retention
 from forager.ledger.shared.watch_page import Taken, WatchPage, is_paused, read_next_due, read_page
 
@@ -33,6 +35,15 @@ class SharedVerbs(ABC):
     @abstractmethod
     async def dispatch_page(self, page: WatchPage) -> Taken:
         """Take the records of a page and add their tasks, in one transaction."""
+
+    @abstractmethod
+    async def write_restored(self, job: RestoredJob, lanes_: Mapping[int, str], last: LastNumbers) -> bool:
+        """Write a restored job, in one transaction. `lanes_`: the names of its tasks' lanes."""
+
+    async def restore(self, job: RestoredJob, last: LastNumbers) -> bool:
+        resumed = resolved(job)
+        lanes = await asyncio.to_thread(lanes_of, self._catalog, resumed.tasks)
+        return await self.write_restored(resumed, lanes, last)
 
     async def dispatch_pages(self, pages: Sequence[WatchPage]) -> Sequence[Taken | Conflict]:
         """Dispatch the pages of several standing jobs. Returns what each has done, or why its job takes no tasks.

@@ -30,6 +30,7 @@ from forager.core.ledger import (
     Swept,
     Want,
 )
+from forager.core.restored import LastNumbers, RestoredJob
 from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
@@ -50,6 +51,7 @@ from forager.ledger.sqlite.lock import StoreLock
 from forager.ledger.sqlite.parts import add_part, open_job
 from forager.ledger.sqlite.prune import WALKS, Walk
 from forager.ledger.sqlite.rescue import rescue_sessions
+from forager.ledger.sqlite.restore import restore
 from forager.ledger.sqlite.settle import settle
 from forager.ledger.sqlite.submit import (
     Repeat,
@@ -145,6 +147,9 @@ class SqliteLedger(SharedVerbs):
 
     async def dispatch_page(self, page: WatchPage) -> Taken:
         return await self._run(lambda db: dispatch(db, self._memory, page, self._faults))
+
+    async def write_restored(self, job: RestoredJob, lanes_: Mapping[int, str], last: LastNumbers) -> bool:
+        return await self._run(lambda db: restore(db, self._memory, job, lanes_, last))
 
     async def pause(self, job: UUID, reason: str | None = None) -> None:
         await self._run(lambda db: control.pause(db, self._memory, job, reason))

@@ -1,5 +1,6 @@
 """The seed's three tables in a warehouse (PL-15): its columns in its order, then `change_id` and `details`."""
 
+from forager.core.record import Record
 from forager.kit.mirror import CHANGE_ID, DETAILS, Mirror, MirrorColumn, MirrorTable, columns
 from forager.pipelines.places.records import Sighting
 
@@ -52,6 +53,13 @@ _PLACE = columns("""
     error STRING
 """)
 
+
+def _aliases(sighting: Record) -> tuple[str, ...]:
+    """A cid next to a placeId names the same place (`Place.other_keys`)."""
+    payload = sighting.payload if isinstance(sighting, Sighting) else {}
+    return (str(payload["cid"]),) if payload.get("placeId") and payload.get("cid") else ()
+
+
 mirror = Mirror(
     jobs=MirrorTable(
         "serper_jobs",
@@ -62,7 +70,12 @@ mirror = Mirror(
     tasks=MirrorTable("serper_queries", "places_queries", (*_QUERY, CHANGE_ID, DETAILS), ("job_id", "zip", "page")),
     records={
         Sighting.kind: MirrorTable(
-            "serper_places", "places_sightings", (*_PLACE, CHANGE_ID, DETAILS), ("job_id", "place_uid")
+            "serper_places",
+            "places_sightings",
+            (*_PLACE, CHANGE_ID, DETAILS),
+            ("job_id", "place_uid"),
+            walk="row_number",
         )
     },
+    aliases=_aliases,
 )

@@ -31,7 +31,8 @@ SELECT
   ) AS totals,
   json_object(
     'number', j.id, 'state', j.state, 'reason', j.reason, 'drain', j.drain, 'schedule', j.schedule, 'turn', j.turn,
-    'max_cost', j.max_cost, 'params', json(j.params), 'estimate', json(j.estimate)
+    'batch_size', j.batch_size, 'concurrency', j.concurrency, 'max_cost', j.max_cost, 'created_at', j.created_at,
+    'started_at', j.started_at, 'finished_at', j.finished_at, 'params', json(j.params), 'estimate', json(j.estimate)
   ) AS details
 FROM jobs j
 WHERE j.pipeline = 'places';
@@ -65,8 +66,9 @@ SELECT
   CASE WHEN t.state = 7 THEN 'cancelled' ELSE t.error END AS error,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.ended_at / 1000.0, 'unixepoch') AS ran_at,
   json_object(
-    'id', t.id, 'after', t."after", 'rank', t.rank, 'price', t.price, 'state', t.state, 'attempt', t.attempt,
-    'claim', t.claim, 'guessed', t.guessed, 'reason', t.reason, 'error_type', t.error_type, 'hidden', t.hidden,
+    'id', t.id, 'kind', t.kind, 'key', t.key, 'after', t."after", 'rank', t.rank, 'price', t.price, 'state', t.state,
+    'attempt', t.attempt, 'claim', t.claim, 'claimed_at', t.claimed_at, 'ended_at', t.ended_at, 'cost', t.cost,
+    'guessed', t.guessed, 'error', t.error, 'reason', t.reason, 'error_type', t.error_type, 'hidden', t.hidden,
     'facts', json(t.facts), 'input', CAST(t.body AS TEXT)
   ) AS details
 FROM tasks_now t JOIN jobs j ON j.id = t.job_id
@@ -81,6 +83,7 @@ CREATE VIEW places_sightings AS
 SELECT
   s.job_id AS job_number,
   s.place_uid AS item,
+  s.id AS row_number,
   printf('%08x-%04x-8001-%04x-%012x', s.job_id >> 16, s.job_id & 65535, 32768 | (s.id >> 48), s.id & 281474976710655)
     AS ingest_id,
   coalesce(j.public_id, p.public_id) AS job_id,
@@ -99,7 +102,7 @@ SELECT
   s.credits,
   s.error,
   json_object(
-    'id', s.id, 'position', s.position, 'version', s.version,
+    'id', s.id, 'position', s.position, 'version', s.version, 'first_seen_at', s.first_seen_at,
     'last_seen_at', s.last_seen_at, 'times_seen', s.times_seen
   ) AS details
 -- A sighting outlives its job.

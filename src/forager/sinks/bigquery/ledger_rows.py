@@ -68,12 +68,13 @@ class LedgerRows:
 
     async def whole(self, table: MirrorTable, job: int) -> AsyncIterator[Row]:
         """Yield the rows of all tasks or records of one job, a page at a time."""
-        sql = f"SELECT * FROM {table.view} WHERE job_number = :job AND item > :after ORDER BY item LIMIT {PAGE}"
-        after = ""
+        by = table.walk
+        sql = f"SELECT * FROM {table.view} WHERE job_number = :job AND {by} > :after ORDER BY {by} LIMIT {PAGE}"
+        after: str | int = "" if by == "item" else 0
         while page := await self._db.fetch(sql, {"job": job, "after": after}):
             for row in page:
                 yield row
-            after = page[-1]["item"]
+            after = page[-1][by]
 
     async def plain(self, kind: str, job: tuple[str, int] | None, keys: Iterable[str]) -> AsyncIterator[Row]:
         """Yield the rows of records without a declared table, by their keys; `job` is (public id, number) for those of

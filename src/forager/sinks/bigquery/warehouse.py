@@ -81,6 +81,11 @@ class Warehouse:
             self._widen(table, found)
         self._ready.add(table.name)
 
+    def has(self, table: MirrorTable) -> bool:
+        """Return whether the dataset has this table."""
+        with self._errors():
+            return self._found(table) is not None
+
     def merge(self, table: MirrorTable, rows: IO[bytes], jobs: Collection[str]) -> None:
         """Load rows, as JSON lines, and merge them. Safe to repeat: a row is replaced only by a later one."""
         self.prepare(table)

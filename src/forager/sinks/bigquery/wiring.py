@@ -9,6 +9,7 @@ from forager.kit.settings import SettingsTree
 from forager.sinks.bigquery.settings import BigQueryOptions, BigQuerySettings
 
 if TYPE_CHECKING:
+    from forager.sinks.bigquery.restore import BigQueryMirror
     from forager.sinks.bigquery.warehouse import Warehouse
 
 
@@ -25,6 +26,15 @@ def build(service: SinkService, row: SinkRow) -> Sink:
         LedgerRows(service.database, service.mirrors, records),
         age=BigQueryOptions(**row.options).every_seconds,
     )
+
+
+def restores(service: SinkService) -> "BigQueryMirror":
+    """Return the mirror that the settings name. Raises `Rejected` if the project or the client library is missing."""
+    warehouse = open_warehouse(service.settings)
+    from forager.sinks.bigquery.restore import BigQueryMirror
+
+    records = [record for pipeline in service.pipelines.values() for record in pipeline.records]
+    return BigQueryMirror(warehouse, service.mirrors, {record.kind: record for record in records})
 
 
 def open_warehouse(settings: SettingsTree, *, dataset: str | None = None) -> "Warehouse":
