@@ -16,6 +16,7 @@ from forager.config import new_settings
 from forager.core.change import Change
 from forager.core.errors import Permanent, Transient
 from forager.core.sink import SinkRow
+from forager.sinks.files import manifest as manifests
 from forager.sinks.files.formats import Csv, json_lines
 from forager.sinks.files.manifest import Manifest, all_manifests, last_manifest
 from forager.sinks.files.sink import FilesSink
@@ -89,6 +90,36 @@ async def test_a_crash_neither_loses_nor_doubles_however_the_next_batch_is_cut(t
     assert ids(tmp_path) == [1, 2, 3, 5, 8, 9]
     await sink_in(tmp_path).write([change(10)])
     assert files_in(tmp_path) == named_in(tmp_path), "what the crash left behind is removed"
+
+
+async def test_what_a_crash_left_in_several_folders_is_removed_when_its_changes_come_again(tmp_path: Path) -> None:
+    await sink_in(tmp_path).write([change(1), change(2, "other"), change(3, minutes=5)])
+    with pytest.raises(Stop):
+        await sink_in(tmp_path, faults=StopAt("files-written")).write(
+            [change(4), change(5, "other"), change(6, minutes=5)]
+        )
+    assert len(files_in(tmp_path) - named_in(tmp_path)) == 3
+    heir = sink_in(tmp_path)
+    for number, kind, minutes in ((4, "thing", 0), (5, "other", 0), (6, "thing", 5)):
+        await heir.write([change(number, kind, minutes=minutes)])
+    assert files_in(tmp_path) == named_in(tmp_path)
+    assert ids(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_start_finds_the_newest_manifest_by_a_note_without_listing_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "NOTED_EVERY", 2)
+    sink = sink_in(tmp_path)
+    for number in range(1, 8):
+        await sink.write([change(number)])
+    assert (tmp_path / manifests.NOTE).read_text() == "6"
+    monkeypatch.setattr(Folder, "list", None)
+    assert last_manifest(Folder(tmp_path)).number == 7
+    monkeypatch.undo()
+    for note in ("600", "x", ""):
+        (tmp_path / manifests.NOTE).write_text(note)
+        assert last_manifest(Folder(tmp_path)).number == 7, "a note that is wrong is not believed"
 
 
 async def test_of_two_writers_at_once_one_commits_and_the_other_reads_on(tmp_path: Path) -> None:

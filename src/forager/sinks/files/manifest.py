@@ -14,6 +14,9 @@ from forager.core.errors import Transient
 from forager.core.place import Place
 
 FOLDER = "manifests"
+NOTE = ".last"
+"""The number of a manifest that was the newest when this was written; hidden from lists."""
+NOTED_EVERY = 100
 
 
 class Part(BaseModel):
@@ -47,9 +50,31 @@ class Manifest(BaseModel):
 
 
 def last_manifest(place: Place) -> Manifest:
-    """Return the newest manifest; an empty one with the number 0 if there is none."""
+    """Return the newest manifest; an empty one with the number 0 if there is none.
+
+    There may be millions. A note of one of the newest saves listing them: from there on, each number is looked up.
+    """
+    noted = _noted(place)
+    if noted is not None and place.find(noted.path) is not None:
+        while place.find((following := Manifest(number=noted.number + 1)).path) is not None:
+            noted = following
+        return read_manifest(place, noted.path)
     last = max(place.list(FOLDER), default=None)
     return Manifest() if last is None else read_manifest(place, last)
+
+
+def note_last(place: Place, committed: Manifest) -> None:
+    """Note now and then which manifest is the newest, for the next start."""
+    if committed.number % NOTED_EVERY == 0:
+        place.put(NOTE, str(committed.number).encode())
+
+
+def _noted(place: Place) -> Manifest | None:
+    try:
+        text = place.get(NOTE)
+    except FileNotFoundError:
+        return None
+    return Manifest(number=int(text)) if text.isdigit() else None
 
 
 def read_manifest(place: Place, path: str) -> Manifest:

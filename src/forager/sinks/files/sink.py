@@ -7,7 +7,6 @@ the log: a start reads it back, and changes that were written before are left ou
 
 import asyncio
 import os
-import re
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,13 +18,14 @@ from forager.core.place import Place
 from forager.core.sink import Batching, SinkRow
 from forager.kit.number_set import ranges_of
 from forager.sinks.files.formats import Encode
-from forager.sinks.files.manifest import Manifest, Part, all_manifests, last_manifest
+from forager.sinks.files.leftovers import Leftovers
+from forager.sinks.files.manifest import Manifest, Part, last_manifest, note_last
 from forager.sinks.files.written import Written
 
 LARGEST_BODY = 100 * 1024 * 1024
 """A file of one change that is larger is refused, because loaders have limits of this size."""
 MOST = 5_000
-_PART = re.compile(r"/([0-9]{12})-[0-9a-f]{8}\.[a-z]+$")
+"""Changes in one batch."""
 
 
 class FilesSink:
@@ -54,10 +54,10 @@ class FilesSink:
         """A batch that took too long still runs in its thread when the next one comes."""
         self._last: Manifest | None = None
         """The newest manifest. None: unknown, so it is read before anything is written."""
-        self._is_clean = False
-        """Whether files that a writer left behind when it died have been removed since the start."""
-        self._written: Written | None = None
-        """Every change that was written. None: not known yet."""
+        self._written = Written(place, Manifest())
+        """Every change that was written …"""
+        self._leftovers = Leftovers(place, Manifest(), MOST)
+        """… and the files that were, in vain; both as of `_last`."""
 
     async def write(self, batch: Sequence[Change]) -> None:
         """Write the changes that were not written before, and commit them. Raises `Transient` if another process has
@@ -70,9 +70,9 @@ class FilesSink:
 
     def _write_new(self, batch: Sequence[Change]) -> None:
         last, self._last = self._last, None
-        if last is None or self._written is None:  # at the start, or a write failed: another process may have written
-            last, self._is_clean = last_manifest(self._place), False
-            self._written = Written(self._place, last)
+        if last is None:  # at the start, or a write failed: another process may have written
+            last = last_manifest(self._place)
+            self._written, self._leftovers = Written(self._place, last), Leftovers(self._place, last, MOST)
         new = [change for change in batch if change.id not in self._written]
         if new:
             self._commit(last, new)
@@ -88,7 +88,7 @@ class FilesSink:
         manifest = Manifest(
             number=number,
             cursor=max(last.cursor, new[-1].id),
-            clean=last.number if self._is_clean else last.clean,
+            clean=last.number if self._leftovers.are_gone else last.clean,
             parts=[self._part(attempt, kind, date, changes) for (kind, date), changes in _grouped(new).items()],
             changes=ranges_of(change.id for change in new),
         )
@@ -98,9 +98,8 @@ class FilesSink:
                 self._place.delete(part.path)
             raise Transient(f"Another process has written to the files of {self.name}: this one reads on from there.")
         self._faults.at("files-committed")
-        if not self._is_clean:
-            self._clean(manifest)
-            self._is_clean = True
+        self._leftovers.remove(manifest)
+        note_last(self._place, manifest)
         self._last = manifest
 
     def _created(self, manifest: Manifest) -> bool:
@@ -125,17 +124,6 @@ class FilesSink:
             first=changes[0].id,
             last=changes[-1].id,
         )
-
-    def _clean(self, last: Manifest) -> None:
-        """Remove files that writers left behind before their manifests, under numbers that are taken by now."""
-        found: dict[int, set[str]] = {}
-        for path in self._place.list(""):
-            named = _PART.search(path)
-            if named is not None and last.clean < (number := int(named[1])) <= last.number:
-                found.setdefault(number, set()).add(path)
-        for manifest in all_manifests(self._place, after=last.clean):
-            for path in found.get(manifest.number, set()) - {part.path for part in manifest.parts}:
-                self._place.delete(path)
 
 
 def _grouped(changes: Sequence[Change]) -> dict[tuple[str, str], list[Change]]:
