@@ -239,6 +239,8 @@ _FAST = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "256MB",  # it may lie in memory
+    "shared_buffers": "32MB",  # all of them are searched when a database is dropped
+    "jit": "off",  # it would compile the auditor's questions, which takes longer than to answer them
     "autovacuum": "off",  # databases that live for a second; a worker in one of them would delay its removal
 }
 
