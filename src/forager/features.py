@@ -31,6 +31,7 @@ SINKS: tuple[SinkFeature, ...] = (
         settings=Ref("forager.sinks.bigquery.settings:BigQuerySettings"),
         mirrors=Ref("forager.sinks.bigquery.settings:mirrors"),
         restores=Ref("forager.sinks.bigquery.wiring:restores"),
+        tables=Ref("forager.sinks.bigquery.wiring:read_table"),
     ),
     SinkFeature(
         name="elasticsearch",

@@ -27,6 +27,7 @@ from forager.fetch.proxies import ProxyPool, given_proxies
 from forager.fetch.proxy_check import ProxyCheck
 from forager.kit.feature import Feature
 from forager.kit.publication import Publication
+from forager.kit.references import FromTable
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import ensure_postgres, ensure_sqlite
 from forager.ledger.schema.namespace import locate
@@ -183,5 +184,17 @@ def reference_loaders(settings: Settings, features: Iterable[Feature]) -> dict[s
     loaders: dict[str, Callable[[], Any]] = {}
     for each in features:
         if each.references is not None:
-            loaders.update(each.references.load()(settings))
+            given = each.references.load()(settings)
+            loaders.update(
+                {name: _table_loader(settings, by) if isinstance(by, FromTable) else by for name, by in given.items()}
+            )
     return loaders
+
+
+def _table_loader(settings: Settings, wanted: FromTable) -> Callable[[], Any]:
+    """Return the loader of reference data that is in a warehouse. Raises `Rejected` if no type of sink knows it."""
+    name, _, table = wanted.source.partition(":")
+    readers = {each.name: each.tables for each in all_sinks() if each.tables is not None}
+    if name not in readers:
+        raise Rejected(f"{wanted.source}: tables can be read from {', '.join(sorted(readers))}, not from {name}.")
+    return lambda: wanted.make(readers[name].load()(settings, table, wanted.columns))

@@ -49,7 +49,8 @@ class Feature:
     secrets: Ref | None = None
     """`secrets(settings) -> Mapping[str, SecretStr | None]`: secrets that its requests name."""
     references: Ref | None = None
-    """`references(settings) -> Mapping[str, Callable[[], Any]]`: loaders of the reference data in `Pipeline.needs`."""
+    """`references(settings) -> Mapping[str, Callable[[], Any] | FromTable]`: loaders of the reference data in
+    `Pipeline.needs`, or the tables in a warehouse that it is read from."""
     estimate: Ref | None = None
     """`estimate(service, job) -> Awaitable[BaseModel]`: the price of a job. It must send no request and spend
     nothing."""

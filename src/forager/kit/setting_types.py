@@ -41,6 +41,15 @@ def _web_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _table_or_file(value: object) -> object:
+    """`bigquery:dataset.table` stays text; everything else is the path of a file."""
+    if not isinstance(value, str) or ":" not in value or not value.partition(":")[0].isalpha():
+        return _expanded(Path(value)) if isinstance(value, str) else value
+    if not re.fullmatch(r"[a-z]+:(?:[A-Za-z0-9-]{1,63}\.)?[A-Za-z0-9_]{1,1024}\.[A-Za-z0-9_-]{1,1024}", value):
+        raise ValueError("it should be a file, or a table such as bigquery:reference.geo_zip_all")
+    return value
+
+
 def _secret_url(url: SecretStr) -> SecretStr:
     """Check a URL that may contain a token in its path or query, but no password."""
     parts = _parsed_url(url.get_secret_value())
@@ -80,6 +89,8 @@ def _header_text(text: str) -> str:
 
 
 Location = Annotated[Path, AfterValidator(_expanded)]
+TableOrFile = Annotated[Path | str, BeforeValidator(_table_or_file)]
+"""The path of a file; or, as text, a table in a warehouse, such as `bigquery:reference.geo_zip_all`."""
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]

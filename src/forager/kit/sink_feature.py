@@ -41,5 +41,9 @@ class SinkFeature:
     restores: Ref | None = None
     """`restores(service) -> RestoreSource`: reads back the jobs that sinks of this type have mirrored, for
     `forager restore --from NAME`. Raises `Rejected` if a setting is missing."""
+    tables: Ref | None = None
+    """`tables(settings, table, columns) -> Iterable[Mapping[str, Any]]`: reads rows of any table in the warehouse of
+    this type, for reference data (`FromTable`). Raises `Rejected` if a setting, the table or every column is
+    missing."""
     addable: bool = True
     """Whether rows of this type can be added. A type that is not addable exists only by its settings."""

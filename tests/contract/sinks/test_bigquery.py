@@ -18,27 +18,29 @@ import pytest
 from pydantic import ValidationError
 
 from forager.config import new_settings
-from forager.core.change import Change
 from forager.core.errors import Permanent, Rejected, Transient
-from forager.core.sink import SinkRow
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from forager.kit.mirror import Mirror, MirrorColumn, MirrorTable
+from forager.features import FEATURES
+from forager.kit.mirror import MirrorTable
 from forager.kit.service import SinkService
 from forager.pipelines.places.mirror import mirror
 from forager.pipelines.places.records import Place, Sighting
+from forager.pipelines.places.zips import Zip, ZipTable
+from forager.settings import Settings
 from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.record_table import record_table
 from forager.sinks.bigquery.settings import mirrors
 from forager.sinks.bigquery.sink import BigQuerySink
 from forager.sinks.bigquery.warehouse import Warehouse
 from forager.sinks.bigquery.wiring import build
+from forager.wiring import reference_loaders
 from tests.support.bigquery_emulator import PROJECT, client_of, dataset_of, rows_of, url_of
+from tests.support.bigquery_mirror import ROW, deliver, log_of, mirrored, sink_of, views, warehouse_of
 from tests.support.places_rig import PlacesRig, found, postgres_places, sqlite_places
 from tests.support.rig import Call, Item
 from tests.support.sink_suite import open_store, settle
 
-ROW = SinkRow("warehouse", "bigquery")
 NASTY = '=HYPERLINK("x")\'; DROP TABLE `serper_jobs`; --\n{"job_id": "injected"}\n\\ \u2028 é'
 
 
@@ -47,67 +49,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[PlacesRig]:
     opened = await sqlite_places(tmp_path, mirrored=True)
     yield opened
     await opened.close()
-
-
-def sink_of(rig: PlacesRig, folder: Path, tables: Mirror = mirror, row: SinkRow = ROW) -> BigQuerySink:
-    return BigQuerySink(
-        row, warehouse_of(folder), LedgerRows(rig.ledger.database, {"places": tables}, (Place, Sighting))
-    )
-
-
-def warehouse_of(folder: Path) -> Warehouse:
-    return Warehouse(PROJECT, dataset_of(folder), url=url_of(folder))
-
-
-async def log_of(rig: PlacesRig, after: int = 0) -> list[Change]:
-    return list(await rig.ledger.changes(after, 100_000))
-
-
-async def deliver(rig: PlacesRig, sink: BigQuerySink, after: int = 0, size: int = 40) -> int:
-    log = await log_of(rig, after)
-    for start in range(0, len(log), size):
-        await sink.write(log[start : start + size])
-    return log[-1].id
-
-
-async def views(rig: PlacesRig) -> dict[str, list[tuple[Any, ...]]]:
-    """What the ledger's own views show, in the order of their keys."""
-    return {
-        table.name: [_plain(table, row) for row in await rig.read(f"SELECT * FROM {table.name} ORDER BY {_by(table)}")]
-        for table in (mirror.jobs, mirror.tasks, mirror.records["sighting"])
-    }
-
-
-def mirrored(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """What BigQuery has, in the same order."""
-    return {
-        table.name: [
-            _plain(table, row)
-            for row in rows_of(folder, f"SELECT * FROM `{{dataset}}.{table.name}` ORDER BY {_by(table)}")
-        ]
-        for table in (mirror.jobs, mirror.tasks, mirror.records["sighting"])
-    }
-
-
-def _by(table: MirrorTable) -> str:
-    return ", ".join(table.key)
-
-
-def _plain(table: MirrorTable, row: dict[str, Any]) -> tuple[Any, ...]:
-    """The seed's columns, without what is ours."""
-    return tuple(
-        _value(column, row[column.name]) for column in table.columns if column.name not in ("change_id", "details")
-    )
-
-
-def _value(column: MirrorColumn, value: Any) -> Any:
-    if value is None:
-        return None
-    if column.type == "TIMESTAMP":
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
-    if column.type in ("JSON", "STRUCT"):
-        return orjson.loads(value) if isinstance(value, str) else value
-    return bool(value) if column.type == "BOOL" else value
 
 
 async def work(rig: PlacesRig) -> tuple[UUID, UUID]:
@@ -285,6 +226,47 @@ async def test_a_sink_for_some_kinds_writes_no_other_table(rig: PlacesRig, tmp_p
     await sink.write([change for change in await log_of(rig) if change.kind == "sighting"])
     tables = {table.table_id for table in client_of(tmp_path).list_tables(f"{PROJECT}.{dataset_of(tmp_path)}")}
     assert tables == {"serper_places"}
+
+
+# ── ZIPs ──
+
+
+@pytest.fixture
+def zip_settings(tmp_path: Path) -> Settings:
+    return new_settings(
+        home=tmp_path,
+        zip_table=f"bigquery:{dataset_of(tmp_path)}.geo_zip_all",
+        bigquery_project_id=PROJECT,
+        bigquery_url=url_of(tmp_path),
+    )
+
+
+def load_zips(settings: Settings) -> ZipTable:
+    table: ZipTable = reference_loaders(settings, FEATURES)["zips"]()
+    return table
+
+
+def test_zips_are_read_from_a_table__PL_4(tmp_path: Path, zip_settings: Settings) -> None:
+    client, table = client_of(tmp_path), f"{PROJECT}.{dataset_of(tmp_path)}.geo_zip_all"
+    client.create_dataset(f"{PROJECT}.{dataset_of(tmp_path)}")
+    client.query(f"CREATE TABLE `{table}` (ZIP STRING, state STRING, lat FLOAT64, active BOOL, shape STRING)").result()
+    rows = "('02139', 'ma', 42.36, true, 'x'), ('85001', 'AZ', NULL, false, 'y'), ('85003', 'AZ', NULL, NULL, 'z')"
+    client.query(f"INSERT INTO `{table}` (ZIP, state, lat, active, shape) VALUES {rows}").result()
+    zips = load_zips(zip_settings)
+    assert zips.states == ("AZ", "MA")
+    assert [each.zip for each in zips.of_state("AZ")] == ["85003"], "a ZIP that is not active is left out"
+    assert zips.get("02139") == Zip("02139", "MA", lat=42.36)
+
+
+def test_a_table_that_is_not_there_or_has_wrong_rows_is_reported(tmp_path: Path, zip_settings: Settings) -> None:
+    with pytest.raises(Rejected, match="There is no table"):
+        load_zips(zip_settings)
+    client, table = client_of(tmp_path), f"{PROJECT}.{dataset_of(tmp_path)}.geo_zip_all"
+    client.create_dataset(f"{PROJECT}.{dataset_of(tmp_path)}")
+    client.query(f"CREATE TABLE `{table}` (zip INT64, state STRING)").result()
+    client.query(f"INSERT INTO `{table}` (zip, state) VALUES (2139, 'MA')").result()
+    with pytest.raises(Rejected, match=r"row 1: zip '2139' is not five digits .was a leading zero lost"):
+        load_zips(zip_settings)
 
 
 # ── trouble and settings ──

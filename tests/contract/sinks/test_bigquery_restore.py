@@ -14,8 +14,8 @@ from forager.core.states import TaskState
 from forager.pipelines.places.mirror import mirror
 from forager.pipelines.places.records import Place, Sighting
 from forager.sinks.bigquery.restore import BigQueryMirror
-from tests.contract.sinks.test_bigquery import deliver, log_of, mirrored, sink_of, views, warehouse_of
 from tests.support.bigquery_emulator import rows_of
+from tests.support.bigquery_mirror import deliver, log_of, mirrored, sink_of, views, warehouse_of
 from tests.support.places_rig import PlacesRig, found, postgres_places, sqlite_places
 
 KINDS: Mapping[str, type[Record]] = {Place.kind: Place, Sighting.kind: Sighting}

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from forager.config import declared_settings, load_settings, new_settings
+from forager.core.errors import Rejected
 from forager.pipelines.places.settings import PlacesSettings
 from forager.pipelines.reviews.settings import ReviewsSettings
 from tests.support.settings import Load
@@ -228,3 +229,10 @@ def test_settings_built_directly_read_no_environment(monkeypatch: pytest.MonkeyP
 def test_settings_do_not_change_after_loading(load: Load) -> None:
     with pytest.raises(ValidationError):
         load().port = 1  # type: ignore[misc]
+
+
+def test_a_zip_table_is_a_file_or_a_table_of_bigquery__PL_4(load: Load, tmp_path: Path) -> None:
+    for text in ("bigquery:reference.geo_zip_all", "bigquery:my-project.reference.geo_zip_all"):
+        assert load(env={"FORAGER_ZIP_TABLE": text}).of(PlacesSettings).zip_table == text
+    with pytest.raises(Rejected, match=r"bigquery:reference\.geo_zip_all"):
+        load(env={"FORAGER_ZIP_TABLE": "bigquery:reference.geo`zip"})

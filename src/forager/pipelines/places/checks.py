@@ -18,6 +18,9 @@ def checks(settings: SettingsTree) -> Iterator[Finding]:
         yield Finding("serper", "ok", f"a key is set; {own.serper_rate}/s at {own.serper_base_url}")
     if own.zip_table is None:
         return
+    if isinstance(own.zip_table, str):
+        yield Finding("zip table", "note", f"{own.zip_table} is read with the first job")
+        return
     try:
         table = ZipTable.from_csv(own.zip_table)
         yield Finding("zip table", "ok", f"{own.zip_table}, {len(table.states)} states")

@@ -5,7 +5,7 @@ from functools import partial
 
 from pydantic import SecretStr
 
-from forager.kit.setting_types import Location, WebUrl
+from forager.kit.setting_types import TableOrFile, WebUrl
 from forager.kit.settings import FeatureSettings, setting
 
 _serper = partial(setting, group="Serper")
@@ -48,4 +48,6 @@ class PlacesSettings(FeatureSettings):
     retry_delay_seconds: float = _places(
         5.0, "Wait before the first retry; doubles with each.", seed="RETRY_DELAY_SECONDS", ge=0, le=86_400
     )
-    zip_table: Location | None = _places(None, "CSV with the columns zip and state (default: the included table).")
+    zip_table: TableOrFile | None = _places(
+        None, "CSV with the columns zip and state, or bigquery:DATASET.TABLE (default: the included table)."
+    )

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pydantic import SecretStr
 
 from forager.core.pipeline import Pipeline, Retry
+from forager.kit.references import FromTable
 from forager.kit.settings import SettingsTree
 from forager.pipelines.places import pipeline
 from forager.pipelines.places.job import PlacesDefaults, places_params
 from forager.pipelines.places.settings import PlacesSettings
 from forager.pipelines.places.steps import API_KEY, Serper
-from forager.pipelines.places.zips import ZipTable, shipped_zips
+from forager.pipelines.places.zips import Zip, ZipTable, shipped_zips
 
 
 def build(settings: SettingsTree) -> Pipeline:
@@ -35,7 +36,9 @@ def secrets(settings: SettingsTree) -> Mapping[str, SecretStr | None]:
     return {API_KEY: settings.of(PlacesSettings).serper_api_key}
 
 
-def references(settings: SettingsTree) -> Mapping[str, Callable[[], ZipTable]]:
-    """`zips`: the operator's own table, or else the one that ships."""
+def references(settings: SettingsTree) -> Mapping[str, Callable[[], ZipTable] | FromTable]:
+    """`zips`: the operator's own table, in a file or in a warehouse, or else the one that ships."""
     table = settings.of(PlacesSettings).zip_table
+    if isinstance(table, str):
+        return {"zips": FromTable(table, Zip._fields, lambda rows: ZipTable.from_rows(rows, name=table))}
     return {"zips": shipped_zips if table is None else lambda: ZipTable.from_csv(table)}

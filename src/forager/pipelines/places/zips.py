@@ -1,4 +1,4 @@
-"""ZIP reference data: the included table, or any CSV with the columns `zip` and `state`.
+"""ZIP reference data: the included table, or any CSV or table with the columns `zip` and `state`.
 
 Immutable once loaded; never uses the network. A ZIP is text everywhere: a number would lose its leading zeros.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -69,6 +69,18 @@ class ZipTable:
         except UnicodeDecodeError as error:
             raise Rejected(f"{path} is not UTF-8 text ({error.reason}). Save the CSV as UTF-8.") from error
 
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]], *, name: str) -> "ZipTable":
+        """Build the table from rows of a database, checked as those of a CSV are. Raises `Rejected`, naming the wrong
+        rows."""
+        texts = ({column: _text(value) for column, value in row.items()} for row in rows)
+        return cls(_checked(enumerate(texts, 1), name, "row", "Correct the table and start again."))
+
+
+def _text(value: Any) -> str:
+    """Return a value of a database as a CSV would have it."""
+    return "" if value is None else str(value)
+
 
 @cache
 def shipped_zips() -> ZipTable:
@@ -88,21 +100,27 @@ def read_csv(lines: Iterable[str], *, name: str = "zips.csv") -> list[Zip]:
         missing = [column for column in ("zip", "state") if column not in reader.fieldnames]
         if missing:
             raise Rejected(f"{name}, line 1: no column {' and '.join(missing)}. The header must name zip and state.")
-        rows, errors = [], []
-        for row in reader:
-            try:
-                rows.append(_from_csv(row))
-            except ValueError as error:
-                errors.append(f"line {reader.line_num}: {error}")
+        numbered = ((reader.line_num, row) for row in reader)
+        return _checked(numbered, name, "line", "Correct the file and load it again.")
     except csv.Error as error:
         raise Rejected(
             f"{name}, after line {reader.line_num}: not CSV ({error}). Save it as comma-separated text."
         ) from error
+
+
+def _checked(numbered: Iterable[tuple[int, Mapping[str, str | None]]], name: str, what: str, remedy: str) -> list[Zip]:
+    """Return the ZIPs of numbered rows. Raises `Rejected` with the first wrong ones, or if there are none."""
+    rows, errors = [], []
+    for number, row in numbered:
+        try:
+            rows.append(_from_csv(row))
+        except ValueError as error:
+            errors.append(f"{what} {number}: {error}")
     if errors:
         more = f" … and {len(errors) - _MOST_ERRORS} more" if len(errors) > _MOST_ERRORS else ""
-        raise Rejected(f"{name}: {'; '.join(errors[:_MOST_ERRORS])}{more}. Correct the file and load it again.")
+        raise Rejected(f"{name}: {'; '.join(errors[:_MOST_ERRORS])}{more}. {remedy}")
     if not rows:
-        raise Rejected(f"{name} has a header and no rows. Add one row per ZIP.")
+        raise Rejected(f"{name} has no rows. Add one row per ZIP.")
     return rows
 
 

@@ -20,7 +20,7 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import bigquery
 from google.oauth2 import service_account
 
-from forager.core.errors import Permanent, Transient
+from forager.core.errors import Permanent, Rejected, Transient
 from forager.kit.mirror import MirrorColumn, MirrorTable
 from forager.sinks.bigquery import statements
 
@@ -42,13 +42,15 @@ class Warehouse:
         project: str,
         dataset: str,
         *,
+        other_project: str | None = None,
         location: str | None = None,
         credentials: Path | None = None,
         url: str | None = None,
         timeout: float = 120.0,
     ) -> None:
+        """`other_project`: the project of the dataset, if it is not the one that statements run in."""
         self._project = project
-        self.dataset = f"{project}.{dataset}"
+        self.dataset = f"{other_project or project}.{dataset}"
         self._location = location
         self._credentials = credentials
         self._url = url
@@ -66,6 +68,19 @@ class Warehouse:
             job = self._client.query(sql, job_config=config, retry=_ONCE, job_retry=None, timeout=self._timeout)
             rows = job.result(retry=_ONCE, job_retry=None, timeout=self._timeout)
         return self._rows(rows)
+
+    def read(self, table: str, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """Return the rows of any table, with those of these columns that it has. Raises `Rejected` if it has none."""
+        with self._errors():
+            try:
+                found = self._client.get_table(f"{self.dataset}.{table}", retry=_ONCE, timeout=self._timeout)
+            except exceptions.NotFound:
+                raise Rejected(f"There is no table {self.dataset}.{table} in BigQuery.") from None
+        there = {field.name.lower(): field.name for field in found.schema}
+        wanted = [f"{statements.quoted(there[name])} AS {statements.quoted(name)}" for name in columns if name in there]
+        if not wanted:
+            raise Rejected(f"{self.dataset}.{table} in BigQuery has none of the columns {', '.join(columns)}.")
+        return self.query(f"SELECT {', '.join(wanted)} FROM {statements.quoted(f'{self.dataset}.{table}')}")
 
     def prepare(self, table: MirrorTable) -> None:
         """Create the dataset and the table, or add the columns that the table lacks. Other columns are left alone.

@@ -1,6 +1,7 @@
 """How a BigQuery sink is built from its settings. The client library is an extra, and loaded only for such a sink."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from forager.core.errors import Rejected
 from forager.core.sink import Sink, SinkRow
@@ -37,9 +38,17 @@ def restores(service: SinkService) -> "BigQueryMirror":
     return BigQueryMirror(warehouse, service.mirrors, {record.kind: record for record in records})
 
 
-def open_warehouse(settings: SettingsTree, *, dataset: str | None = None) -> "Warehouse":
-    """Return the warehouse that the settings name. It connects on first use. Raises `Rejected` if the project or the
-    client library is missing."""
+def read_table(settings: SettingsTree, table: str, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Read these columns of a table, `dataset.table` or `project.dataset.table`, as far as it has them. Raises
+    `Rejected` if it has none of them, or if a setting or the client library is missing."""
+    *project, dataset, name = table.split(".")
+    warehouse = open_warehouse(settings, project=project[0] if project else None, dataset=dataset)
+    return warehouse.read(name, columns)
+
+
+def open_warehouse(settings: SettingsTree, *, project: str | None = None, dataset: str | None = None) -> "Warehouse":
+    """Return the warehouse that the settings name, or another dataset by the same account. It connects on first use.
+    Raises `Rejected` if the project or the client library is missing."""
     own = settings.of(BigQuerySettings)
     if own.bigquery_project_id is None:
         raise Rejected("BigQuery needs a project: set FORAGER_BIGQUERY_PROJECT_ID.")
@@ -50,6 +59,7 @@ def open_warehouse(settings: SettingsTree, *, dataset: str | None = None) -> "Wa
     return Warehouse(
         own.bigquery_project_id,
         dataset or own.bigquery_dataset,
+        other_project=project,
         location=own.bigquery_location,
         credentials=own.google_application_credentials,
         url=own.bigquery_url,
