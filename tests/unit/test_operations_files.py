@@ -96,7 +96,7 @@ def test_our_ports_are_reachable_from_this_machine_only() -> None:
 def test_prometheus_scrapes_every_process_on_its_port() -> None:
     jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
     assert jobs["forager-api"]["static_configs"] == [{"targets": [f"api:{_option('api', '--port')}"]}]
-    for service, option in (("worker", "--metrics-port"), ("shifts", "--port")):
+    for service, option in (("worker", "--metrics-port"), ("kafka-worker", "--metrics-port"), ("shifts", "--port")):
         (found,) = jobs[f"forager-{service}"]["dns_sd_configs"]
         assert (found["names"], found["port"]) == ([service], int(_option(service, option)))
     mounted = {mount.split(":")[1] for mount in SERVICES["prometheus"]["volumes"]}

@@ -35,7 +35,9 @@ class Vital:
     queues: Mapping[str, QueueLoad] = field(default_factory=dict)
     """Lanes that have work and no owner."""
     sessions: Mapping[str, int] = field(default_factory=dict)
-    """Living sessions by the queue that they serve."""
+    """Living sessions by the queue that they serve …"""
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    """… and those of them that are Celery shifts."""
 
 
 class VitalSigns:
@@ -64,8 +66,8 @@ class VitalSigns:
                 watches = await app.watches.statuses()
                 circuits, proxies = await app.reports.circuits(now), await app.proxies.list()
                 features, queues = await _figures(app), await app.reports.waiting_by_queue(now)
-                sessions = await app.reports.sessions_by_queue(now)
-                return Vital("ok", figures, circuits, proxies, sinks, watches, features, time, queues, sessions)
+                sessions, shifts = await app.reports.sessions_by_queue(now), await app.reports.shifts_by_queue(now)
+                return Vital("ok", figures, circuits, proxies, sinks, watches, features, time, queues, sessions, shifts)
         except StoreFull:
             return Vital("full", None)
         except (StoreError, TimeoutError):

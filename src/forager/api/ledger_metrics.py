@@ -34,14 +34,9 @@ def ledger_metrics(vital: Vital) -> Iterable[Metric]:
     yield gauge("forager_sessions", "Worker processes whose session has not ended.", figures.sessions)
     yield from _pipeline_metrics(figures.pipelines, vital.time)
     yield from _queue_metrics(vital.queues, vital.time)
-    serving = GaugeMetricFamily(
-        "forager_queue_sessions",
-        "Living sessions that serve a queue (a running Celery shift is one); `all`: those that serve every queue.",
-        labels=["queue"],
-    )
-    for queue, count in sorted(vital.sessions.items()):
-        serving.add_metric([queue], count)
-    yield serving
+    about = "Living sessions that serve a queue (a running Celery shift is one); `all`: those that serve every queue."
+    yield _by_queue("forager_queue_sessions", about, vital.sessions)
+    yield _by_queue("forager_shifts_running", "Celery shifts that run, by queue.", vital.shifts)
     yield from _sink_metrics(vital.sinks)
     yield from _watch_metrics(vital.watches)
     yield from (gauge(each.name, each.about, each.value) for each in vital.features)
@@ -62,6 +57,13 @@ def _pipeline_metrics(pipelines: Mapping[str, PipelineLoad], now: datetime | Non
         age = 0.0 if since is None or now is None else (now - since).total_seconds()
         waiting.add_metric([pipeline], max(0.0, age))
     yield from (queued, running, waiting)
+
+
+def _by_queue(name: str, about: str, values: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=["queue"])
+    for queue, value in sorted(values.items()):
+        family.add_metric([queue], value)
+    return family
 
 
 def _queue_metrics(queues: Mapping[str, QueueLoad], now: datetime | None) -> Iterable[Metric]:

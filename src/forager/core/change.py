@@ -23,7 +23,7 @@ class Change:
     job or a task."""
     op: str
     """What happened: `new`, `changed` or `gone` for a record; `created`, `ended`, … for a job; the new state of a task
-    (`failed`; `queued` when it is retried), for the states that its pipeline tells."""
+    (`failed`; `queued` when it is retried or, where it is offered, new), for the states that its pipeline tells."""
     version: int
     """Grows with every change of this key: of two changes, the higher version is the later state."""
     job: UUID | None

@@ -29,6 +29,10 @@ from forager.core.table import Effect
 from forager.core.task import Plan, Task
 from forager.core.watch import MOST_AT_ONCE, Dispatched, Watch
 
+SHIFT = "shift@"
+"""The names of sessions that are shifts begin with this, so that they can be told from plain workers that serve some
+queues only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

@@ -8,16 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forager.core.ledger import Ledger, Session
+from forager.core.ledger import SHIFT, Ledger, Session
 from forager.engine.store_clock import StoreClock
 
 BEATS_PER_LEASE = 3
 TELL_AGAIN = 1.0
 """A session that begins or ceases to want lanes reports that between two heartbeats, but not more often than this."""
-
-SHIFT = "shift@"
-"""The names of sessions that are shifts begin with this, so that they can be told from plain workers that serve some
-queues only."""
 
 
 class Heartbeat:

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from forager.api import health_snapshot
 from forager.api.serve import serve
 from forager.core.errors import Rejected, StoreFull, StoreUnavailable
+from forager.core.ledger import SHIFT
 from forager.fetch.browser.pool import PoolStats
 from forager.ledger.sqlite.lock import read_owner
 from tests.support.api import KEY, PATIENCE, Front, client_of, open_front
@@ -154,6 +155,20 @@ async def test_metrics_count_the_living_sessions_of_each_queue(front: Front, mon
     shown = await _metrics(front)
     counted = {name[1]: value for name, value in shown.items() if name[0] == "forager_queue_sessions"}
     assert counted == {"all": 1, "scraping": 2, "maintenance": 1}
+    assert not [name for name in shown if name[0] == "forager_shifts_running"]
+
+
+async def test_metrics_count_shifts_and_the_messages_that_wait(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_snapshot, "FRESH", 0.0)
+    for number in range(2):
+        await front.app.ledger.begin(f"{SHIFT}{number}", ["scraping"])
+    stats = front.app.worker.stats
+    stats.shifts_sent["scraping"] += 3
+    stats.consumer_lag = lambda: {"review-worker": 7}
+    shown = await _metrics(front)
+    assert shown["forager_shifts_running", "scraping"] == 2
+    assert shown["forager_shifts_sent_total", "scraping"] == 3
+    assert shown["forager_consumer_lag", "review-worker"] == 7
 
 
 async def test_every_metric_of_the_alerts_the_dashboards_and_the_guide_exists(simple: Front) -> None:

@@ -1,10 +1,15 @@
 """From a token to the topics: every review once, every failed page, and the token nowhere. On a mock cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
+from forager.core.change import Change
+from forager.core.ids import task_numbers
+from forager.pipelines.reviews.publication import message
 from forager.sandbox import Tenant
 from tests.support import kafka
 from tests.support.deliveries import deliver_new
@@ -56,3 +61,43 @@ async def test_failed_pages_are_dead_letters_of_the_topic_without_the_token__RV_
         }
         assert all(each["stage"] == "reviews" and each["location_id"] for each in letters if each["page"] > 1)
         assert TOKEN not in str(letters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "topic", "named"),
+    [
+        ("reviews.accounts", {"page": 1}, "fetch-accounts", {}),
+        ("reviews.locations", {"account_id": "a", "page": 2}, "fetch-locations", {"account_id": "a"}),
+        (
+            "reviews.reviews",
+            {"account_id": "a", "location_id": "l", "page_token": "t"},
+            "fetch-reviews",
+            {"account_id": "a", "location_id": "l"},
+        ),
+    ],
+)
+def test_a_new_page_is_a_message_of_its_stage_and_a_requeued_one_is_none__RV_4(
+    kind: str, asked: dict[str, Any], topic: str, named: dict[str, str]
+) -> None:
+    job = uuid4()
+    body = {"task_id": "t-1", "kind": kind, "key": "1", "state": "queued", "attempts": 0, "input": asked}
+    new = Change(1, "task", "t-1", "queued", 1, job, "reviews", 0, body)
+    sent = message(new)
+    assert sent is not None
+    assert (sent.topic, sent.key, sent.value) == (topic, str(job), {"job_id": job, "task_id": "t-1", **named})
+    assert message(replace(new, version=2)) is None
+
+
+async def test_where_kafka_workers_do_the_work_the_first_page_is_published_with_its_job__RV_4(
+    app_postgres_url: str, tmp_path: Path
+) -> None:
+    async with open_reviews(tmp_path, app_postgres_url, **settings(tmp_path), kafka_tasks=True) as service:
+        job, app = await service.fetch(), service.app
+        assert await deliver_new(app.ledger, app.deliveries["kafka"].sink, app.clock, cursors=app.sinks)
+        ((_, key, value),) = kafka.read_topic(tmp_path, "fetch-accounts")
+        assert (key, value["job_id"]) == (job, job)
+        numbers = task_numbers(UUID(value["task_id"]))
+        (row,) = await app.database.fetch("SELECT job_id, task_id, state, offered FROM queue")
+        assert numbers == (row["job_id"], row["task_id"])
+        assert (row["state"], row["offered"]) == (1, True)
+        assert TOKEN not in str(value)

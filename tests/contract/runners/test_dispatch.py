@@ -9,9 +9,9 @@ import pytest
 
 from forager.app import App, open_app
 from forager.config import new_settings
+from forager.core.ledger import SHIFT
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
-from forager.engine.heartbeat import SHIFT
 from forager.pipelines.reviews.access import submit_token
 from forager.runners.celery.beat import entries
 from forager.runners.celery.dispatch import Dispatcher

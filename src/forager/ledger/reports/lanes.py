@@ -5,6 +5,7 @@ from datetime import date, datetime
 
 from forager.core.errors import NotFound
 from forager.core.lane_names import IS_WITHOUT_TASKS
+from forager.core.ledger import SHIFT
 from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
 from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, QueueLoad, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
@@ -121,6 +122,15 @@ async def sessions_by_queue(db: Database, now: int) -> dict[str, int]:
         for queue in [EVERY_QUEUE] if row["queues"] is None else loads(row["queues"]):
             served[queue] += row["n"]
     return dict(served)
+
+
+async def shifts_by_queue(db: Database, now: int) -> dict[str, int]:
+    """Return how many Celery shifts run for each queue."""
+    running: Counter[str] = Counter()
+    sql = f"SELECT queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'"
+    for row in await db.fetch(sql, {"now": now}):
+        running.update(loads(row["queues"]))
+    return dict(running)
 
 
 async def last_change(db: Database) -> int:

@@ -185,6 +185,10 @@ class Reports:
         """Return how many living sessions serve each queue; `all` are those that serve every queue."""
         return await lanes.sessions_by_queue(self._db, now)
 
+    async def shifts_by_queue(self, now: int) -> dict[str, int]:
+        """Return how many Celery shifts run for each queue."""
+        return await lanes.shifts_by_queue(self._db, now)
+
     async def circuits(self, now: int) -> dict[str, str]:
         return await lanes.circuits(self._db, now)
 

@@ -18,7 +18,7 @@ from kombu.exceptions import KombuError, OperationalError
 
 from forager.app import App
 from forager.core.errors import FieldError, Rejected, StoreError
-from forager.engine.heartbeat import SHIFT
+from forager.core.ledger import SHIFT
 from forager.ledger.shared.free_lanes import free_by_queue
 from forager.runners.celery.names import WORK
 from forager.settings import Settings
