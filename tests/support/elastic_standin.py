@@ -52,6 +52,8 @@ class StandIn:
         self.aliases: dict[str, str] = {}
         self.refused: set[str] = set()
         """Words that no document may contain: such a document is refused for good."""
+        self.refuses_indexes = False
+        """Whether it has as many indexes as it may have."""
         self.down = False
         self.lost = 0
         """So many bulk requests take effect, and their answer is an error."""
@@ -104,6 +106,8 @@ class StandIn:
             case "PUT", [name]:
                 if name in self.indexes:
                     raise Refusal(400, "resource_already_exists_exception")
+                if self.refuses_indexes:
+                    raise Refusal(400, "validation_exception", "this cluster has the maximum shards open")
                 self.indexes[name] = _Index(orjson.loads(content))
             case "DELETE", [name]:
                 if self.indexes.pop(name, None) is None:

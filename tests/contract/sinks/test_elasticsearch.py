@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from forager.app import open_app
 from forager.config import new_settings
@@ -157,6 +158,29 @@ async def test_a_name_that_is_not_ours_is_left_alone_and_the_remedy_named(
     elastic.ask(url, "DELETE", f"/{alias_of(tmp_path)}")
 
 
+async def test_an_index_with_a_number_that_is_not_ours_is_neither_removed_nor_used(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path
+) -> None:
+    url, foreign = elastic.url_of(tmp_path), f"{alias_of(tmp_path)}-000001"
+    elastic.ask(url, "PUT", f"/{foreign}", {"mappings": {"properties": {"theirs": {"type": "keyword"}}}})
+    await index.ready()
+    assert await index.rebuild(1_000) == 0
+    assert "theirs" in elastic.ask(url, "GET", f"/{foreign}/_mapping")[foreign]["mappings"]["properties"]
+    assert list(elastic.ask(url, "GET", f"/_alias/{alias_of(tmp_path)}")) == [f"{alias_of(tmp_path)}-000003"]
+    with pytest.raises(Conflict, match=r"is not Forager's"):
+        await index._alias.create(foreign, 0, "")
+    elastic.ask(url, "DELETE", f"/{foreign}")
+
+
+async def test_a_cluster_that_refuses_the_index_itself_sets_no_change_aside(
+    engine: EngineRig, cluster: StandIn, index: ElasticIndex
+) -> None:
+    cluster.refuses_indexes = True
+    await make_changes(engine.ledger, 1)
+    with pytest.raises(Transient, match="maximum shards open"):
+        await index.put(await things(engine))
+
+
 async def test_an_index_of_another_ledger_is_recognised_and_a_rebuild_heals_it(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path
 ) -> None:
@@ -248,6 +272,49 @@ async def test_changes_that_the_sink_wrote_to_the_index_before_are_in_the_new_on
     await writer.close()
 
 
+async def test_a_rebuild_that_dies_after_the_alias_has_moved_is_completed_at_the_next_start__PR_19(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_changes(engine.ledger, 1)
+    await index.ready()
+    writer = elastic.index_at(engine.ledger, tmp_path)
+    await writer.ready()
+    move = index._alias.move_to
+
+    async def die(target: str) -> None:
+        await make_changes(engine.ledger, 2)
+        await writer.put(await things(engine))  # to the index before
+        await move(target)
+        raise Transient("the process dies here")
+
+    monkeypatch.setattr(index._alias, "move_to", die)
+    with pytest.raises(ServiceAway):
+        await index.rebuild(1_000)
+    assert "thing/new-1" not in sizes(tmp_path)
+    heir = elastic.index_at(engine.ledger, tmp_path)
+    await heir.ready()
+    assert set(sizes(tmp_path)) == {"thing/known", "thing/new-0", "thing/new-1"}
+    assert await engine.ledger.database.fetch("SELECT alias FROM search_rebuilds") == []
+    await writer.close()
+    await heir.close()
+
+
+async def test_a_rebuild_that_stood_still_until_its_changes_were_pruned_begins_anew(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "AT_ONCE", 2)
+    await make_changes(engine.ledger, 4)
+    assert await index.rebuild(2) > 0
+    await make_changes(engine.ledger, 5)  # `known`, which the rebuild has read already, changes again
+    await engine.ledger.database.write("DELETE FROM changes")
+    while await index.rebuild(2, go_on=True):
+        pass
+    assert list(elastic.ask(elastic.url_of(tmp_path), "GET", f"/_alias/{alias_of(tmp_path)}")) == [
+        f"{alias_of(tmp_path)}-000002"
+    ]
+    assert len(sizes(tmp_path)) == 6
+
+
 async def test_an_interrupted_rebuild_goes_on_where_it_was(
     engine: EngineRig, cluster: StandIn, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +404,13 @@ async def test_signing_in_needs_a_user_and_a_password_or_a_key(tmp_path: Path, g
         async with open_app(settings):
             pass
     assert "canary-7431" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prefix", ["Shop-", "a/b", "a,b", "*", "-shop", "x" * 65])
+def test_a_prefix_that_would_name_other_indexes_is_refused(prefix: str) -> None:
+    with pytest.raises(ValidationError, match="elasticsearch_prefix"):
+        new_settings(elasticsearch_prefix=prefix)
+    assert new_settings(elasticsearch_prefix="x" * 64).elasticsearch_prefix == "x" * 64
 
 
 async def test_a_password_is_sent_and_never_shown__S8(cluster: StandIn) -> None:

@@ -43,18 +43,22 @@ class Alias:
         found = await self._client.ask("GET", f"/{index}/_mapping", none_if=404)
         return None if found is None else _meta(found[index])
 
-    async def indexes(self) -> dict[str, int]:
-        """Map the indexes that Forager has made for this alias to their numbers."""
-        found = await self._client.ask("GET", f"/{self.name}-*/_mapping", none_if=404) or {}
-        named = {index: self._pattern.fullmatch(index) for index, about in found.items() if _meta(about) is not None}
-        return {index: int(match[1]) for index, match in named.items() if match is not None}
+    async def names(self, index: str) -> bool:
+        """Return whether the alias names this index."""
+        return index in (await self._client.ask("GET", f"/_alias/{self.name}", none_if=404) or {})
 
     async def next_index(self) -> str:
-        """Return a name that no index has yet."""
-        return f"{self.name}-{max((await self.indexes()).values(), default=0) + 1:06d}"
+        """Return a name that no index has yet, whoever made the others."""
+        return f"{self.name}-{max((number for number, _ in (await self._numbered()).values()), default=0) + 1:06d}"
 
     async def create(self, index: str, began: int, witness: str) -> None:
-        """Create an empty index, in place of one of that name."""
+        """Create an empty index, in place of one of that name that Forager has made. Raises `Conflict` for another."""
+        found = await self._client.ask("GET", f"/{index}/_mapping", none_if=404)
+        if found is not None and _meta(found[index]) is None:
+            raise Conflict(
+                f"The index {index!r} in the search cluster is not Forager's. Rename it, or set"
+                " FORAGER_ELASTICSEARCH_PREFIX."
+            )
         await self._client.ask("DELETE", f"/{index}", none_if=404)
         await self._client.ask("PUT", f"/{index}", index_body(self._indexed, began, witness))
 
@@ -70,9 +74,15 @@ class Alias:
 
     async def remove_all_but(self, index: str) -> None:
         """Remove the other indexes of this alias: the one before, and those of rebuilds that were given up."""
-        for other in await self.indexes():
-            if other != index:
+        for other, (_, is_ours) in (await self._numbered()).items():
+            if is_ours and other != index:
                 await self._client.ask("DELETE", f"/{other}", none_if=404)
+
+    async def _numbered(self) -> dict[str, tuple[int, bool]]:
+        """By name: the number of each index whose name is the alias and a number, and whether Forager has made it."""
+        found = await self._client.ask("GET", f"/{self.name}-*/_mapping", none_if=404) or {}
+        matches = {index: self._pattern.fullmatch(index) for index in found}
+        return {index: (int(match[1]), _meta(found[index]) is not None) for index, match in matches.items() if match}
 
 
 def _meta(about: Any) -> Meta | None:

@@ -53,22 +53,30 @@ class ElasticIndex:
             raise Permanent(f"The search index refuses {self.record.kind} {key[:100]}: {reason}")
 
     async def ready(self) -> int:
-        """Build the index if there is none, or if it has another definition.
+        """Build the index if there is none, or if it has another definition, and complete a rebuild that was interrupted.
 
         Returns the change up to which it was filled from the records. Raises `Conflict` if it belongs to another
-        ledger, or if another process is building it.
+        ledger, or if another process is building it, and `Transient` for every refusal of the cluster: what it says
+        about the index is no reason to set a change aside.
         """
         if self._began is None:
-            meta = await self._alias.current()
-            if meta is None or meta["definition"] != self._alias.definition:
-                while await self._rebuild.part(BUILT_AT_ONCE, go_on=True):
-                    pass
-                meta = await self._alias.current()
-            if meta is None:
-                raise Missing(f"The alias {self._alias.name!r} is not there, although its index was built.")
-            await self._check_ledger(int(meta["began"]), str(meta["witness"]))
-            self._began = int(meta["began"])
+            try:
+                self._began = await self._prepare()
+            except Permanent as error:
+                raise Transient(error.message) from error
         return self._began
+
+    async def _prepare(self) -> int:
+        meta = await self._alias.current()
+        if meta is None or meta["definition"] != self._alias.definition:
+            while await self._rebuild.part(BUILT_AT_ONCE, go_on=True):
+                pass
+            meta = await self._alias.current()
+        if meta is None:
+            raise Missing(f"The alias {self._alias.name!r} is not there, although its index was built.")
+        await self._check_ledger(int(meta["began"]), str(meta["witness"]))
+        await self._rebuild.complete()
+        return int(meta["began"])
 
     async def _check_ledger(self, began: int, witness: str) -> None:
         seen = await witness_of(self._ledger, began)

@@ -31,6 +31,8 @@ HOLD = 60_000
 """Milliseconds for which a rebuild is held from one step to the next; a step takes far less."""
 BETWEEN = 15_000
 """Milliseconds for which it is held between two parts, so that the same caller can ask for the next one."""
+_LOCK = 0x736561726368
+"""The advisory lock under which the table is created."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS search_rebuilds (
     alias TEXT PRIMARY KEY, target TEXT NOT NULL, filled BIGINT NOT NULL, followed BIGINT NOT NULL,
@@ -90,6 +92,21 @@ class Rebuild:
         finally:
             self._is_busy = False
 
+    async def complete(self) -> None:
+        """Complete a rebuild that was interrupted after the alias had moved.
+
+        What the sink wrote to the index before, until the alias moved, is missing in the new one until the log has been
+        followed once more.
+        """
+        await self._create_table()
+        rows = await self._database.fetch(
+            "SELECT target FROM search_rebuilds WHERE alias = :alias", {"alias": self._alias.name}
+        )
+        if rows and await self._alias.names(rows[0]["target"]):
+            with contextlib.suppress(Conflict):  # the process that moved the alias is about to do it
+                while await self.part(AT_ONCE, go_on=True):
+                    pass
+
     async def _advance(self, state: _State, most: int) -> int:
         last, budget = await self._documents.last(), most
         while state.filled < last and budget > 0:
@@ -134,7 +151,7 @@ class Rebuild:
 
     async def _take(self, *, go_on: bool) -> _State:
         name, now = self._alias.name, await self._ledger.now_ms()
-        await self._database.write(_TABLE)
+        await self._create_table()
         rows = await self._database.fetch(
             "SELECT held_until FROM search_rebuilds WHERE alias = :alias", {"alias": name}
         )
@@ -156,26 +173,43 @@ class Rebuild:
             raise self._under_way()
         return _State(**taken[0])
 
+    async def _create_table(self) -> None:
+        """Two processes may create it at the same moment, which PostgreSQL refuses one of them without a lock."""
+        if self._database.dialect == "postgresql":
+            await self._database.write(f"DO $do$ BEGIN PERFORM pg_advisory_xact_lock({_LOCK}); {_TABLE}; END $do$")
+        else:
+            await self._database.write(_TABLE)
+
     async def _ensure_index(self, state: _State) -> None:
-        """Create the index of a rebuild that begins. One of another definition begins anew."""
+        """Create the index of a rebuild that begins. One of another definition begins anew, and so does one that stood
+        still until changes which it has not seen were pruned."""
         meta = await self._alias.meta(state.target)
         if meta is not None and meta["definition"] == self._alias.definition:
             state.began = int(meta["began"])
             state.followed = max(state.followed, state.began)
-            return
+            if await self._has_all_after(state.followed):
+                return
+            state.target = await self._alias.next_index()
         state.began = state.followed = await tail_of(self._database)
         state.filled = 0
         await self._alias.create(state.target, state.began, await witness_of(self._ledger, state.began))
         await self._hold(state, HOLD)
 
+    async def _has_all_after(self, change: int) -> bool:
+        """Return whether no change after this one has been pruned."""
+        (row,) = await self._database.fetch("SELECT min(id) AS first FROM changes")
+        first = await tail_of(self._database) + 1 if row["first"] is None else int(row["first"])
+        return first <= change + 1
+
     async def _hold(self, state: _State, milliseconds: int) -> None:
         """Store how far the rebuild has come. Raises `Conflict` if another process has taken it over."""
         rows = await self._database.write(
-            "UPDATE search_rebuilds SET filled = :filled, followed = :followed, held_until = :until"
+            "UPDATE search_rebuilds SET target = :target, filled = :filled, followed = :followed, held_until = :until"
             " WHERE alias = :alias AND holder = :holder RETURNING alias",
             {
                 "alias": self._alias.name,
                 "holder": self._holder,
+                "target": state.target,
                 "filled": state.filled,
                 "followed": state.followed,
                 "until": await self._ledger.now_ms() + milliseconds,

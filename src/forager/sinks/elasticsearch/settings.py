@@ -1,11 +1,21 @@
 """The settings of the search index: where the cluster is, how to sign in, how aliases are named."""
 
+import re
 from functools import partial
+from typing import Annotated
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, SecretStr
 
 from forager.kit.setting_types import Location, WebUrl
 from forager.kit.settings import FeatureSettings, setting
+
+
+def _prefix(text: str) -> str:
+    """A prefix is part of the names of indexes, and of the paths of requests."""
+    if not re.fullmatch(r"(?:[a-z0-9][a-z0-9_-]{0,63})?", text):
+        raise ValueError("it should be small letters, digits, - and _, beginning with a letter or digit, such as shop-")
+    return text
+
 
 _elasticsearch = partial(setting, group="Elasticsearch")
 
@@ -22,7 +32,7 @@ class ElasticsearchSettings(FeatureSettings):
     elasticsearch_ca_file: Location | None = _elasticsearch(
         None, "File with the certificates that sign the cluster's own; without it, the system's."
     )
-    elasticsearch_prefix: str = _elasticsearch(
+    elasticsearch_prefix: Annotated[str, AfterValidator(_prefix)] = _elasticsearch(
         "", "Text before the name of every alias and index: ledgers that share a cluster need one each."
     )
     elasticsearch_timeout_seconds: float = _elasticsearch(30.0, "How long to wait for an answer.", gt=0, le=600)
