@@ -24,7 +24,7 @@ def main(options: Sequence[str]) -> int:
     LAST_FAILED.unlink(missing_ok=True)
     code = _pytest(options)
     failed = _failed()
-    if not deserves_second_run(code, failed):
+    if not deserves_second_run(code, failed, options):
         return code
     _announce("FAILED in the first run, now run once more, alone:", failed)
     code = _pytest([*options, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"])
@@ -38,9 +38,10 @@ def main(options: Sequence[str]) -> int:
     return code
 
 
-def deserves_second_run(code: int, failed: Sequence[str]) -> bool:
-    """Return whether the tests ran to the end and only a few of them failed."""
-    return code == SOME_TESTS_FAILED and 0 < len(failed) <= MOST
+def deserves_second_run(code: int, failed: Sequence[str], options: Sequence[str] = ()) -> bool:
+    """Return whether the tests ran to the end and only a few of them failed. Some options end a run at a failure."""
+    ends_early = any(option.startswith(("-x", "--exitfirst", "--maxfail")) for option in options)
+    return code == SOME_TESTS_FAILED and 0 < len(failed) <= MOST and not ends_early
 
 
 def _pytest(options: Sequence[str]) -> int:

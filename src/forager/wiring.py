@@ -58,7 +58,7 @@ def build_pipelines(settings: Settings, features: Iterable[Feature] | None = Non
     for feature in all_features() if features is None else features:
         pipeline: Pipeline = feature.build.load()(settings)
         if mirrored and feature.mirror is not None:
-            pipeline = replace(pipeline, tells=ENDS)
+            pipeline = replace(pipeline, tells=pipeline.tells | ENDS)
         if offered and _publishes_tasks(feature):
             pipeline = replace(pipeline, tells=pipeline.tells | {TaskState.READY})
         pipelines.append(pipeline)

@@ -233,10 +233,12 @@ async def test_a_hop_that_its_lane_refuses_ends_the_visit_unasked__SC_4(fetch: B
 
 
 async def test_waiting_for_a_lane_does_not_count_against_the_site__SC_4(site: Site) -> None:
-    async def on_hop(url: str) -> None:
-        await asyncio.sleep(4.5)
+    patience = 10.0
 
-    async with browsing([site.endpoint], navigation_timeout=4) as fetch:
+    async def on_hop(url: str) -> None:
+        await asyncio.sleep(patience + 0.5)
+
+    async with browsing([site.endpoint], navigation_timeout=patience) as fetch:
         assert (await fetch(visit(site.url("/redirect?/"), on_hop=on_hop))).status == 200
 
 

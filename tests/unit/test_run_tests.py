@@ -33,6 +33,11 @@ def test_only_a_few_failures_of_a_complete_run_get_a_second_one(code: int, failu
     assert deserves_second_run(code, [f"test_{number}" for number in range(failures)]) is expected
 
 
+@pytest.mark.parametrize("option", ["-x", "--exitfirst", "--maxfail=2"])
+def test_a_run_that_ended_at_a_failure_gets_no_second_one(option: str) -> None:
+    assert not deserves_second_run(1, ["test_it"], ["-n", "0", option])
+
+
 @pytest.mark.parametrize("passes_always", [True, False])
 def test_a_failure_that_does_not_repeat_is_named_and_one_that_repeats_fails(
     tmp_path: Path, passes_always: bool

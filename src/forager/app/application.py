@@ -84,9 +84,9 @@ class App:
         archives: Archives,
     ) -> None:
         self.is_api_only = False
+        """Whether this process serves the API only, and other processes work."""
         self.runner_trouble: str | None = None
         """Why work that waits cannot be handed to the workers of another runner; None while it can."""
-        """Whether this process serves the API only, and other processes work."""
         self.guard = guard
         self.settings = settings
         self.features = {each.name: each for each in features}

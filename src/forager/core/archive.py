@@ -100,7 +100,7 @@ class Archives(Protocol):
 
     async def unfinished(self, place: str, begun_before: int) -> Sequence[ArchiveFile]:
         """Return the files at this place that count without a manifest, those that were dropped, and those that do not
-        count and were begun before this moment: whoever wrote them is gone."""
+        count and were begun before this moment: their writers are gone."""
         ...
 
     async def find(self, kind: str, key: str) -> ArchivedRecord | None:

@@ -21,7 +21,8 @@ class NewJob:
     standing: bool = False
     """Its idempotency key never expires: it is the one job to which `append` adds tasks."""
     until_end: bool = False
-    """Its idempotency key names it until it has ended, and no longer: the next job with this key is a new one."""
+    """Its idempotency key names it until it has ended, for at most 30 days; the next job with this key is then
+    a new one."""
     id: UUID | None = None
     """The public id to give it; None: the ledger chooses one. Secrets are sealed for one id, so they need it."""
     secrets: Mapping[str, str] = field(default_factory=dict)

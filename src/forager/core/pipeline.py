@@ -248,8 +248,8 @@ class Pipeline:
     """The states of its tasks that are written to the change log, as changes of kind `task`: of COMPLETED, FAILED,
     SKIPPED and CANCELLED. The change is part of the transaction in which a task enters the state or, by a retry, leaves
     it again (`queued`). A task that is skipped in the transaction that plans it was never queued, and is not told.
-    READY: on PostgreSQL a new task that could run at once is told (`queued`) and offered: for a minute only those who
-    know its number can lease it (`Want.tasks`), then everybody. Tasks of jobs that are written in chunks, and those
+    READY: on PostgreSQL a new task that could run at once is reported (`queued`) and offered: for a minute it can only
+    be leased by its number (`Want.tasks`), then by any lease. Tasks of jobs that are written in chunks, and those
     added to a standing job, are neither."""
     parts: Parts | None = None
     """Set if its jobs can be created in parts."""

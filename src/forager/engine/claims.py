@@ -1,8 +1,8 @@
 """Tasks that a worker claims by number, because a message named them (`Want.tasks`).
 
 They wait here until their lane may start them. Each is reported as over exactly once: when its attempt was settled, or
-when it could not be claimed, since it is done, in other hands, or left to any lease. Whoever sent the message can then
-forget it: whatever happens next to the task, the ledger has it.
+when it could not be claimed, since it is done, in other hands, or left to any lease. The message can then be
+forgotten: whatever happens next to the task, the ledger has it.
 """
 
 import math

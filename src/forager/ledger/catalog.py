@@ -64,7 +64,7 @@ class Catalog:
         }
         """By kind of task: the states that are written to the change log."""
         self.offered = frozenset(kind for kind, states in self.tells.items() if TaskState.READY in states)
-        """Kinds of tasks that are told when they are queued, and offered to those who know their numbers."""
+        """Kinds of tasks that are reported when they are queued, and offered: a lease can name their numbers."""
         self._told_states = frozenset(state for states in self.tells.values() for state in states)
         self.on_job_end = frozenset(p.name for p in pipelines if p.on_job_end is not None)
         """The pipelines with an `on_job_end` hook."""

@@ -65,8 +65,12 @@ class Part(NamedTuple):
 
 
 async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:
-    plans = list(plan)
-    return encode(plans, catalog) if len(plans) <= SMALL else await asyncio.to_thread(encode, plans, catalog)
+    """Encode all plans at once: many of them in a thread, in which they are also made if `plan` is a generator."""
+    rest = iter(plan)
+    few = list(islice(rest, SMALL + 1))
+    if len(few) <= SMALL:
+        return encode(few, catalog)
+    return await asyncio.to_thread(encode, chain(few, rest), catalog)
 
 
 def encode(plans: Iterable[Plan], catalog: Catalog) -> list[Encoded]:

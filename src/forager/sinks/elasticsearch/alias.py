@@ -48,7 +48,7 @@ class Alias:
         return index in (await self._client.ask("GET", f"/_alias/{self.name}", none_if=404) or {})
 
     async def next_index(self) -> str:
-        """Return a name that no index has yet, whoever made the others."""
+        """Return a name that no index has yet, neither one of ours nor another."""
         return f"{self.name}-{max((number for number, _ in (await self._numbered()).values()), default=0) + 1:06d}"
 
     async def create(self, index: str, began: int, witness: str) -> None:

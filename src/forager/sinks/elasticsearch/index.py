@@ -53,7 +53,7 @@ class ElasticIndex:
             raise Permanent(f"The search index refuses {self.record.kind} {key[:100]}: {reason}")
 
     async def ready(self) -> int:
-        """Build the index if there is none, or if it has another definition, and complete a rebuild that was interrupted.
+        """Build the index if there is none, or if it has another definition; complete a rebuild that was interrupted.
 
         Returns the change up to which it was filled from the records. Raises `Conflict` if it belongs to another
         ledger, or if another process is building it, and `Transient` for every refusal of the cluster: what it says

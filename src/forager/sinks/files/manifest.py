@@ -1,6 +1,6 @@
 """Manifests: the commits of the files sink. A part counts if the manifest of its number names it.
 
-Manifest N is created once, whoever comes first; the next one is N + 1. So two writers never both commit, and a part
+Manifest N is created once, by the first writer; the next one is N + 1. So two writers never both commit, and a part
 that was written under a number whose manifest exists without naming it can never count: it is safe to remove.
 """
 

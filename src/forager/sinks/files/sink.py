@@ -1,7 +1,7 @@
 """The files sink: each batch becomes files by kind and date, and one manifest, which is the commit.
 
 Files are written first; then the manifest that names them is created, only if there is none of its number. Readers look
-at manifests only, so a batch is there whole or not at all, whoever dies when. The manifest also holds the position in
+at manifests only, so a batch is there whole or not at all, whatever dies when. The manifest also holds the position in
 the log: a start reads it back, and changes that were written before are left out, however the next batch is cut.
 """
 
