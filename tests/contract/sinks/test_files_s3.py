@@ -9,6 +9,7 @@ from pyarrow import parquet
 from pydantic import SecretStr
 
 from forager.app import open_app
+from forager.cli.place_checks import check_places
 from forager.config import new_settings
 from forager.core.errors import Rejected, Transient
 from forager.core.place import Place
@@ -136,6 +137,18 @@ def test_an_address_is_a_bucket_and_a_clean_prefix__S18() -> None:
     with pytest.raises(ValueError):
         new_settings(files_s3="s3://bucket/a,/folder")
     assert len(new_settings(files_s3="s3://bucket/a, s3://other").files_s3) == 2  # type: ignore[attr-defined]
+
+
+def test_doctor_says_which_place_cannot_be_reached(tmp_path: Path) -> None:
+    here = str(address_of(tmp_path))
+    there = new_settings(home=tmp_path, blobs=here, archive="folder", files_s3=here, **s3_values())
+    assert [(each.check, each.state) for each in check_places(there)] == [
+        ("FORAGER_BLOBS", "ok"),
+        ("FORAGER_FILES_S3", "ok"),
+    ]
+    (finding,) = check_places(new_settings(home=tmp_path, archive=here, **s3_values("http://127.0.0.1:1")))
+    assert (finding.check, finding.state) == ("FORAGER_ARCHIVE", "problem")
+    assert SECRET not in finding.message
 
 
 def test_half_of_a_log_in_is_refused_at_once(tmp_path: Path) -> None:
