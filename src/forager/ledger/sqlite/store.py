@@ -1,19 +1,17 @@
 """`Ledger` on SQLite: every verb is a command to the one writer thread. Thanks to WAL, reports read in parallel."""
 
 import asyncio
-import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from forager.core.archive import OldRecord
 from forager.core.clock import Clock
-from forager.core.errors import Conflict, StoreError
+from forager.core.errors import Conflict
 from forager.core.faults import Faults, NoFaults
 from forager.core.ledger import (
     Away,
@@ -35,8 +33,8 @@ from forager.core.task import Plan
 from forager.core.timing import arrives
 from forager.ledger.catalog import Catalog
 from forager.ledger.shared.fair_share import written
-from forager.ledger.shared.job_creation import BEING_WRITTEN, IN_ONE_GO
-from forager.ledger.shared.plan_encoding import SMALL, Encoded, Part, Planned, Whole, encode_all
+from forager.ledger.shared.job_creation import BEING_WRITTEN
+from forager.ledger.shared.plan_encoding import SMALL, Part, Planned, Whole, encode_all
 from forager.ledger.shared.retention import Limits, Removed, RemovePage, Retention
 from forager.ledger.shared.verbs import SharedVerbs
 from forager.ledger.shared.watch_page import Taken, WatchPage
@@ -45,6 +43,7 @@ from forager.ledger.sqlite import control, lanes
 from forager.ledger.sqlite.alarm import Alarm
 from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.archive import archive
+from forager.ledger.sqlite.chunks import submit_in_chunks
 from forager.ledger.sqlite.database import SqliteDatabase
 from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
 from forager.ledger.sqlite.lock import StoreLock
@@ -53,17 +52,7 @@ from forager.ledger.sqlite.prune import WALKS, Walk
 from forager.ledger.sqlite.rescue import rescue_sessions
 from forager.ledger.sqlite.restore import restore
 from forager.ledger.sqlite.settle import settle
-from forager.ledger.sqlite.submit import (
-    Repeat,
-    begin_planning,
-    check_room,
-    end_planning,
-    find_repeat,
-    give_up_planning,
-    remove_unfinished,
-    submit_together,
-    write_chunk,
-)
+from forager.ledger.sqlite.submit import remove_unfinished, submit_together
 from forager.ledger.sqlite.watches import dispatch
 from forager.ledger.sqlite.writer import Writer, connect, translated
 from forager.ledger.sqlite.writer_state import Memory, next_number
@@ -129,7 +118,7 @@ class SqliteLedger(SharedVerbs):
             if planned.whole:
                 submitted = await self._submit_announced(Whole(job, planned.first))
             else:
-                submitted = await self._submit_in_chunks(job, planned)
+                submitted = await submit_in_chunks(self._run, lambda: self._memory, job, planned, self._faults)
             if submitted is not None:
                 return submitted
             await self._clock.sleep(BEING_WRITTEN)  # the same job is being written now: its size will be known soon
@@ -386,33 +375,6 @@ class SqliteLedger(SharedVerbs):
         submitted = self._submit_untold(db, asked)
         self._memory.flows.grew = grew  # once is enough
         return submitted
-
-    async def _submit_in_chunks(self, job: NewJob, planned: Planned) -> Submitted | None:
-        def begin(db: sqlite3.Connection) -> Repeat | tuple[int, UUID]:
-            repeat = find_repeat(db, job, self._now_ms())
-            if repeat is not None:
-                return repeat
-            check_room(db, [(job, IN_ONE_GO + 1)])  # how many it has is not known yet: at least so many
-            return begin_planning(db, self._memory, job)
-
-        begun = await self._run(begin)
-        if isinstance(begun, Repeat):
-            return begun.told()
-        (number, public_id), turn, total = begun, job.limits.turn, 0
-
-        def write(chunk: Sequence[Encoded], db: sqlite3.Connection) -> int:
-            return write_chunk(db, self._memory, number, turn, chunk, self._faults)
-
-        try:
-            async with contextlib.aclosing(planned.chunks()) as chunks:
-                async for chunk in chunks:
-                    total += await self._run(partial(write, chunk))
-            await self._run(lambda db: end_planning(db, self._memory, number, public_id, total))
-        except Exception:
-            with contextlib.suppress(StoreError):
-                await self._run(lambda db: give_up_planning(db, number))
-            raise
-        return Submitted(public_id, total, created=True)
 
     @staticmethod
     def _is_alive(db: sqlite3.Connection, session: Session) -> bool:
