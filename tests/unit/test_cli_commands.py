@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,20 @@ def test_doctor_names_what_is_wrong_and_what_to_do(forager: Forager, tmp_path: P
     assert "chmod 600 .forager/service.key" in ran.out
     wrong = [check["check"] for check in told.data["checks"] if check["state"] == "problem"]
     assert (wrong, told.data["ok"]) == (["service.key"], False)
+
+
+def test_doctor_tries_the_broker_and_shows_no_password(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("FORAGER_BROKER_URL", f"redis://:s3cret-word@127.0.0.1:{port}/0")
+        assert f"127.0.0.1:{port} answers" in forager("doctor").out
+    ran = forager("doctor")
+    assert ran.code == 1
+    assert f"127.0.0.1:{port} does not answer" in ran.out
+    monkeypatch.setenv("FORAGER_BROKER_URL", "s3cret-word")
+    told = forager("doctor")
+    assert "not a valid URL of a broker" in told.out
+    assert "s3cret-word" not in ran.all + told.all
 
 
 def test_a_file_that_is_no_store_is_named_and_doctor_says_how_to_replace_it(forager: Forager, tmp_path: Path) -> None:

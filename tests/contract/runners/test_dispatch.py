@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from forager.app import App, open_app
 from forager.config import new_settings
+from forager.core.errors import Rejected
 from forager.core.ledger import SHIFT
 from forager.core.schedules import Schedule
 from forager.core.secret import Secret
 from forager.pipelines.reviews.access import submit_token
 from forager.runners.celery.beat import entries
-from forager.runners.celery.dispatch import Dispatcher
+from forager.runners.celery.dispatch import Dispatcher, required_broker
 from forager.runners.celery.start_checks import find_problem
 
 
@@ -80,6 +82,33 @@ async def test_a_broker_that_does_not_answer_is_asked_again(app: App) -> None:
     assert (dispatcher.sent, app.runner_trouble) == (0, "The broker does not answer: refused")
     await dispatcher.look()
     assert (dispatcher.sent, app.runner_trouble) == (1, None)
+
+
+async def test_a_broker_that_does_not_answer_at_the_start_is_logged_before_there_is_work(app: App) -> None:
+    def connect() -> None:
+        raise OSError("refused")
+
+    dispatcher = Dispatcher(app, lambda _: None, most=1, connect=connect)
+    with structlog.testing.capture_logs() as lines:
+        running = asyncio.create_task(dispatcher.run())
+        async with asyncio.timeout(60):
+            while not lines:
+                await asyncio.sleep(0.01)
+        running.cancel()
+    assert (lines[0]["event"], lines[0]["error"]) == (
+        "the broker does not answer; shifts are sent when it does",
+        "refused",
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [(None, "--broker: is not set; give it"), ("nonsense", "not a valid URL of a broker; write redis")],
+)
+def test_a_broker_that_is_missing_or_no_url_is_named_with_its_option(url: str | None, told: str) -> None:
+    with pytest.raises(Rejected, match=told) as refused:
+        required_broker(new_settings(broker_url=url))
+    assert [each.field for each in refused.value.fields] == ["--broker"]
 
 
 def test_beat_gets_the_schedules_that_it_can_read__LI_4() -> None:

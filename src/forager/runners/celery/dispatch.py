@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -40,18 +41,21 @@ FROM lanes l WHERE l.owner = 0 AND l.wake_at <= :now AND NOT l.paused GROUP BY l
 _SHIFTS = f"""
 SELECT id, queues FROM sessions WHERE lease_until >= :now AND queues IS NOT NULL AND name LIKE '{SHIFT}%'
 """
+BROKERS = "redis://127.0.0.1:6379/0 or amqp://user:password@host:5672//"
 Send = Callable[[str], None]
 """Sends one shift for a queue. Blocks; raises `OSError` or kombu's errors if the broker does not answer."""
 
 
 def required_broker(settings: Settings) -> str:
-    """Return the broker's URL. Raises `Rejected` if none is set."""
+    """Return the broker's URL. Raises `Rejected` if none is set, or if it is no URL."""
     if settings.broker_url is None:
-        raise Rejected(
-            "Celery needs a broker: give --broker or set FORAGER_BROKER_URL, such as redis://127.0.0.1:6379/0.",
-            fields=[FieldError("broker_url", "is not set")],
-        )
-    return settings.broker_url.get_secret_value()
+        problem = f"is not set; give it, or set FORAGER_BROKER_URL, such as {BROKERS}"
+        raise Rejected(f"--broker: {problem}.", fields=[FieldError("--broker", problem)])
+    broker = settings.broker_url.get_secret_value()
+    if not all(each.partition("://")[1] for each in broker.split(";")):
+        problem = f"not a valid URL of a broker; write {BROKERS}"
+        raise Rejected(f"--broker (FORAGER_BROKER_URL): {problem}.", fields=[FieldError("--broker", problem)])
+    return broker
 
 
 def sender(celery: Any, expires: float = EXPIRES) -> Send:
@@ -71,6 +75,16 @@ def sender(celery: Any, expires: float = EXPIRES) -> Send:
     return send
 
 
+def connector(celery: Any) -> Callable[[], None]:
+    """Return a function that connects to the broker once. It raises what a `Send` raises."""
+
+    def connect() -> None:
+        with celery.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1)
+
+    return connect
+
+
 def plain_celery(broker: str) -> Any:
     """Return a Celery application that only sends."""
     app = Celery("forager", broker=broker, set_as_current=False)
@@ -84,8 +98,10 @@ async def sending_shifts(app: App, *, expires: float = EXPIRES) -> AsyncIterator
     """Leave the work to Celery workers while the block runs: the engine of this process takes no lanes with tasks, and
     shifts are sent for them. Enter it before the engine. Raises `Rejected` if no broker is set."""
     app.worker.serve(())
-    send = sender(plain_celery(required_broker(app.settings)), expires)
-    dispatcher = Dispatcher(app, send, app.settings.shifts, expires=expires)
+    celery = plain_celery(required_broker(app.settings))
+    dispatcher = Dispatcher(
+        app, sender(celery, expires), app.settings.shifts, expires=expires, connect=connector(celery)
+    )
     sending = asyncio.create_task(dispatcher.run())
     try:
         yield dispatcher
@@ -95,13 +111,22 @@ async def sending_shifts(app: App, *, expires: float = EXPIRES) -> AsyncIterator
 
 class Dispatcher:
     """Sends shifts. At most `most` run or are on their way at once; `send` sends one that expires after `expires`
-    seconds."""
+    seconds. `connect` is tried at the start, so that a wrong address is logged before there is work."""
 
-    def __init__(self, app: App, send: Send, most: int, *, expires: float = EXPIRES) -> None:
+    def __init__(
+        self,
+        app: App,
+        send: Send,
+        most: int,
+        *,
+        expires: float = EXPIRES,
+        connect: Callable[[], None] | None = None,
+    ) -> None:
         self.sent = 0
         """Messages since the start."""
         self._app = app
         self._send = send
+        self._connect = connect
         self._most = most
         self._expires = expires
         self._pending: dict[str, list[float]] = {}
@@ -112,8 +137,12 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Send shifts until cancelled. A broker or store that does not answer is asked again."""
+        connect = self._connect
         while True:
             try:
+                if connect is not None:
+                    first, connect = connect, None
+                    await self._done(first)
                 await self.look()
             except StoreError as error:
                 log.warning("lanes with work could not be read", error=error.message)
@@ -156,8 +185,17 @@ class Dispatcher:
         return running
 
     async def _sent(self, queue: str) -> bool:
+        if not await self._done(partial(self._send, queue)):
+            return False
+        self.sent += 1
+        self._app.worker.stats.shifts_sent[queue] += 1
+        self._pending.setdefault(queue, []).append(self._app.clock.monotonic())
+        return True
+
+    async def _done(self, ask: Callable[[], None]) -> bool:
+        """Ask the broker for something. Returns whether it answered."""
         try:
-            await asyncio.to_thread(self._send, queue)
+            await asyncio.to_thread(ask)
         except (OSError, KombuError, OperationalError) as error:
             if not self._fails:
                 log.error("the broker does not answer; shifts are sent when it does", error=str(error))
@@ -167,7 +205,4 @@ class Dispatcher:
         if self._fails:
             log.info("the broker answers again")
         self._fails = False
-        self.sent += 1
-        self._app.worker.stats.shifts_sent[queue] += 1
-        self._pending.setdefault(queue, []).append(self._app.clock.monotonic())
         return True
