@@ -112,15 +112,14 @@ class ChangeReader:
     async def _join(self, table: RecordTable, values: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         by_alias = "identity" in values
         sql = _BODIES.format(
-            columns=", ".join(f'r."{column}"' for column in table.fields),
+            columns=", ".join(f'r."{column}"' for column in table.told),
             of_job=_OF_JOB if "job" in values else "",
             alias=_ALIAS if by_alias else "",
             table=table.name,
             key=f'"{table.record.key_field}"',
             name="a.key" if by_alias else "c.key",
         )
-        rows = await self._db.fetch(sql, values)
-        return {row["id"]: table.known(row) for row in rows}
+        return {row.pop("id"): table.known(row) for row in await self._db.fetch(sql, values)}
 
 
 def _asked(job: UUID | None, kinds: Collection[str] | None) -> tuple[str, dict[str, Any]]:
