@@ -1,7 +1,7 @@
 """Deliveries as a test needs them: a session of their own, and sinks that fail in the ways that sinks fail."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class Faulty:
     """It cannot be reached: nothing arrives."""
     answers_lost: int = 0
     """So many batches arrive, but the answer does not."""
+    loses: Callable[[], bool] = lambda: True
+    """Whether the answer of a batch is one of these."""
     poison: set[int] = field(default_factory=set)
     """Changes that it refuses; a batch with one of them has no effect."""
     slow: float = 0.0
@@ -64,7 +66,7 @@ class Faulty:
         if bad := self.poison & {change.id for change in batch}:
             raise Permanent(f"It refuses {sorted(bad)}.")
         taken = await self.real.write(batch)
-        if self.answers_lost:
+        if self.answers_lost and self.loses():
             self.answers_lost -= 1
             raise Transient("Its answer was lost.")
         return taken

@@ -40,7 +40,7 @@ class Rig:
 
     async def deliver(self) -> None:
         """Until everything has arrived; pauses after failures pass at once."""
-        for _ in range(1_000):
+        for _ in range(10_000):
             if await self.delivery.deliver_new():
                 return
             self.clock.pass_(60)
