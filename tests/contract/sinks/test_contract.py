@@ -128,7 +128,7 @@ async def test_hostile_keys_and_values_arrive_as_they_are_and_have_no_other_effe
 
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
-async def test_a_late_commit_is_neither_skipped_nor_out_of_order__trap_1(rig: Rig, store: str) -> None:
+async def test_a_late_commit_is_neither_skipped_nor_out_of_order_trap_1(rig: Rig, store: str) -> None:
     """While one transaction with a change is open, another begins later; the first commits late. What a numbering loses
     that does not wait for it is shown in `tests/contract/test_change_numbers.py`, by two negative controls."""
     await rig.make_changes(1)
