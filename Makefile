@@ -12,12 +12,13 @@ ARGS    ?=
 # keep one process busy.
 FILES   := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST  := $(BIN)/python -m pytest $(FILES)
+SIZE    := -m "not chaos and not servers"
 
 # Tests and benchmarks start hundreds of Python processes. Where this variable is set, each would compile every module anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-servers quick check format bench chaos fuzz requirements settings wheel clean
+.PHONY: help setup demo test servers test-servers quick check format bench chaos fuzz requirements settings wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +28,13 @@ setup: $(DEV) ## make .venv with everything that development needs
 demo: $(RUNTIME) ## see it work: one small job of each pipeline against the built-in sandbox
 	@for pipeline in places products listings reviews; do $(BIN)/forager demo $$pipeline || exit 1; done
 
-test: check ## check, then all tests in CI size: what CI runs
+test: $(DEV) ## check, then all tests in CI size: what CI runs
+	@$(MAKE) --no-print-directory --jobs 2 check servers
+	$(BIN)/python -m scripts.run_tests $(FILES) $(SIZE) $(ARGS)
+
+# What the tests need, got while mypy keeps one processor busy. Collecting the tests once leaves their compiled modules
+# behind; otherwise every test process would compile all of them. What is wrong with a module is reported by the tests.
+servers: $(DEV)
 	@scripts/setup postgres
 	@scripts/setup browser
 	@scripts/setup prefect
@@ -35,7 +42,7 @@ test: check ## check, then all tests in CI size: what CI runs
 	@scripts/setup brokers
 	@scripts/setup s3
 	@scripts/setup pgbouncer
-	$(BIN)/python -m scripts.run_tests $(FILES) -m "not chaos and not servers" $(ARGS)
+	@$(BIN)/python -m pytest --collect-only -q $(SIZE) >/dev/null 2>&1 || true
 
 test-servers: $(DEV) ## what only a real Kafka broker and a real OpenSearch can show; needs Java 17 and Maven
 	@scripts/setup kafka

@@ -12,7 +12,7 @@ from tests.support.stepped import PretendBrowser, PretendLauncher, SteppedClock,
 
 
 # Feature: scraping-microservices, Property 12: Browser instance recycling after page threshold
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(limit=st.integers(1, 12), tasks=st.integers(1, 40), size=st.integers(1, 3))
 def test_a_browser_is_replaced_when_it_has_shown_its_pages__SC_P12(limit: int, tasks: int, size: int) -> None:
     async def run() -> None:
@@ -45,7 +45,7 @@ ACTS = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(acts=st.lists(ACTS, max_size=40), size=st.integers(0, 3), more=st.integers(0, 3), limit=st.integers(1, 4))
 def test_no_browser_is_lent_twice_none_is_lost_and_every_task_ends__SC_5(
     acts: list[tuple[str, int]], size: int, more: int, limit: int

@@ -59,7 +59,7 @@ def read(extractor: Extractor, html: str | bytes, wanted: frozenset[str]) -> Bas
 
 
 # Feature: scraping-microservices, Property 13: Missing extraction fields default to null
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(extractor=ANY_EXTRACTOR, html=ANY_HTML, data=st.data())
 def test_what_is_not_on_a_page_is_null_and_nothing_fails__SC_P13(
     extractor: Extractor, html: str | bytes, data: st.DataObject
@@ -80,7 +80,7 @@ def texts(value: object) -> list[str]:
 
 
 # Feature: scraping-microservices, Property 31: Result normalization produces valid schema
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(extractor=OF_FIELDS, data=st.data())
 def test_normalising_gives_a_valid_result_without_tags_or_blanks__SC_P31(
     extractor: Extractor, data: st.DataObject
@@ -116,7 +116,7 @@ BAD = {
 
 
 # Feature: scraping-microservices, Property 32: Partial result on validation failure
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(bad=st.sets(st.sampled_from(sorted(GOOD))), data=st.data())
 def test_bad_fields_are_dropped_and_the_good_ones_stay__SC_P32(bad: set[str], data: st.DataObject) -> None:
     raw = {name: data.draw((BAD if name in bad else GOOD)[name]) for name in GOOD}
@@ -138,7 +138,7 @@ PATHS = st.from_regex(r"(/[a-zA-Z0-9_.~-]{1,8}){0,3}/?", fullmatch=True)
 
 
 # Feature: scraping-microservices, Property 33: URL normalization
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(scheme=st.sampled_from(["http://", "https://", "HTTP://", "//", ""]), host=HOSTS, path=PATHS, pairs=PAIRS)
 def test_a_url_is_https_and_tracks_nobody__SC_P33(
     scheme: str, host: str, path: str, pairs: list[tuple[str, str]]
@@ -163,7 +163,7 @@ PLACES = st.lists(
 
 
 # Feature: scraping-microservices, Property 34: Location normalization structure
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=st.one_of(st.text(min_size=1, max_size=400), PLACES).filter(str.strip))
 def test_a_location_has_its_four_parts_and_keeps_its_words__SC_P34(text: str) -> None:
     place = normalise(JobPosting, {"location": text}).result.location
@@ -183,7 +183,7 @@ USABLE = st.one_of(WORDS, MARKED, NOISE, HOSTS, *GOOD.values())
 
 
 # Feature: scraping-microservices, Property 35: Result serialization round trip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(output=st.sampled_from(sorted(RAW_RESULT, key=str)), data=st.data())
 def test_a_result_survives_json__SC_P35(output: type[BaseModel], data: st.DataObject) -> None:
     raw = {name: data.draw(USABLE) for name in RAW_RESULT[output]}

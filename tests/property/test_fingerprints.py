@@ -17,7 +17,7 @@ ANY_REGION = st.one_of(st.none(), st.sampled_from(sorted(REGIONS)), st.text(max_
 
 
 # Feature: scraping-microservices, Property 14: Fingerprint attributes within valid ranges
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(seed=SEEDS, region=ANY_REGION)
 def test_a_fingerprint_is_of_the_list_and_in_range__SC_P14(seed: int, region: str | None) -> None:
     made = Fingerprints(Random(seed)).next(region)
@@ -27,7 +27,7 @@ def test_a_fingerprint_is_of_the_list_and_in_range__SC_P14(seed: int, region: st
 
 
 # Feature: scraping-microservices, Property 15: Fingerprint geo-consistency with proxy region
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(seed=SEEDS, code=st.sampled_from(sorted(REGIONS)), lower=st.booleans())
 def test_time_zone_language_and_position_are_the_regions__SC_P15(seed: int, code: str, lower: bool) -> None:
     made = Fingerprints(Random(seed)).next(code.lower() if lower else code)
@@ -44,7 +44,7 @@ def test_time_zone_language_and_position_are_the_regions__SC_P15(seed: int, code
 
 
 # Feature: scraping-microservices, Property 16: Fingerprint rotation across sessions
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     seed=SEEDS,
     # Often the same region again and again: there only little can differ, and a moved position is not enough.
@@ -60,7 +60,7 @@ def test_two_in_a_row_differ__SC_P16(seed: int, regions: list[str | None], few: 
 
 
 # Feature: scraping-microservices, Property 17: Action delays within configured range
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(seed=SEEDS, least=st.floats(0, 60), more=st.floats(0, 60), given_=st.booleans())
 def test_a_delay_is_in_its_range__SC_P17(seed: int, least: float, more: float, given_: bool) -> None:
     between = (least, least + more)

@@ -1,8 +1,8 @@
 """The whole API over a real App, called in this process, with a sandbox for the upstream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,20 @@ async def open_front(
         async with open_app(settings) as app:
             api = create_api(app, key=KEY)
             async with client_of(api) as client:
-                yield Front(app, api, client, sandbox)
+                with _same_document(api):
+                    yield Front(app, api, client, sandbox)
+
+
+_documents: list[dict[str, Any]] = []
+
+
+@contextmanager
+def _same_document(api: FastAPI) -> Iterator[None]:
+    """Every front has the same routes: the first test that asks for their OpenAPI document makes it for all."""
+    api.openapi_schema = _documents[0] if _documents else None
+    yield
+    if api.openapi_schema is not None and not _documents:
+        _documents.append(api.openapi_schema)
 
 
 def client_of(api: FastAPI, key: str | None = KEY) -> httpx.AsyncClient:

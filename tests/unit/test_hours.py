@@ -25,14 +25,14 @@ def inside(start: int, end: int, moment: datetime) -> bool:
 
 
 # Feature: scraping-microservices, Property 24: Allowed scraping hours enforcement
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(start=st.integers(0, 23), end=st.integers(0, 24), moment=moments)
 def test_a_task_may_run_exactly_inside_the_hours_of_its_domain__SC_P24(start: int, end: int, moment: datetime) -> None:
     hours = lane_hours(start, end)
     assert hours.open_at(moment) == inside(start, end, moment)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(start=st.integers(0, 23), end=st.integers(0, 24), moment=moments)
 def test_it_waits_for_the_first_moment_that_is_inside__SC_P24(start: int, end: int, moment: datetime) -> None:
     hours = lane_hours(start, end)

@@ -170,7 +170,7 @@ fragments = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     status=st.integers(-1, 1000),
     kind=st.sampled_from(["", "text/html", "TEXT/HTML", "x", "application/json"]),

@@ -251,7 +251,7 @@ def same(config: dict[str, Any]) -> dict[str, Any]:
 
 
 # Feature: scraping-microservices, Property 23: Domain policy YAML parsing round trip
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(config=files, flow=st.sampled_from([None, True, False]), sort=st.booleans(), indent=st.integers(2, 8))
 def test_a_file_read_and_written_is_the_same_configuration__SC_P23(
     config: dict[str, Any], flow: bool | None, sort: bool, indent: int

@@ -59,7 +59,7 @@ def group(names: list[str], lines: Lines) -> list[str]:
 
 
 # Feature: scraping-microservices, Property 25: Robots.txt compliance
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(
     mine=st.none() | rules,
     everybody=st.none() | rules,
