@@ -15,6 +15,7 @@ from uuid import UUID
 
 import orjson
 import pytest
+from google.api_core import exceptions
 from pydantic import ValidationError
 
 from forager.config import new_settings
@@ -28,6 +29,7 @@ from forager.pipelines.places.mirror import mirror
 from forager.pipelines.places.records import Place, Sighting
 from forager.pipelines.places.zips import Zip, ZipTable
 from forager.settings import Settings
+from forager.sinks.bigquery import ledger_rows
 from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.record_table import record_table
 from forager.sinks.bigquery.settings import mirrors
@@ -288,9 +290,51 @@ def test_a_file_of_credentials_that_is_none_is_reported_without_its_content(tmp_
     assert "canary" not in str(told.value)
 
 
-def test_a_statement_that_bigquery_refuses_is_permanent(tmp_path: Path) -> None:
-    with pytest.raises(Permanent, match="BigQuery refuses"):
+def test_a_refused_statement_is_no_fault_of_a_change(tmp_path: Path) -> None:
+    """Statements that meet another writer are refused in the same way."""
+    with pytest.raises(Transient, match="BigQuery: "):
         list(warehouse_of(tmp_path).query("SELEC 1"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "raised"), [("invalid", Permanent), ("invalidQuery", Transient), ("quota", Transient)]
+)
+def test_only_a_row_that_a_load_refuses_is_permanent(tmp_path: Path, reason: str, raised: type[Exception]) -> None:
+    with pytest.raises(raised), warehouse_of(tmp_path)._errors(a_row_may_be_wrong=True):
+        raise _refused(reason)
+    with pytest.raises(Transient), warehouse_of(tmp_path)._errors():
+        raise _refused(reason)
+
+
+def _refused(reason: str) -> Exception:
+    return exceptions.BadRequest("no", errors=[{"reason": reason}])  # type: ignore[no-untyped-call, no-any-return]
+
+
+async def test_whole_jobs_come_in_groups_and_those_that_were_brought_stay__PL_15(
+    rig: PlacesRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_rows, "TASKS_TOGETHER", 1)
+    jobs = {str(await rig.submit(zips=(zip_,), pages=1)) for zip_ in ("85003", "85004", "85008")}
+    sink, now = sink_of(rig, tmp_path), (await log_of(rig))[-1].id
+    jobs.add(str(await rig.submit(zips=("85009",), pages=1)))
+    merge, merged = sink._warehouse.merge, 0
+
+    def fails_later(*given: Any) -> None:
+        nonlocal merged
+        merged += 1
+        if merged > 4:
+            raise Transient("away")
+        merge(*given)
+
+    monkeypatch.setattr(sink._warehouse, "merge", fails_later)
+    with pytest.raises(Transient):
+        await deliver(rig, sink, now)
+    brought = {row["job_id"] for row in rows_of(tmp_path, "SELECT job_id FROM `{dataset}.serper_jobs`")}
+    assert set() < brought < jobs
+    assert brought == sink._known.keys()
+    monkeypatch.setattr(sink._warehouse, "merge", merge)
+    await deliver(rig, sink)
+    assert mirrored(tmp_path) == await views(rig)
 
 
 def service_with(tmp_path: Path, **given: Any) -> SinkService:

@@ -13,6 +13,10 @@ from forager.kit.queries import at, columns_of
 from forager.sinks.bigquery.record_table import record_table
 
 PAGE = 2_000
+TASKS_TOGETHER = 50_000
+"""Tasks of jobs that are loaded whole together: one load and one statement per table."""
+MOST_TOGETHER = 1_000
+"""Jobs that are loaded together: a statement names each."""
 
 
 class LedgerRows:
@@ -42,6 +46,22 @@ class LedgerRows:
                 sql = f"SELECT id, public_id FROM {table} WHERE public_id IN :jobs"
                 found |= {row["public_id"]: row["id"] for row in await self._db.fetch_by_keys(sql, {"jobs": chunk})}
         return found
+
+    async def groups(self, jobs: Iterable[str]) -> list[set[str]]:
+        """Divide jobs into groups of at most so many tasks together, or of one job that has more."""
+        groups: list[set[str]] = []
+        room = 0
+        for chunk in _chunks(sorted(jobs)):
+            sql = "SELECT public_id, coalesce(total, 0) AS total FROM jobs WHERE public_id IN :jobs"
+            sizes = {row["public_id"]: row["total"] for row in await self._db.fetch_by_keys(sql, {"jobs": chunk})}
+            for job in chunk:
+                size = 1 + sizes.get(job, 0)
+                if size > room or len(groups[-1]) >= MOST_TOGETHER:
+                    groups.append(set())
+                    room = TASKS_TOGETHER
+                groups[-1].add(job)
+                room -= size
+        return groups
 
     async def unfinished(self, pipeline: str) -> list[str]:
         """Return the jobs of a pipeline that have not ended."""

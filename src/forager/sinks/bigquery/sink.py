@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import IO, Any
 
 import orjson
+import structlog
 
 from forager.core.change import Change
+from forager.core.errors import Permanent
 from forager.core.faults import Faults, NoFaults
 from forager.core.sink import Batching, SinkRow
 from forager.core.states import ENDS, PUBLIC_STATE, TaskState
@@ -25,6 +27,8 @@ from forager.sinks.bigquery.ledger_rows import LedgerRows
 from forager.sinks.bigquery.statements import REMOVED
 from forager.sinks.bigquery.values import line_of
 from forager.sinks.bigquery.warehouse import Warehouse
+
+log = structlog.get_logger("forager.sinks")
 
 MOST = 5_000
 IN_MEMORY = 8 * 1024 * 1024
@@ -93,13 +97,8 @@ class BigQuerySink:
             return False
         await asyncio.to_thread(self._prepare, wanted)
         last = max(batch[-1].id, await self._rows.last_change())
-        await self._add_missing_jobs(wanted, last)
-        staged = [each async for each in self._staged(wanted, last)]
-        for each in staged:
-            if not each.is_empty:
-                await asyncio.to_thread(self._warehouse.merge, each.table, each.file, each.jobs)
-                self._faults.at("bigquery-merged")
-            each.file.close()
+        await self._bring_whole_jobs(wanted, last)
+        await self._merge(wanted, last)
         for jobs in wanted.jobs.values():
             self._remember(jobs)
         self._began = True
@@ -113,21 +112,38 @@ class BigQuerySink:
             for kind in sorted(tables.keys() & self._mirrored):
                 self._warehouse.prepare(tables[kind])
 
-    async def _add_missing_jobs(self, wanted: Asked, last: int) -> None:
-        """Load a job whole that the warehouse does not have: the sink is new, or began in the middle of the log. The
-        first batch also brings the jobs that are unfinished and not in it."""
+    async def _merge(self, wanted: Asked, last: int) -> None:
+        staged = [each async for each in self._staged(wanted, last)]
+        try:
+            for each in staged:
+                if not each.is_empty:
+                    await asyncio.to_thread(self._warehouse.merge, each.table, each.file, each.jobs)
+                    self._faults.at("bigquery-merged")
+        finally:
+            for each in staged:
+                each.file.close()
+
+    async def _bring_whole_jobs(self, wanted: Asked, last: int) -> None:
+        """Load jobs whole before the batch: those that it says so of, and those that the warehouse does not have, since
+        the sink is new or began in the middle of the log. The first batch also brings all unfinished jobs.
+
+        They come in groups of bounded size, and those that were brought are remembered: a ledger with millions of open
+        tasks is loaded over as many attempts as it takes.
+        """
         for pipeline, mirror in self._rows.mirrors.items():
             if "job" not in self._mirrored or (self.pipelines is not None and pipeline not in self.pipelines):
                 continue
             named = set(wanted.jobs.get(pipeline, ()))
-            if not self._began:
-                named |= set(await self._rows.unfinished(pipeline))
-            new = named - self._known.keys()
-            if new:
-                missing = new - await asyncio.to_thread(self._warehouse.known_jobs, mirror.jobs, new)
-                wanted.whole.setdefault(pipeline, set()).update(missing)
-                for job in missing:
-                    wanted.jobs.setdefault(pipeline, {}).setdefault(job, last)
+            new = (named if self._began else named.union(await self._rows.unfinished(pipeline))) - self._known.keys()
+            missing = new - await asyncio.to_thread(self._warehouse.known_jobs, mirror.jobs, new) if new else set()
+            for group in await self._rows.groups(missing | wanted.whole.pop(pipeline, set())):
+                try:
+                    await self._merge(Asked(jobs={pipeline: dict.fromkeys(group, last)}, whole={pipeline: group}), last)
+                except Permanent as error:
+                    if group & named:
+                        raise
+                    log.error("jobs are left out of BigQuery", jobs=sorted(group)[:10], error=error.message)
+                self._remember(dict.fromkeys(group, last))
 
     async def _staged(self, wanted: Asked, last: int) -> AsyncIterator[Staged]:
         """Yield what is to be merged, in its order. Tasks are read before records, and jobs last: everything that a

@@ -6,6 +6,7 @@ table would have to be emptied between batches, and two writers would lose or do
 takes only 1,500 loads a day.
 """
 
+import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -56,6 +57,7 @@ class Warehouse:
         self._url = url
         self._timeout = timeout
         self._connected: bigquery.Client | None = None
+        self._merging = threading.Lock()
         self._ready: set[str] = set()
         """Tables that are known to exist with all of their columns."""
 
@@ -102,13 +104,18 @@ class Warehouse:
             return self._found(table) is not None
 
     def merge(self, table: MirrorTable, rows: IO[bytes], jobs: Collection[str]) -> None:
-        """Load rows, as JSON lines, and merge them. Safe to repeat: a row is replaced only by a later one."""
+        """Load rows, as JSON lines, and merge them. Safe to repeat: a row is replaced only by a later one. One merge at
+        a time: the thread of an attempt that was given up goes on, and would conflict with the next."""
+        with self._merging:
+            self._merge(table, rows, jobs)
+
+    def _merge(self, table: MirrorTable, rows: IO[bytes], jobs: Collection[str]) -> None:
         self.prepare(table)
         staging = f"{STAGING}{table.name}_{uuid.uuid4().hex}"
         schema = [_field(column, staged=True) for column in table.columns]
         schema.append(bigquery.SchemaField(statements.REMOVED, "BOOL"))
         try:
-            with self._errors():
+            with self._errors(a_row_may_be_wrong=True):
                 self._load(staging, schema, rows)
             self.query(statements.merge(table, staging, self.dataset, jobs))
         except (Transient, Permanent):
@@ -210,12 +217,17 @@ class Warehouse:
         return AnonymousCredentials() if self._url else None  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise Google's errors as ours: `Permanent` for what BigQuery read and refused, `Transient` for all others."""
+    def _errors(self, *, a_row_may_be_wrong: bool = False) -> Iterator[None]:
+        """Raise Google's errors as ours: `Permanent` only if a load finds a row that its table cannot hold, `Transient`
+        for all others. BigQuery also answers 400 to statements that meet another writer, to quotas and to a dataset in
+        another location: none of these is the fault of a change."""
         try:
             yield
         except exceptions.BadRequest as error:
-            raise Permanent(f"BigQuery refuses this: {_first_line(error)}") from error
+            reasons = {each.get("reason") for each in error.errors if isinstance(each, Mapping)}
+            if a_row_may_be_wrong and "invalid" in reasons:
+                raise Permanent(f"BigQuery refuses a row: {_first_line(error)}") from error
+            raise Transient(f"BigQuery: {_first_line(error)}") from error
         except (exceptions.GoogleAPIError, GoogleAuthError, OSError, TimeoutError) as error:
             raise Transient(f"BigQuery: {_first_line(error)}") from error
 
