@@ -160,9 +160,9 @@ class StandIn:
         return {"errors": any("error" in next(iter(item.values())) for item in items), "items": items}
 
     def _put(self, index: _Index, about: dict[str, Any], source: dict[str, Any] | None) -> int:
-        assert about["version_type"] == "external"
+        assert about["version_type"] in ("external", "external_gte")
         stored, _ = index.documents.get(about["_id"], (-1, None))
-        if about["version"] <= stored:
+        if about["version"] < stored + (about["version_type"] == "external"):
             raise Refusal(409, "version_conflict_engine_exception")
         if not 0 < len(about["_id"].encode()) <= 512:
             raise Refusal(400, "illegal_argument_exception", "the _id is too long, or empty")

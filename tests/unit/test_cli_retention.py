@@ -31,4 +31,6 @@ def test_the_archive_is_planned_confirmed_and_searched(
     assert forager(*asked, "--yes", "--json").data == {"records": 0, "files": 0, "after": 0, "more": False}
     assert "--inactive-for is missing" in forager("archive", "--kind", "product").err
     assert "No product with the key 'x'" in forager("archive", "--kind", "product", "--key", "x").err
+    odd = "https://shop.example/a?b=c#d%2F"
+    assert f"No product with the key {odd!r}" in forager("archive", "--kind", "product", "--key", odd).err
     assert "cannot be archived" in forager("archive", "--kind", "sighting", "--inactive-for", "180d").err

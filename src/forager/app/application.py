@@ -138,7 +138,7 @@ class App:
         )
         self.deliveries = self.roster.deliveries
         records = {record.kind: record for pipeline in pipelines for record in pipeline.records}
-        self.archive = Archive(settings, ledger, archives, records, clock, lambda: self.deliveries)
+        self.archive = Archive(settings, ledger, archives, records, clock, lambda: self.deliveries, self.search_index)
         self._runner = EmbeddedRunner(
             worker, self.deliveries, self._loops(), clock=clock, grace=settings.shutdown_seconds
         )

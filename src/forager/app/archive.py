@@ -1,20 +1,21 @@
 """The archive of an application: where it is, how its files are written, and what else goes with archived records."""
 
+import asyncio
 import io
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
 
-from forager.core.archive import ArchivedRecord, Archives, OldRecord
+from forager.core.archive import ArchivedRecord, Archives, NewFile
 from forager.core.clock import Clock
 from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import Ledger
 from forager.core.record import Record
 from forager.engine.archive import Archiver, FileFormat, Moved
 from forager.kit.parquet import ParquetTable
-from forager.kit.search import index_of
+from forager.kit.search import TextIndex
 from forager.settings import Settings
 from forager.storage.opening import open_place
 from forager.storage.settings import S3Settings
@@ -35,7 +36,8 @@ KEPT: dict[str, Any] = {
 
 
 class Archive:
-    """Moves inactive records to files, and finds them again. `sinks` returns the names of the configured sinks."""
+    """Moves inactive records to files, and finds them again. `sinks` returns the names of the configured sinks;
+    `search` returns the full-text index of a record class that has one."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Archive:
         records: Mapping[str, type[Record]],
         clock: Clock,
         sinks: Callable[[], Collection[str]],
+        search: Callable[[type[Record]], TextIndex],
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -52,6 +55,7 @@ class Archive:
         self._records = records
         self._clock = clock
         self._sinks = sinks
+        self._search = search
 
     async def count(self, kind: str, inactive_for: float) -> int:
         """Count the records that were neither seen nor changed for so many seconds, and whose changes every sink has
@@ -60,8 +64,8 @@ class Archive:
 
     async def move(self, kind: str, inactive_for: float, form: Format, *, after: int = 0, seconds: float) -> Moved:
         """Move such records to files, until all are moved or the time is over. `after`: the id to begin after."""
+        self._archives.check(kind)
         before = await self._before(inactive_for)
-        await self._archives.count(kind, 0)  # refuses a kind that cannot be archived
         archiver, ends = self._archiver(kind, form), self._clock.monotonic() + seconds
         await archiver.recover()
         done = Moved(after=after, more=True)
@@ -93,18 +97,15 @@ class Archive:
             str(where),
             parquet_files(record) if form == "parquet" else JSON_LINES,
             self._clock,
-            removed=self._forget(record),
+            removed=self._forget,
         )
 
-    def _forget(self, record: type[Record]) -> Callable[[Sequence[OldRecord]], Awaitable[None]] | None:
-        if not record.search:
-            return None
-        index = index_of(record, self._ledger.database)
-
-        async def forget(records: Sequence[OldRecord]) -> None:
-            await index.forget([each.id for each in records])
-
-        return forget
+    async def _forget(self, new: NewFile, content: bytes) -> None:
+        """Remove the records in a file from their search index. Raises `ServiceAway` if it cannot be reached."""
+        record = self._records.get(new.kind)
+        if record is not None and record.search:
+            keys = await asyncio.to_thread(_keys_in, new.path, content, record.key_field)
+            await self._search(record).forget(keys)
 
 
 def parquet_files(record: type[Record]) -> FileFormat:
@@ -120,6 +121,17 @@ def parquet_files(record: type[Record]) -> FileFormat:
         return int(pyarrow.parquet.read_metadata(io.BytesIO(content)).num_rows)
 
     return FileFormat("parquet", encode, count)
+
+
+def _keys_in(path: str, content: bytes, key_field: str) -> dict[int, str]:
+    """Return the key of each record in a file, by its id."""
+    if path.endswith(".jsonl"):
+        rows = [orjson.loads(line) for line in content.splitlines()]
+        return {row["id"]: row[key_field] for row in rows}
+    import pyarrow.parquet
+
+    columns = pyarrow.parquet.read_table(io.BytesIO(content), columns=["id", key_field]).to_pydict()
+    return dict(zip(columns["id"], columns[key_field], strict=True))
 
 
 def _own(row: Mapping[str, Any]) -> dict[str, Any]:

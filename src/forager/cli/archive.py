@@ -24,9 +24,11 @@ def archive(
     """Move inactive records to files in FORAGER_ARCHIVE; their keys stay in the store."""
     from forager.core.errors import Rejected
     from forager.kit.cli import render
+    from forager.kit.cli.client import part
 
     if key is not None:
-        _show(with_api(context, lambda at: at.api.get(f"/archive/{kind}/{key}")), as_json=as_json)
+        where = f"/archive/{part(kind)}/{part(key)}"
+        _show(with_api(context, lambda at: at.api.get(where)), as_json=as_json)
         return
     if inactive_for is None:
         raise Rejected("--inactive-for is missing: how long a record was neither seen nor changed, such as 180d.")

@@ -73,6 +73,10 @@ class ArchivedRecord:
 class Archives(Protocol):
     """What the ledger knows about archived records."""
 
+    def check(self, kind: str) -> None:
+        """Raise `Rejected` if records of this kind cannot be archived. Asks no database."""
+        ...
+
     async def count(self, kind: str, before: int) -> int:
         """Count the records that were neither seen nor changed since `before` (Unix milliseconds)."""
         ...

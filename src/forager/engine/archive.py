@@ -59,13 +59,14 @@ class Archiver:
         form: FileFormat,
         clock: Clock,
         *,
-        removed: Callable[[Sequence[OldRecord]], Awaitable[None]] | None = None,
+        removed: Callable[[NewFile, bytes], Awaitable[None]] | None = None,
         most: int = MOST,
         abandoned_after: float = ABANDONED_AFTER,
         faults: Faults | None = None,
     ) -> None:
-        """`where` names the place in the ledger. `removed` is called with the records of a batch once they are removed:
-        what is derived from them may go, too."""
+        """`where` names the place in the ledger. `removed` is called with a file and its content once its records are
+        removed from the ledger: what is derived from them may go, too. It is called again if it failed, or if the
+        process died meanwhile."""
         self._ledger = ledger
         self._archives = archives
         self._place = place
@@ -78,10 +79,13 @@ class Archiver:
         self._faults = faults or NoFaults()
 
     async def recover(self) -> None:
-        """Finish what a process that died has left behind: write missing manifests, remove files that do not count."""
+        """Finish what a process that died has left behind: remove what is derived from records that were moved, write
+        missing manifests, remove files that do not count. Raises `Transient` if a file that counts is missing."""
         now = round((await self._ledger.now()).timestamp() * 1000)
         for file in await self._archives.unfinished(self._where, now - round(self._abandoned_after * 1000)):
             if file.state == "moved":
+                if self._removed is not None:
+                    await self._removed(file.new, await asyncio.to_thread(self._read, file.new))
                 await self._list(file.id, file.new)
             else:
                 await self._undo(file.id, file.new.path)
@@ -102,7 +106,7 @@ class Archiver:
             return Moved(after=after, more=True)
         self._faults.at("archive-moved")
         if self._removed is not None:
-            await self._removed(records)
+            await self._removed(new, content)
         await self._list(file, new)
         return Moved(len(records), 1, records[-1].id, more=len(records) == self._most)
 
@@ -120,6 +124,14 @@ class Archiver:
         there = self._place.get(new.path)
         if hashlib.sha256(there).hexdigest() != new.digest or self._form.count(there) != new.records:
             raise Transient(f"{new.path} at {new.place} is not what was written there. Nothing was removed.")
+
+    def _read(self, new: NewFile) -> bytes:
+        try:
+            return self._place.get(new.path)
+        except FileNotFoundError:
+            raise Transient(
+                f"{new.path} at {new.place} is missing, although {new.records:,} records were moved to it. Restore it."
+            ) from None
 
     async def _list(self, file: int, new: NewFile) -> None:
         content = orjson.dumps(

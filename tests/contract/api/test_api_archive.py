@@ -4,6 +4,7 @@ file."""
 import io
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from pyarrow import parquet
 
@@ -15,6 +16,7 @@ from forager.core.states import TaskState
 from forager.pipelines.products.records import Product
 from forager.storage.s3 import S3
 from tests.support.api import KEY, client_of
+from tests.support.elastic_standin import StandIn
 from tests.support.rig import HandClock
 from tests.support.s3 import address_of, s3_settings, s3_values
 
@@ -73,6 +75,33 @@ async def test_products_leave_the_store_for_parquet_in_s3_and_are_found_there__P
         (name, Decimal("12.9000"), '{"colour":"oak"}', None) for name in ("a", "b")
     ]
     assert [row["last_seen_at"] for row in rows] == [row["first_seen_at"] for row in rows]
+
+
+async def test_archived_products_leave_the_cluster_too_at_the_latest_when_it_is_back(tmp_path: Path) -> None:
+    clock, cluster = HandClock(), StandIn()
+    settings = new_settings(home=tmp_path, archive=tmp_path / "archive", elasticsearch_url=cluster.url)
+    async with open_app(settings, clock=clock) as app, client_of(create_api(app, key=KEY)) as client:
+        await _store(app, product("a"), product("b"))
+        clock.pass_(200 * 86_400)
+        await _store(app, product("c"))
+        assert (await client.get("/api/v1/products/search", params={"q": "oak"})).json()["data"]["total"] == 3
+        cluster.down = True
+        failed = await client.post(PATH, json={**ASKED, "format": "jsonl"})
+        assert (failed.status_code, "run again" in failed.text) == (503, True)
+        assert len((await client.get("/api/v1/products")).json()["data"]) == 1, "they are in the archive"
+        cluster.down = False
+        assert {each["_id"] for each in _documents(cluster)} == {"a", "b", "c"}
+        moved = await client.post(PATH, json=ASKED)
+        assert moved.json()["data"]["records"] == 0
+        assert {each["_id"] for each in _documents(cluster)} == {"c"}, "the next run finishes the one before"
+        assert len(list((tmp_path / "archive" / "manifests").iterdir())) == 1
+        tables = await app.database.fetch("SELECT name FROM sqlite_master WHERE name = 'search_items'")
+        assert not tables, "the store has no index of its own"
+
+
+def _documents(cluster: StandIn) -> list[dict[str, Any]]:
+    (index,) = cluster.indexes.values()
+    return list(index.rows())
 
 
 async def test_without_an_archive_or_with_less_than_a_day_nothing_moves(tmp_path: Path) -> None:

@@ -213,6 +213,28 @@ async def test_keys_and_texts_never_leave_their_place_in_a_request__S18__S19(
     assert {hit["_id"] for hit in hits} == {documents.id_of(key) for key in nasty}
 
 
+async def test_archived_records_are_forgotten_also_in_an_index_that_is_being_built(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "AT_ONCE", 2)
+    await index.forget({1: "new-0"})  # there is no index yet
+    await make_changes(engine.ledger, 4)
+    await index.ready()
+    assert await index.rebuild(4), "the first four records are in both indexes"
+    await engine.ledger.database.write("DELETE FROM rig_things WHERE uid IN ('new-0', 'new-1')")
+    await index.forget({1: "new-0", 2: "new-1", 3: "known", 99: "never"})
+    left = {"thing/known", "thing/new-2", "thing/new-3"}
+    assert set(sizes(tmp_path)) == left, "a record that is stored stays"
+    while await index.rebuild(4, go_on=True):
+        pass
+    assert set(sizes(tmp_path)) == left
+    await index.forget({1: "new-0"})
+    seen = len(await things(engine))
+    await make_changes(engine.ledger, 1)
+    await index.put((await things(engine))[seen:])
+    assert set(sizes(tmp_path)) == left | {"thing/new-0"}, "it came back"
+
+
 # ── rebuilds ──
 
 

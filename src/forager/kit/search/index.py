@@ -32,6 +32,11 @@ class TextIndex(Protocol):
         """By record and field: its text, with `START` and `END` around each match."""
         ...
 
+    async def forget(self, gone: Mapping[int, str]) -> None:
+        """Remove records from the index that are no longer in their table: the key of each by its id. A record that is
+        stored again under one of these keys stays. Raises `ServiceAway` if the index cannot be reached."""
+        ...
+
     async def rebuild(self, most: int, *, go_on: bool = False) -> int:
         """Begin to rebuild the index, or `go_on` with it, for about `most` records.
 
@@ -103,9 +108,10 @@ class SearchIndex:
             marks = ", ".join(f":{mark}" for mark in part)
             await self._put(f"{self.record.key_field} IN ({marks})", part)
 
-    async def forget(self, ids: Sequence[int]) -> None:
-        """Remove records from the index that are no longer in their table."""
+    async def forget(self, gone: Mapping[int, str]) -> None:
+        """Remove records from the index that are no longer in their table, by their ids: none is given twice."""
         await self.ensure()
+        ids = list(gone)
         for start in range(0, len(ids), 500):
             await self.store.forget(ids[start : start + 500])
 

@@ -23,6 +23,9 @@ class ArchiveTable:
         self._catalog = catalog
         self._now_ms = now_ms
 
+    def check(self, kind: str) -> None:
+        self._table(kind)
+
     async def count(self, kind: str, before: int) -> int:
         table = self._table(kind)
         sql = f"SELECT count(*) AS n FROM {table.name} WHERE {_OLD.format(table=table.name)}"

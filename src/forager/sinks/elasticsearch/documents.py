@@ -2,6 +2,8 @@
 
 The version is the number of a change (`version_type: external`): the cluster refuses a document whose version is not
 above the stored one, so whatever comes late or twice, old never replaces new. A refusal of this kind is a success.
+Removing a document needs no higher version than the stored one (`external_gte`): a record that leaves the store without
+a change has none, and one that comes back has a later change.
 """
 
 import hashlib
@@ -131,9 +133,10 @@ def _parts(documents: Sequence[Document]) -> list[tuple[bytes, Sequence[Document
 
 
 def _lines(document: Document) -> bytes:
-    about = {"_id": id_of(document.key), "version": document.version, "version_type": "external"}
+    about = {"_id": id_of(document.key), "version": document.version}
     if document.body is None:
-        return orjson.dumps({"delete": about}) + b"\n"
+        return orjson.dumps({"delete": {**about, "version_type": "external_gte"}}) + b"\n"
+    about["version_type"] = "external"
     return orjson.dumps({"index": about}) + b"\n" + orjson.dumps(document.body) + b"\n"
 
 

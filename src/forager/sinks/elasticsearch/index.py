@@ -1,5 +1,6 @@
 """The index of one record class in the cluster: written by the sink, searched by edges, rebuilt from the records."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from forager.sinks.elasticsearch.documents import Documents, write
 from forager.sinks.elasticsearch.log_place import tail_of, witness_of
 from forager.sinks.elasticsearch.rebuild import Rebuild
 
+SEARCH_LATER = "Products are stored and stay listed; searching them works again when it answers."
+FORGET_LATER = "Archived records leave it when `forager archive` is run again."
 BUILT_AT_ONCE = 20_000
 """A search builds at most so much of an index that is not there yet."""
 
@@ -114,6 +117,21 @@ class ElasticIndex:
         with self._translated():
             return await self._candidates.marked(matches.terms, ids)
 
+    async def forget(self, gone: Mapping[int, str]) -> None:
+        """Remove records that are no longer stored, also from an index that is being built. Raises `ServiceAway` if the
+        cluster cannot be asked."""
+        with self._translated(FORGET_LATER):
+            # A rebuild may have read these records before they left the store. One that begins later has not.
+            building = await self._rebuild.target()
+            # The end of the log comes before the records: one that is stored again after that has a later change.
+            tail = await tail_of(self._ledger.database)
+            read = await self._documents.by_keys(dict.fromkeys(gone.values(), tail))
+            missing = [document for document in read if document.body is None]
+            with contextlib.suppress(Missing):  # what is not there has nothing to forget
+                await write(self._client, self._alias.name, missing, is_alias=True)
+            if building is not None:
+                await write(self._client, building, missing)
+
     async def rebuild(self, most: int, *, go_on: bool = False) -> int:
         """Rebuild the index without interrupting searches: see `Rebuild.part`."""
         with self._translated():
@@ -131,11 +149,9 @@ class ElasticIndex:
             return max(1, await self._documents.last())  # another process is building it
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn what the cluster's failures mean to a sink into what they mean to a request."""
+    def _translated(self, then: str = SEARCH_LATER) -> Iterator[None]:
+        """Turn what the cluster's failures mean to a sink into what they mean to a request. `then` ends the message."""
         try:
             yield
         except (Transient, Permanent) as error:
-            raise ServiceAway(
-                f"{error.message} Products are stored and stay listed; searching them works again when it answers."
-            ) from error
+            raise ServiceAway(f"{error.message} {then}") from error

@@ -147,6 +147,15 @@ class Rebuild:
             key, reason = next(iter(refused.items()))
             log.error("records are left out of the search index", records=len(refused), key=key[:100], reason=reason)
 
+    async def target(self) -> str | None:
+        """Return the index that a rebuild is filling; None if there is no rebuild, or if it has not begun to."""
+        await self._database.write(_TABLE)
+        rows = await self._database.fetch(
+            "SELECT target FROM search_rebuilds WHERE alias = :alias", {"alias": self._alias.name}
+        )
+        known = [row["target"] for row in rows if await self._alias.meta(row["target"]) is not None]
+        return known[0] if known else None
+
     # ── whose rebuild it is ──
 
     async def _take(self, *, go_on: bool) -> _State:
