@@ -49,10 +49,11 @@ test-servers: $(DEV) ## what only a real Kafka broker and a real OpenSearch can 
 	@scripts/setup opensearch
 	$(BIN)/python -m pytest -m servers tests/servers $(ARGS)
 
+# Unit tests never wait: more processes than processors would only import everything once more.
 quick: $(DEV) ## format, lint and unit tests, under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(PYTEST) -q tests/unit $(ARGS)
+	$(PYTEST) -n logical -q tests/unit $(ARGS)
 
 check: $(DEV) ## format, lint, strict types, import rules
 	$(BIN)/ruff format --check .

@@ -117,7 +117,7 @@ async def on_postgres(
         await _finished(tables, 300)
         for process in workers.values():
             process.terminate()
-        assert [await gone(process, 30) for process in workers.values()] == [0] * WORKERS
+        assert [await gone(process, 60) for process in workers.values()] == [0] * WORKERS
         tables.close()
         verdict = judge(url, sandbox, tasks)
         fenced = len(log.read_text().split()) if log.exists() else 0

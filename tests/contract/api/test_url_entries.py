@@ -43,6 +43,7 @@ NOT_OURS_TO_GUARD = {
     "bigquery_url": "the operator's own BigQuery or emulator, reached by Google's client",
     "broker_url": "the operator's own message broker, reached by its driver",
     "database_url": "the operator's own database, reached by its driver",
+    "database_direct_url": "the same database, without the pooler in front of it",
     "elasticsearch_url": "the operator's own search cluster; it is no address that a page or a caller can set",
     "api_url": "the operator's own Forager, asked by the command line",
     "s3_endpoint": "the operator's own object store, reached by its driver",
