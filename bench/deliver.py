@@ -2,7 +2,9 @@
 
 `share_with_dead_sink`: a reviews job at half of the engine's speed, with three sinks, one of which cannot be reached,
 against none. `catch_up`: changes per second that a files sink takes after an outage, against the engine's own.
-`memory_growth`: the peak of a process that delivers a long backlog, against one with a short one.
+`memory_growth`: the peak of a process that delivers a long backlog, against one with a short one. `tells_cost`: CPU per
+places task while every end of a query is a change, as BigQuery's mirror needs it, against without. `per_s`, by sink, is
+told: Kafka is the client library's mock cluster.
 """
 
 import json
@@ -14,16 +16,23 @@ from typing import Any
 
 from bench.reviews import MANY
 from bench.support.deliver_run import DEAD, DeliverRun
+from bench.support.engine_run import EngineRun
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
 from bench.support.peers import ROOT
 from bench.support.reviews import Hosts, google
 from bench.support.stores import Stores
+from bench.support.upstream import Upstream, upstream
 from bench.support.verdict import Target, conclude, print_table
+from tests.support.kafka import mock_cluster
 
 REVIEWS_A_PAGE = 50
+PER_S = "per_s: "
+MIRRORED = {"bigquery_project_id": "bench-project"}
+"""With a project, places tells every end of a query; without a row there is no sink that would take part."""
 TARGETS = (
     Target("share_with_dead_sink", at_least=0.9),
+    Target("tells_cost", at_most=1.15),
     Target("catch_up", at_least=2.0),
     Target("memory_growth", at_most=1.2),
 )
@@ -36,7 +45,8 @@ def main(options: Options) -> None:
     with Stores(options.stores[:1]) as stores:
         for number in range(1, options.rounds + 1):
             machine.sample()
-            figures = {**engine(stores, options), **memory(stores, options)}
+            figures = {**engine(stores, options), **tells(stores, options), **memory(stores, options)}
+            figures |= each(stores, options)
             for name, value in figures.items():
                 found[name].append(value)
             told = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
@@ -44,7 +54,8 @@ def main(options: Options) -> None:
         machine.sample()
     medians = {name: round(statistics.median(values), 3) for name, values in found.items()}
     print_table(("figure", "median"), [(name, f"{value:,g}") for name, value in sorted(medians.items())])
-    conclude("deliver", medians, TARGETS, machine)
+    per_s = {name.removeprefix(PER_S): medians.pop(name) for name in list(medians) if name.startswith(PER_S)}
+    conclude("deliver", {**medians, "per_s": per_s}, TARGETS, machine)
 
 
 def engine(stores: Stores, options: Options) -> dict[str, float]:
@@ -60,6 +71,35 @@ def engine(stores: Stores, options: Options) -> dict[str, float]:
         "changes_per_s": made,
         "files_per_s": taken,
     }
+
+
+def tells(stores: Stores, options: Options) -> dict[str, float]:
+    """CPU per places task with a change for every end of a query, against without. Three pairs, interleaved."""
+    tasks, costs = 2_000 if options.quick else 10_000, []
+    with upstream(latency_ms=0, per_zip=5) as serper:
+        for _ in range(3):
+            bare, told = (engine_cpu(stores, serper, tasks, settings) for settings in ({}, MIRRORED))
+            costs.append(told / bare)
+    return {"tells_cost": statistics.median(costs)}
+
+
+def engine_cpu(stores: Stores, serper: Upstream, tasks: int, settings: dict[str, Any]) -> float:
+    """CPU milliseconds per task of a places job in a process of its own."""
+    store = stores.new(stores.kinds[0])
+    stores.settle()
+    serper.reset()
+    asked: dict[str, Any] = {"kind": store.kind, "home": str(store.home), "url": store.url, "settings": settings}
+    asked |= {"upstream": serper.url, "tasks": tasks, "pages": 1}
+    command = [sys.executable, "-m", "bench.support.engine_run", json.dumps(asked)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    stores.drop(store)
+    return EngineRun(**json.loads(done.stdout.splitlines()[-1])).cpu_ms
+
+
+def each(stores: Stores, options: Options) -> dict[str, float]:
+    """Changes per second, by sink."""
+    run = measure(stores, each=5_000 if options.quick else 50_000, brokers=mock_cluster().brokers)
+    return {f"{PER_S}{name}": value for name, value in run.per_s.items()}
 
 
 def memory(stores: Stores, options: Options) -> dict[str, float]:

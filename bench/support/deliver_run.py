@@ -1,13 +1,14 @@
 """Deliveries in a process of their own: `python -m bench.support.deliver_run REQUEST`.
 
 The request is a JSON object: a store, and either `hosts` (a reviews job through the whole engine, with or without
-sinks) or `behind` (so many changes that a files sink has not passed). The answer is one JSON line.
+sinks), `behind` (so many changes that a files sink has not passed), or `each` (so many that each of several sinks has
+not passed, with the brokers of a mock cluster of Kafka). The answer is one JSON line.
 """
 
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +27,14 @@ from forager.pipelines.reviews.access import submit_token
 
 DEAD = "http://127.0.0.1:9/"
 """The port `discard`, on which nothing listens."""
+EACH = (
+    SinkRow("files", "files"),
+    SinkRow("csv", "files", options={"format": "csv"}),
+    SinkRow("parquet", "files", options={"format": "parquet"}),
+    SinkRow("kafka-mock", "kafka", kinds=frozenset({"job"}), options={"topic": "bench"}),
+    SinkRow("hooks", "webhook", kinds=frozenset({"job"}), options={"url": DEAD}),
+)
+"""Sinks whose speed is told. The webhook sink writes delivery tasks; sending them is the work of the engine."""
 GROW = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
 INSERT INTO changes (id, kind, key, op, version, at, body)
@@ -41,6 +50,8 @@ class DeliverRun:
     caught_up: float
     """Seconds that a files sink then took for the whole log; 0 if it was not asked for."""
     peak_mb: float
+    per_s: dict[str, float] = field(default_factory=dict)
+    """Changes per second, by sink."""
 
 
 async def run(store: Store, request: dict[str, Any]) -> DeliverRun:
@@ -50,6 +61,11 @@ async def run(store: Store, request: dict[str, Any]) -> DeliverRun:
             await _grow(app, request["behind"])
             seconds = await _catch_up(app)
             return DeliverRun(await _last(app), seconds, seconds, peak_mb())
+    if "each" in request:
+        more |= {"kafka_brokers": request["brokers"], "kafka_partitions": 0, "jsonl_sink": store.home / "jsonl"}
+        async with reviews_app(store, egress_allow=(urlsplit(DEAD).netloc,), **more) as app:
+            await _grow(app, request["each"])
+            return DeliverRun(request["each"], 0.0, 0.0, peak_mb(), await _each(app, request["each"]))
     hosts: dict[str, str] = request["hosts"]
     if request.get("rate"):
         more |= {"google_requests_per_second": request["rate"], "ratelimit": {"CAPACITY": "10"}}
@@ -77,11 +93,24 @@ async def _grow(app: App, count: int) -> None:
 async def _catch_up(app: App) -> float:
     """Deliver the whole log to a new files sink. Returns the seconds that this took."""
     await app.roster.add(SinkRow("late", "files"))
+    return await _deliver(app, "late")
+
+
+async def _each(app: App, count: int) -> dict[str, float]:
+    """Changes per second that each sink takes, one after the other. What Elasticsearch and BigQuery take is a figure of
+    their own."""
+    for row in EACH:
+        await app.roster.add(row)
+    return {name: count / await _deliver(app, name) for name in ("jsonl", *(row.name for row in EACH))}
+
+
+async def _deliver(app: App, sink: str) -> float:
+    """Deliver the whole log to a sink. Returns the seconds that this took."""
     session = await app.ledger.begin("bench")
-    delivery = Delivery(app.ledger, app.sinks, app.deliveries["late"].sink, app.clock, lambda: session)
+    delivery = Delivery(app.ledger, app.sinks, app.deliveries[sink].sink, app.clock, lambda: session)
     started = time.perf_counter()
     if not await delivery.deliver_new():
-        raise RuntimeError("the files sink did not take the whole log")
+        raise RuntimeError(f"the sink {sink} did not take the whole log")
     seconds = time.perf_counter() - started
     await app.ledger.end(session)
     return seconds

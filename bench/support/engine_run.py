@@ -8,6 +8,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ class EngineRun:
         return self.cpu * 1000 / self.tasks
 
 
-async def run(store: Store, serper: Upstream, tasks: int, pages: int) -> EngineRun:
-    async with places_app(store, serper, **NO_DELAY) as app:
+async def run(store: Store, serper: Upstream, tasks: int, pages: int, settings: Mapping[str, Any]) -> EngineRun:
+    async with places_app(store, serper, **NO_DELAY, **settings) as app:
         job = {"keyword": "bars", "zips": zip_codes(tasks // pages), "pages": pages, "batch_size": 10_000}
         submitted = await app.submit("places", job)
         async with app.engine():
@@ -66,7 +67,8 @@ def peak_mb() -> float:
 
 def main(request: dict[str, Any]) -> None:
     store = Store(request["kind"], Path(request["home"]), request["url"])
-    answer = uvloop.run(run(store, Upstream(request["upstream"]), request["tasks"], request["pages"]))
+    serper, settings = Upstream(request["upstream"]), request.get("settings", {})
+    answer = uvloop.run(run(store, serper, request["tasks"], request["pages"], settings))
     print(json.dumps(asdict(answer)), flush=True)
 
 
