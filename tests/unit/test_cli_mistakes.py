@@ -186,3 +186,10 @@ def test_a_worker_for_a_queue_that_no_lane_has_is_refused_instead_of_waiting_for
     assert ran.code == 2
     assert "--queue: unknown queue 'scrapping'; choose from " in ran.err
     assert ", scraping." in ran.err
+
+
+def test_a_single_mistake_is_told_once(forager: Forager) -> None:
+    ran = forager("export", "nosuch")
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("forager: Unknown record kind 'nosuch'; choose from account, ")

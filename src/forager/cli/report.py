@@ -39,7 +39,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
     sys.stderr.write(_short(f"forager: {_with_flags(_headline(message, fields, known), known)}\n"))
     for found_field in fields:
         # A single field error is often the whole message already.
-        if found_field["message"] not in message:
+        if found_field["message"].lower() not in message.lower():
             where, what = _where(found_field["field"], known), _with_flags(found_field["message"], known)
             sys.stderr.write(_short(f"  {where}{what}\n"))
     return code

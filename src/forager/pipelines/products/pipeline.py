@@ -23,7 +23,7 @@ NAME = "products"
 RETRY = Retry(3, first=5.0)
 """After 5, 10 and 20 seconds."""
 EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=True)
-"""A shop that nobody has said anything about: one page a second."""
+"""A shop without rules of its own: one page a second."""
 UPKEEP = Lane(CATALOGUE, rate=None)
 PICTURES = "pictures"
 """The watch that downloads the pictures of products whose list has changed."""
