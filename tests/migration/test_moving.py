@@ -186,7 +186,8 @@ def test_the_views_of_an_older_program_are_replaced(tmp_path: Path, catalog: Cat
     in_transaction(store, age)
     ensure_sqlite(store, catalog)
     made = in_transaction(store, lambda db: set(db.scalars(text("SELECT name FROM sqlite_master WHERE type = 'view'"))))
-    assert made == {"tasks_now", "dead_letters", "serper_jobs", "serper_queries", "serper_places"}
+    seeds = {"serper_jobs", "serper_queries", "serper_places"}
+    assert made == {"tasks_now", "dead_letters", *seeds, "places_jobs", "places_queries", "places_sightings"}
     assert in_transaction(store, lambda db: db.scalars(text("SELECT place_uid FROM serper_places")).all()) == []
 
 

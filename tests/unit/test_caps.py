@@ -73,3 +73,9 @@ def test_a_capped_lane_gives_out_tasks_only_where_some_want_to_be_skipped(clock:
     assert waits.affords(3)
     assert not waits.affords(4)
     assert 0 < waits.most(50) <= 3
+
+
+def test_a_cap_belongs_to_all_workers_together() -> None:
+    with pytest.raises(ValueError, match="all workers together"):
+        Lane("serper", cap_day=10, scope="worker")
+    assert Lane("serper", cap_day=10).scope == "all"

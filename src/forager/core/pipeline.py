@@ -104,7 +104,11 @@ class Lane:
     scope: LaneScope = "all"
     """Whose limits these are. `all`: one worker at a time owns the lane, so the limits hold for all workers together.
     `worker`: every worker uses the lane at once, each with limits, slow-downs and breaker of its own, so N workers send
-    N times the rate. An embedded store has one worker: there the two are the same."""
+    N times the rate. An embedded store has one worker: there the two are the same. Caps on spending are of `all`."""
+
+    def __post_init__(self) -> None:
+        if self.scope == "worker" and (self.cap_hour or self.cap_day or self.cap_month):
+            raise ValueError(f"The lane {self.name} has a cap on spending, which holds for all workers together.")
 
 
 def family(name: str) -> str:

@@ -307,7 +307,7 @@ def test_only_a_row_that_a_load_refuses_is_permanent(tmp_path: Path, reason: str
 
 
 def _refused(reason: str) -> Exception:
-    return exceptions.BadRequest("no", errors=[{"reason": reason}])  # type: ignore[no-untyped-call, no-any-return]
+    return exceptions.BadRequest("no", errors=[{"reason": reason}])  # type: ignore[no-untyped-call]
 
 
 async def test_whole_jobs_come_in_groups_and_those_that_were_brought_stay__PL_15(
