@@ -12,6 +12,9 @@ def test_every_command_of_products_answers_on_an_empty_store__PR_18(forager: For
     assert "No products match. Crawl a shop" in forager("products", "list", "--brand", "Ikea").err
     assert forager("products", "reindex", "--json").data == {"left": 0}
     assert "0 products" in forager("search", "oak table").err
+    assert "0 products" in forager("search", "for", "oak").err
+    assert "0 products" in forager("search", "--", "rebuild").err, "a word, not the command"
+    assert forager("search", "rebuild", "--json").data == {"left": 0}
     assert forager("search", "oak", "--json").data["hits"] == []
 
 
