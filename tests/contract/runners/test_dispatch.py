@@ -45,6 +45,19 @@ async def test_shifts_are_sent_for_lanes_with_work_and_again_when_they_have_expi
     assert sent == {"account-worker": 2}, "the lane has an owner"
 
 
+async def test_a_lane_that_every_worker_uses_gets_a_shift_for_each_task_that_is_ready__RV_5(app: App) -> None:
+    sent: Counter[str] = Counter()
+    dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=3)
+    for number in range(2):
+        await submit_token(app, Secret(f"token {number}"))
+    await dispatcher.look()
+    assert sent == {"account-worker": 2}
+    for number in range(2, 9):
+        await submit_token(app, Secret(f"token {number}"))
+    await dispatcher.look()
+    assert sent == {"account-worker": 3}, "no more than may run at once"
+
+
 async def test_plain_workers_take_no_place_of_a_shift(app: App) -> None:
     sent: Counter[str] = Counter()
     dispatcher = Dispatcher(app, lambda queue: sent.update([queue]), most=2)
