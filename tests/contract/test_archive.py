@@ -156,10 +156,12 @@ async def test_a_sighting_that_waits_for_the_archive_is_stored_again(postgres_ur
     engine = await open_store(postgres_url)
     rig = Rig(engine.ledger, engine.tables, None, lambda _: None, audited=False)
     await _find(rig, Thing(uid="a", size=1), Thing(uid="b"))
+    file = await _archives(rig).begin(NewFile("thing", "here", "thing/x", 1, 1, "d"))
     db = await asyncpg.connect(postgres_url)
     try:
         async with db.transaction():
             await db.execute("DELETE FROM rig_things WHERE uid = 'a'")
+            await db.execute("INSERT INTO archived VALUES ('thing', 'a', 1, $1, 0)", file)
             seen = asyncio.create_task(_find(rig, Thing(uid="a", size=2)))
             async with asyncio.timeout(60):
                 while not await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
@@ -167,7 +169,9 @@ async def test_a_sighting_that_waits_for_the_archive_is_stored_again(postgres_ur
         await seen
     finally:
         await db.close()
-    assert rig.rows(Thing)["a"]["size"] == 2
+    row = rig.rows(Thing)["a"]
+    assert (row["size"], row["version"]) == (2, 2), "it continues from the version that was archived meanwhile"
+    assert [c.version for c in await rig.ledger.changes(0, 1_000) if c.key == "a"] == [1, 2]
     await engine.close()
 
 

@@ -16,6 +16,8 @@ class Statements:
     types: tuple[str, ...]
     """PostgreSQL types of the record's own columns."""
     insert: str
+    """Returns the keys of the rows that are new, and whether there is an archive."""
+    come_back: str
     lock: str
     update: str
     note: str
@@ -34,6 +36,7 @@ def statements_for(table: RecordTable) -> Statements:
     return Statements(
         types,
         insert=_insert(table, types),
+        come_back=_come_back(table),
         lock=_lock(table),
         update=_update(table, types),
         note=_note(table, types, seen=True) if table.quiet else "",
@@ -49,16 +52,21 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
     return f"""
     WITH new AS (
       INSERT INTO {table.name} ({_columns(table)}, version, first_seen_at, last_seen_at, times_seen, changed_at)
-      SELECT {_values(table, types)}, 1 + coalesce({_archived(table)}, 0), ${n + 2}, ${n + 2},
-        coalesce(x.seen::bigint, 1), ${n + 2}
+      SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1), ${n + 2}
       FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
-      ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key, version)
-    SELECT array_agg(key), array_agg(version) FROM new"""
+      ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
+    SELECT array_agg(key), EXISTS (SELECT 1 FROM archives) FROM new"""
 
 
-def _archived(table: RecordTable) -> str:
-    """The last version of a record that is in the archive: one that comes back continues from there."""
-    return f"(SELECT a.version FROM archived a WHERE a.kind = '{table.record.kind}' AND a.key = x.{_key(table)})"
+def _come_back(table: RecordTable) -> str:
+    """Return the statement that gives new rows of archived records the version after the archived one.
+
+    It comes after the insertion: that may have waited for the transaction that archived the same record, and did not
+    see what that one has written."""
+    return f"""
+    UPDATE {table.name} r SET version = a.version + 1 FROM archived a
+    WHERE a.kind = '{table.record.kind}' AND a.key = ANY($1::text[]) AND r.{_key(table)} = a.key
+    RETURNING a.key, r.version"""
 
 
 def _lock(table: RecordTable) -> str:

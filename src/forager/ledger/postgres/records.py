@@ -76,8 +76,16 @@ async def _insert_new(
     """Insert new rows. Waits for a transaction that is inserting the same key. Returns the version of each new one."""
     keys = sorted(rows)
     columns = columns_of(table, [rows[key] for key in keys])
-    row = await db.fetchrow(statements_for(table).insert, *columns, _times_seen(keys, again), now)
-    return dict(zip(row[0] or (), row[1] or (), strict=True)) if row else {}
+    sql = statements_for(table)
+    row = await db.fetchrow(sql.insert, *columns, _times_seen(keys, again), now)
+    if row is None or not row[0]:
+        return {}
+    new = dict.fromkeys(row[0], 1)
+    # A file of the archive is noted, then written and read back, and only then its records are removed. An insertion
+    # that waits for the removal has seen the note, unless it began before the first file of all was noted.
+    if row[1]:
+        new.update((key, version) for key, version in await db.fetch(sql.come_back, row[0]))
+    return new
 
 
 async def _merge_into(

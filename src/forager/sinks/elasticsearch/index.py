@@ -1,6 +1,5 @@
 """The index of one record class in the cluster: written by the sink, searched by edges, rebuilt from the records."""
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -127,7 +126,8 @@ class ElasticIndex:
             tail = await tail_of(self._ledger.database)
             read = await self._documents.by_keys(dict.fromkeys(gone.values(), tail))
             missing = [document for document in read if document.body is None]
-            with contextlib.suppress(Missing):  # what is not there has nothing to forget
+            # To a missing alias, a cluster would create an index of that name: for removals it ignores `require_alias`.
+            if await self._alias.current() is not None:
                 await write(self._client, self._alias.name, missing, is_alias=True)
             if building is not None:
                 await write(self._client, building, missing)
