@@ -432,7 +432,7 @@ async def test_signing_in_needs_a_user_and_a_password_or_a_key(tmp_path: Path, g
 def test_a_prefix_that_would_name_other_indexes_is_refused(prefix: str) -> None:
     with pytest.raises(ValidationError, match="elasticsearch_prefix"):
         new_settings(elasticsearch_prefix=prefix)
-    assert new_settings(elasticsearch_prefix="x" * 64).elasticsearch_prefix == "x" * 64
+    assert new_settings(elasticsearch_prefix="x" * 64).elasticsearch_prefix == "x" * 64  # type: ignore[attr-defined]
 
 
 async def test_a_password_is_sent_and_never_shown__S8(cluster: StandIn) -> None:
