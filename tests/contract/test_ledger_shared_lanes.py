@@ -8,6 +8,7 @@ import pytest
 from forager.core.ledger import GivenLane, OwnedLane, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
+from forager.ledger.reports import Reports
 from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.rig import LEASE, Call, Rig, Worker, calls
@@ -116,6 +117,26 @@ async def test_a_pause_and_queues_hold_for_it(rig: Rig) -> None:
     assert await (await rig.worker()).take_lanes() == []
     await rig.ledger.pause_lane("each:1", paused=False)
     assert len((await blue.cycle(most=2)).leases) == 2
+
+
+@on_postgres
+async def test_it_waits_for_a_worker_while_no_session_serves_its_queue(rig: Rig) -> None:
+    rig.catalog.queues["each:*"] = "blue"
+    await rig.submit(calls(2, where="each:1"))
+
+    async def waiting() -> dict[str, int]:
+        load = await Reports(rig.ledger.database, rig.catalog).waiting_by_queue(await rig.ledger.now_ms())
+        return {queue: each.lanes for queue, each in load.items()}
+
+    red = await rig.ledger.begin("red", ["red"])
+    assert await waiting() == {"blue": 1}
+    blue = await rig.ledger.begin("blue", ["red", "blue"])
+    assert await waiting() == {}
+    await rig.ledger.end(blue)
+    await rig.ledger.end(red)
+    assert await waiting() == {"blue": 1}
+    await rig.ledger.begin("any")
+    assert await waiting() == {}
 
 
 @on_postgres

@@ -10,7 +10,9 @@ from forager.config import new_settings
 from forager.core.errors import Rejected
 from forager.core.lane_names import sink_lane
 from forager.ledger.postgres.tasks import OFFERED_MS
+from forager.pipelines.reviews.publication import publication
 from forager.runners.kafka.start_checks import check
+from forager.runners.kafka.work import stage_of
 from forager.wiring import build_pipelines
 from tests.support.runner_rig import PATIENCE, RunnerRig
 
@@ -80,6 +82,11 @@ def test_a_worker_that_would_get_no_task_is_refused_with_the_remedy__RV_4(
         return
     with pytest.raises(Rejected, match=problem):
         check(settings, queues)
+
+
+def test_a_queue_without_a_topic_is_refused_with_those_that_have_one__RV_4() -> None:
+    with pytest.raises(Rejected, match="account-worker, location-worker, review-worker"):
+        stage_of({"reviews": publication}, "scraping")
 
 
 def test_tasks_in_kafka_need_postgres_in_every_process__RV_4() -> None:

@@ -24,10 +24,16 @@ SELECT pipeline, state, drain, count(*) AS jobs, sum(queued) AS queued, sum(runn
        min(CASE WHEN state = 'queued' AND drain IS NULL AND queued > 0 THEN created_at END) AS waiting_since
 FROM jobs WHERE finished_at IS NULL GROUP BY pipeline, state, drain
 """
+# A lane that every worker uses has no owner; it waits if no living session serves its queue.
 _WAITING_LANES = f"""
-SELECT queue, count(*) AS lanes, min(wake_at) AS since FROM
-  (SELECT queue, wake_at FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused
-   ORDER BY wake_at LIMIT {LANES_LOOKED_AT}) w
+SELECT queue, count(*) AS lanes, min(wake_at) AS since FROM (
+  SELECT queue, wake_at FROM (
+    SELECT queue, wake_at FROM lanes WHERE owner IS NULL AND wake_at <= :now AND NOT paused
+    ORDER BY wake_at LIMIT {LANES_LOOKED_AT}) a
+  UNION ALL
+  SELECT l.queue, l.wake_at FROM lanes l WHERE l.owner = {SHARED} AND l.wake_at <= :now AND NOT l.paused
+    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.lease_until >= :now
+      AND (s.queues IS NULL OR s.queues LIKE '%"' || l.queue || '"%'))) w
 GROUP BY queue
 """
 _IDLE = PipelineLoad(queued=0, running=0, waiting_since=None)
@@ -108,7 +114,7 @@ async def circuits(db: Database, now: int) -> dict[str, str]:
 
 async def waiting_by_queue(db: Database, now: int) -> dict[str, QueueLoad]:
     """Return the lanes that have work and no owner, by queue, of those that have waited longest. Queues without any are
-    left out."""
+    left out. A lane that every worker uses counts while no session serves its queue."""
     rows = await db.fetch(_WAITING_LANES, {"now": now})
     return {row["queue"]: QueueLoad(lanes=row["lanes"], since=at(row["since"])) for row in rows}
 

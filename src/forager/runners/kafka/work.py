@@ -27,7 +27,7 @@ async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[S
     Raises `Rejected` if brokers or the client library are missing, or a queue has no topic.
     """
     settings = app.settings.of(KafkaSettings)
-    stages = [_stage(app.publications, queue) for queue in dict.fromkeys(queues)]
+    stages = [stage_of(app.publications, queue) for queue in dict.fromkeys(queues)]
     cluster = cluster_of(settings)
     prefix, claims = settings.kafka_topic_prefix, app.worker.claims
     if settings.kafka_partitions:
@@ -61,7 +61,8 @@ async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[S
         await asyncio.gather(*(asyncio.to_thread(feed.consumer.close) for feed in feeds))
 
 
-def _stage(publications: Mapping[str, Publication], queue: str) -> Stage:
+def stage_of(publications: Mapping[str, Publication], queue: str) -> Stage:
+    """Return the stage whose tasks belong to a queue. Raises `Rejected` if no pipeline publishes them."""
     stages = {stage.queue: stage for each in publications.values() for stage in each.stages}
     if queue not in stages:
         raise Rejected(
