@@ -12,7 +12,9 @@ from forager.app import App, open_app
 from forager.app.page_store import adopt_blobs
 from forager.config import new_settings
 from forager.core.errors import BlobMissing, Conflict, StoreError, StoreUnavailable
+from forager.core.place import FileInfo
 from forager.fetch.blobs import RemoteBlobs
+from forager.fetch.blobs.place_clock import PROBE
 from forager.fetch.blobs.remote import path_of
 from forager.settings import Settings
 from forager.storage.address import S3Address
@@ -29,10 +31,29 @@ async def _fits() -> None:
     pass
 
 
-def blobs_of(folder: Path, *, later: timedelta = timedelta(0), place: S3 | None = None, **more: float) -> RemoteBlobs:
-    """The store of a machine whose clock shows so much later than that of the server."""
-    clock = FakeClock(datetime.now(UTC) + later)
-    return RemoteBlobs(place or place_of(folder), "s3", clock, _fits, **({"grace": 1} | more))
+class Later(S3):
+    """A place that is used so much later than its pages were written, by its own clock."""
+
+    def __init__(self, place: S3, later: timedelta) -> None:
+        vars(self).update(vars(place))
+        self._later_ms = round(later.total_seconds() * 1000)
+
+    def find(self, path: str) -> FileInfo | None:
+        found = super().find(path)
+        return replace(found, modified_ms=found.modified_ms + self._later_ms) if found and path == PROBE else found
+
+
+def blobs_of(
+    folder: Path,
+    *,
+    later: timedelta = timedelta(0),
+    wrong_by: timedelta = timedelta(0),
+    place: S3 | None = None,
+    **more: float,
+) -> RemoteBlobs:
+    """The store at a later time, on a machine whose own clock is wrong by so much."""
+    clock = FakeClock(datetime.now(UTC) + later + wrong_by)
+    return RemoteBlobs(Later(place or place_of(folder), later), "s3", clock, _fits, **({"grace": 1} | more))
 
 
 @pytest.fixture
@@ -85,10 +106,10 @@ async def test_a_page_that_is_known_needs_no_request_and_one_that_is_old_is_writ
         assert network.fired.total() == asked
         again = blobs_of(tmp_path, place=place)
         await again.keep(page(1))
-        assert network.fired.total() == asked + 1, "one look: it is there, and new enough"
+        assert network.fired.total() == asked + 3, "one look: it is there, and new enough by the server's clock"
         later = blobs_of(tmp_path, place=place, later=HOUR / 2)
         await later.keep(page(1))
-        assert network.fired.total() == asked + 3, "one look, and it is written again"
+        assert network.fired.total() == asked + 7, "one look, the clock, and it is written again"
         for each in (first, again, later):
             await each.close()
 
@@ -107,6 +128,22 @@ async def test_pages_that_nothing_refers_to_are_removed_after_the_grace(blobs: R
     aged = blobs_of(tmp_path, later=49 * HOUR, days=2)
     assert (await aged.collect(referring_to(named))).pages == 1, "FORAGER_BLOB_DAYS"
     for each in (later, aged):
+        await each.close()
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+async def test_the_clock_of_a_machine_that_is_a_day_wrong_decides_nothing__R11(tmp_path: Path, days: int) -> None:
+    right, wrong = blobs_of(tmp_path), blobs_of(tmp_path, wrong_by=timedelta(days=days))
+    named, unnamed = await right.keep(page(1)), await right.keep(page(2))
+    assert (await wrong.collect(referring_to(named))).pages == 0, "both were stored a moment ago"
+    assert (await right.read(unnamed)).body == page(2).body
+    place_of(tmp_path).create("collecting", b"")
+    with pytest.raises(Conflict):
+        await wrong.collect(referring_to(named))
+    place_of(tmp_path).delete("collecting")
+    later = blobs_of(tmp_path, later=2 * HOUR, wrong_by=timedelta(days=days))
+    assert (await later.collect(referring_to(named))).pages == 1, "two hours later it is removed"
+    for each in (right, wrong, later):
         await each.close()
 
 

@@ -1,7 +1,8 @@
 """Stored pages in an object store, one object each: any machine can read what another has stored.
 
-The object's own time is the time of its last use: a page that is kept again after a while is written again. Requests
-block, so they run in threads of their own; hashing and compression do so, too.
+The object's own time is the time of its last use: a page that is kept again after a while is written again. It is
+compared with the clock of the place, never with that of this machine. Requests block, so they run in threads of their
+own; hashing and compression do so, too.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from forager.core.errors import BlobMissing, StoreUnavailable, Transient
 from forager.core.http import Response
 from forager.core.place import Place
 from forager.fetch.blobs.frames import Packer, blob_url, digest_of
+from forager.fetch.blobs.place_clock import PlaceClock
 from forager.fetch.blobs.remote_collection import PAGES, RemoteCollection
 
 THREADS = 32
@@ -47,6 +49,7 @@ class RemoteBlobs:
         self._place = place
         self._where = where
         self._clock = clock
+        self._time = PlaceClock(place, clock)
         self._check = check
         self._grace_ms = round(grace * 3_600_000)
         self._fresh_ms = self._grace_ms // 4  # long before it could be removed
@@ -55,7 +58,7 @@ class RemoteBlobs:
         self._own = threading.local()
         """Each thread has a compressor of its own."""
         self._known: OrderedDict[bytes, int] = OrderedDict()
-        """Pages that are known to be there, and until when: they need no request."""
+        """Pages that are known to be there, and until when by the monotonic clock: they need no request."""
         self._lock = threading.Lock()
 
     async def keep(self, response: Response) -> str:
@@ -75,10 +78,11 @@ class RemoteBlobs:
         await self._check()
         collection = RemoteCollection(self._place, dry_run=dry_run)
         try:
-            await self._do(lambda: collection.begin(self._now()))
+            now = await self._do(self._time.read)
+            await self._do(lambda: collection.begin(now))
             async for blobs in references():
                 await self._do(lambda some=blobs: collection.mark(some))  # type: ignore[misc]
-            while await self._do(lambda: collection.sweep(self._now(), self._grace_ms, self._days_ms)):
+            while await self._do(lambda: collection.sweep(now, self._grace_ms, self._days_ms)):
                 pass
         finally:
             await self._do(collection.end)
@@ -97,10 +101,10 @@ class RemoteBlobs:
             raise StoreUnavailable(f"The stored pages in {self._where} cannot be reached: {told}") from error
 
     def _keep(self, response: Response) -> str:
-        digest, now = digest_of(response), self._now()
+        digest, now = digest_of(response), self._monotonic()
         if not self._is_known(digest, now):
             there = self._place.find(path_of(digest))
-            if there is None or now - there.modified_ms >= self._fresh_ms:
+            if there is None or self._time.now() - there.modified_ms >= self._fresh_ms:
                 self._place.put(path_of(digest), self._packer().pack(digest, response))
             self._remember(digest, now + self._fresh_ms)
         return blob_url(digest)
@@ -127,7 +131,7 @@ class RemoteBlobs:
 
     def _is_known(self, digest: bytes, now: int) -> bool:
         with self._lock:
-            return self._known.get(digest, 0) > now
+            return self._known.get(digest, now) > now
 
     def _remember(self, digest: bytes, until: int) -> None:
         with self._lock:
@@ -140,8 +144,8 @@ class RemoteBlobs:
         with self._lock:
             self._known.pop(digest, None)
 
-    def _now(self) -> int:
-        return int(self._clock.now().timestamp() * 1000)
+    def _monotonic(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
 
 def path_of(digest: bytes) -> str:

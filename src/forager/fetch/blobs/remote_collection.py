@@ -38,6 +38,7 @@ class RemoteCollection:
         return BlobStat(len(sizes), None, sum(sizes), 0, len(sizes))
 
     def begin(self, now: int) -> None:
+        """Take the lock. `now` is the time by the clock of the place. Raises `Conflict` if another process collects."""
         there = self._place.find(LOCK)
         if there is not None and now - there.modified_ms > LOCK_MS:
             self._place.delete(LOCK)
@@ -57,7 +58,8 @@ class RemoteCollection:
             self._marks.executemany("INSERT OR IGNORE INTO marked VALUES (?)", digests)
 
     def sweep(self, now: int, grace_ms: int, days_ms: int | None) -> bool:
-        """Check some pages and remove those that nothing refers to. Returns False when all have been checked."""
+        """Check some pages and remove those that nothing refers to. `now` is the time by the clock of the place, or a
+        moment before. Returns False when all have been checked."""
         if self._objects is None:
             self._objects = self._place.walk(PAGES)
         some = list(islice(self._objects, AT_ONCE))
@@ -84,7 +86,8 @@ class RemoteCollection:
 
     def _remove(self, seen: FileInfo) -> bool:
         now = self._place.find(seen.path)
-        if now is None or now.modified_ms != seen.modified_ms:
+        # To the second: in lists, some servers are more exact.
+        if now is None or now.modified_ms // 1000 != seen.modified_ms // 1000:
             return False
         self._place.delete(seen.path)
         return True
