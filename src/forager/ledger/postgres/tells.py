@@ -23,5 +23,5 @@ async def told_changes(db: Db, catalog: Catalog, deltas: Deltas) -> list[NewChan
         return []
     rows = await db.fetch(_TASKS, sorted(deltas.told))
     told = worth_telling(catalog, deltas.told, [ToldTask(*row) for row in rows])
-    versions = pairs(await db.fetch(_VERSIONS, [row.name for row in told]))
-    return [task_change(row, versions[row.name]) for row in told]
+    versions = pairs(await db.fetch(_VERSIONS, list(told)))
+    return [task_change(name, row, versions[name]) for name, row in told.items()]

@@ -33,27 +33,25 @@ class ToldTask(NamedTuple):
     error: str | None
     attempt: int
 
-    @property
-    def name(self) -> str:
-        """Its public id, under which the log knows it."""
-        return str(task_uuid(self.job_id, self.id))
 
-
-def worth_telling(catalog: Catalog, told: Mapping[int, TaskState], rows: Iterable[ToldTask]) -> list[ToldTask]:
-    """Those of the tasks whose own pipeline tells the state by which they were noted.
+def worth_telling(catalog: Catalog, told: Mapping[int, TaskState], rows: Iterable[ToldTask]) -> dict[str, ToldTask]:
+    """Those of the tasks whose own pipeline tells the state by which they were noted, by their public ids, under which
+    the log knows them.
 
     What has ended comes first, the last number first: a reader that stops in the middle of a transaction has then seen
     the skipped followers of a task before the end that skipped them. Others are in the order of their numbers.
     """
     wanted = (row for row in rows if told[row.id] in catalog.tells.get(row.kind, ()))
-    return sorted(wanted, key=lambda row: (0, -row.id) if row.state in ENDS else (1, row.id))
+    in_order = sorted(wanted, key=lambda row: (0, -row.id) if row.state in ENDS else (1, row.id))
+    return {str(task_uuid(row.job_id, row.id)): row for row in in_order}
 
 
-def task_change(row: ToldTask, version: int) -> NewChange:
-    """The row of the log for a task in its present state, with everything that is needed to act on it."""
+def task_change(name: str, row: ToldTask, version: int) -> NewChange:
+    """The row of the log for a task in its present state, with everything that is needed to act on it. `name`: its
+    public id."""
     state = TaskState(row.state).public()
     about = {
-        "task_id": row.name,
+        "task_id": name,
         "kind": row.kind,
         "key": row.key,
         "state": state,
@@ -64,4 +62,4 @@ def task_change(row: ToldTask, version: int) -> NewChange:
         "input": task_body(bytes(row.body)),
     }
     known = {name: value for name, value in about.items() if value is not None}
-    return NewChange(KIND, row.name, state, version, row.job_id, orjson.dumps(known))
+    return NewChange(KIND, name, state, version, row.job_id, orjson.dumps(known))

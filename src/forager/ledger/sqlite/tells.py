@@ -10,7 +10,11 @@ from forager.ledger.shared.tells import TOLD_TASK, ToldTask, task_change, worth_
 from forager.ledger.sqlite.writer_state import Memory
 
 _TASKS = f"SELECT {TOLD_TASK} FROM tasks WHERE id IN (SELECT value FROM json_each(?))"
-_VERSION = "SELECT 1 + coalesce(max(version), 0) FROM changes WHERE kind = 'task' AND key = ? AND body IS NOT NULL"
+_VERSIONS = """
+SELECT g.value, 1 + coalesce((SELECT max(c.version) FROM changes c WHERE c.kind = 'task' AND c.key = g.value
+  AND c.body IS NOT NULL), 0)
+FROM json_each(?) g
+"""
 
 
 def told_changes(db: sqlite3.Connection, memory: Memory, deltas: Deltas) -> list[NewChange]:
@@ -19,4 +23,5 @@ def told_changes(db: sqlite3.Connection, memory: Memory, deltas: Deltas) -> list
         return []
     rows = db.execute(_TASKS, (orjson.dumps(list(deltas.told)).decode(),)).fetchall()
     told = worth_telling(memory.catalog, deltas.told, [ToldTask(*row) for row in rows])
-    return [task_change(row, db.execute(_VERSION, (row.name,)).fetchone()[0]) for row in told]
+    versions = dict(db.execute(_VERSIONS, (orjson.dumps(list(told)).decode(),)))
+    return [task_change(name, row, versions[name]) for name, row in told.items()]

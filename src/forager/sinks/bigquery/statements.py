@@ -6,6 +6,8 @@ from uuid import UUID
 
 from forager.kit.mirror import MirrorColumn, MirrorTable
 
+MOST_CONSTANTS = 10_000
+"""Jobs that a statement names. Its text may have a megabyte; without the names, it reads the whole table."""
 REMOVED = "is_removed"
 """A column of staging tables only: the row of this key is to be deleted."""
 
@@ -42,7 +44,7 @@ def merge(table: MirrorTable, staging: str, dataset: str, jobs: Collection[str])
         for column in table.columns
     }
     same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in table.key)
-    if table.key[0] == "job_id":
+    if table.key[0] == "job_id" and len(jobs) <= MOST_CONSTANTS:
         same += f" AND t.`job_id` IN ({', '.join(_literal(job) for job in sorted(jobs))})"
     newer = "WHEN MATCHED AND s.`change_id` > COALESCE(t.`change_id`, 0)"
     return (

@@ -147,10 +147,13 @@ class Warehouse:
         job.result(retry=_ONCE, timeout=self._timeout)
 
     def _create(self, table: MirrorTable) -> None:
-        dataset = bigquery.Dataset(self.dataset)
-        if self._location is not None:
-            dataset.location = self._location
-        self._client.create_dataset(dataset, exists_ok=True, retry=_ONCE, timeout=self._timeout)
+        try:  # creating what exists is refused to an account that may create tables and no datasets
+            self._client.get_dataset(self.dataset, retry=_ONCE, timeout=self._timeout)
+        except exceptions.NotFound:
+            dataset = bigquery.Dataset(self.dataset)
+            if self._location is not None:
+                dataset.location = self._location
+            self._client.create_dataset(dataset, exists_ok=True, retry=_ONCE, timeout=self._timeout)
         new = bigquery.Table(f"{self.dataset}.{table.name}", schema=[_field(column) for column in table.columns])
         new.clustering_fields = list(table.key[:MOST_CLUSTERED])
         self._client.create_table(new, exists_ok=True, retry=_ONCE, timeout=self._timeout)
