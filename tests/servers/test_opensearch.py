@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contract.products import test_search
-from tests.contract.sinks import test_contract, test_elasticsearch
+from tests.contract.sinks import test_contract, test_elasticsearch, test_search_rebuild
 from tests.contract.sinks.conftest import rig as rig
 from tests.contract.sinks.test_elasticsearch import index as index
 from tests.support import elastic
@@ -35,7 +35,8 @@ def shared(module: ModuleType) -> dict[str, Callable[..., Any]]:
     }
 
 
-globals().update(shared(test_search) | shared(test_contract) | shared(test_elasticsearch))
+for module in (test_search, test_contract, test_elasticsearch, test_search_rebuild):
+    globals().update(shared(module))
 
 
 @pytest.fixture
