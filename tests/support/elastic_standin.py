@@ -151,7 +151,9 @@ class StandIn:
             ((verb, about),) = lines.pop(0).items()
             source = lines.pop(0) if verb == "index" else None
             try:
-                if must_be_alias and name not in self.aliases:
+                if verb == "delete" and not self._named(name):
+                    self.indexes[name] = _Index({"mappings": {}})  # as the real ones do, even with `require_alias`
+                elif must_be_alias and name not in self.aliases:
                     raise Refusal(404, "index_not_found_exception", f"[{name}] is not an alias")
                 status = self._put(self._one(name), about, source)
                 items.append({verb: {"_id": about["_id"], "status": status}})

@@ -142,11 +142,12 @@ async def test_an_alias_that_was_removed_is_never_replaced_by_an_index_that_the_
     await make_changes(engine.ledger, 1)
     cluster.indexes.clear()
     cluster.aliases.clear()
+    await engine.ledger.database.write("DELETE FROM rig_things WHERE uid = 'known'")
     with pytest.raises(Transient):
         await index.put(await things(engine))
     assert cluster.indexes == {}
     await index.put(await things(engine))  # builds it from the records
-    assert set(sizes(tmp_path)) == {"thing/known", "thing/new-0"}
+    assert set(sizes(tmp_path)) == {"thing/new-0"}
 
 
 async def test_a_name_that_is_not_ours_is_left_alone_and_the_remedy_named(

@@ -92,6 +92,9 @@ async def write(client: Client, target: str, documents: Sequence[Document], *, i
     """
     written = Written()
     query = {"require_alias": "true"} if is_alias else {}
+    if is_alias and any(document.body is None for document in documents):
+        # For removals a cluster ignores `require_alias`: to a missing alias it would create an index of that name.
+        await client.ask("GET", f"/_alias/{target}")
     for lines, part in _parts(documents):
         answer = await client.ask("POST", f"/{target}/_bulk", lines, query=query)
         for document, item in zip(part, answer["items"], strict=True):
