@@ -151,7 +151,7 @@ async def test_partitions_that_were_paused_before_a_rebalance_are_read_after_it(
     feed = topic.feed(worker, most=8)
     topic.send(tasks(rig))
     async with at_work(worker), consuming(feed):
-        await until(lambda: feed.consumer.is_paused, PATIENCE)
+        await until(lambda: worker.in_flight == 4 and feed.consumer.is_paused, PATIENCE)
         await Group(rig, topic).join_and_leave()
         await until(lambda: completed(rig) == 40, PATIENCE)
         await Group(rig, topic).until_committed()
