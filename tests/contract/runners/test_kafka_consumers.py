@@ -146,14 +146,14 @@ async def test_partitions_that_were_paused_before_a_rebalance_are_read_after_it(
     rig: EngineRig, topic: StageTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer, "PAUSE_AFTER", 0.0)
-    await rig.submit(many(40, seconds=0.2))
+    await rig.submit(many(60, seconds=0.2))
     worker = rig.worker(capacity=4)
     feed = topic.feed(worker, most=8)
     topic.send(tasks(rig))
     async with at_work(worker), consuming(feed):
-        await until(lambda: worker.in_flight == 4 and feed.consumer.is_paused, PATIENCE)
+        await until(lambda: worker.claims.waiting and feed.consumer.is_paused, PATIENCE)
         await Group(rig, topic).join_and_leave()
-        await until(lambda: completed(rig) == 40, PATIENCE)
+        await until(lambda: completed(rig) == 60, PATIENCE)
         await Group(rig, topic).until_committed()
 
 
