@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,29 @@ async def test_a_start_finds_the_newest_manifest_by_a_note_without_listing_all(
     for note in ("600", "x", ""):
         (tmp_path / manifests.NOTE).write_text(note)
         assert last_manifest(Folder(tmp_path)).number == 7, "a note that is wrong is not believed"
+
+
+async def test_manifests_are_listed_at_the_start_only_and_a_folder_once_for_every_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    listing = Folder.list
+
+    def listed_by(place: Folder, under: str) -> Iterator[str]:
+        listed.append(under)
+        return listing(place, under)
+
+    monkeypatch.setattr(Folder, "list", listed_by)
+    sink = sink_in(tmp_path, largest=1_000)
+    for number in range(1, 4):
+        await sink.write([change(number)])
+    assert listed == ["manifests", "thing/2026-03-14"]
+    with pytest.raises(Permanent):
+        await sink.write([change(4, body={"text": "x" * 1_000})])
+    for number in range(5, 8):
+        await sink.write([change(number)])
+    assert listed[2:] == ["thing/2026-03-14"]
+    assert ids(tmp_path) == [1, 2, 3, 5, 6, 7]
 
 
 async def test_of_two_writers_at_once_one_commits_and_the_other_reads_on(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Leftovers:
         self._place = place
         self._from, self._to = last.clean + 1, last.number + 1
         self._coming = most
+        self._looked_at: set[str] = set()
         self._named: dict[int, frozenset[str] | None] = {}
 
     @property
@@ -33,7 +34,8 @@ class Leftovers:
         taken by now, so a file that the manifest of its number does not name can never count."""
         if self.are_gone:
             return
-        for folder in {f"{part.kind}/{part.date}" for part in committed.parts}:
+        for folder in {f"{part.kind}/{part.date}" for part in committed.parts} - self._looked_at:
+            self._looked_at.add(folder)  # once: a folder may have thousands of files, and gets one every few seconds
             for path in self._unnamed(self._place.list(folder)):
                 self._place.delete(path)
         self._coming -= sum(part.rows for part in committed.parts)

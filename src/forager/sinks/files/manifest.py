@@ -49,12 +49,13 @@ class Manifest(BaseModel):
         return orjson.dumps(self.model_dump(), option=orjson.OPT_INDENT_2)
 
 
-def last_manifest(place: Place) -> Manifest:
+def last_manifest(place: Place, known: int = 0) -> Manifest:
     """Return the newest manifest; an empty one with the number 0 if there is none.
 
-    There may be millions. A note of one of the newest saves listing them: from there on, each number is looked up.
+    There may be millions. A note of one of the newest, or the number of one that the caller has `known`, saves listing
+    them: from there on, each number is looked up.
     """
-    noted = _noted(place)
+    noted = Manifest(number=known) if known else _noted(place)
     if noted is not None and place.find(noted.path) is not None:
         while place.find((following := Manifest(number=noted.number + 1)).path) is not None:
             noted = following
@@ -88,6 +89,6 @@ def read_manifest(place: Place, path: str) -> Manifest:
 
 def all_manifests(place: Place, after: int = 0) -> Iterator[Manifest]:
     """Yield every manifest after this number, in order."""
-    for path in sorted(place.list(FOLDER)):
-        if path > Manifest(number=after).path:
-            yield read_manifest(place, path)
+    first = Manifest(number=after).path
+    for path in sorted(path for path in place.list(FOLDER) if path > first):
+        yield read_manifest(place, path)

@@ -54,6 +54,8 @@ class FilesSink:
         """A batch that took too long still runs in its thread when the next one comes."""
         self._last: Manifest | None = None
         """The newest manifest. None: unknown, so it is read before anything is written."""
+        self._known = 0
+        """The number of a manifest that was the newest a moment ago; stays when a write fails."""
         self._written = Written(place, Manifest())
         """Every change that was written …"""
         self._leftovers = Leftovers(place, Manifest(), MOST)
@@ -71,8 +73,9 @@ class FilesSink:
     def _write_new(self, batch: Sequence[Change]) -> None:
         last, self._last = self._last, None
         if last is None:  # at the start, or a write failed: another process may have written
-            last = last_manifest(self._place)
+            last = last_manifest(self._place, self._known)
             self._written, self._leftovers = Written(self._place, last), Leftovers(self._place, last, MOST)
+        self._known = last.number
         new = [change for change in batch if change.id not in self._written]
         if new:
             self._commit(last, new)
