@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from forager.kit.cli.exit_codes import ExitCode
+
 
 def test_serving_without_a_prefect_server_says_what_to_set(tmp_path: Path) -> None:
     ran = _serve(tmp_path, {})
@@ -36,6 +38,14 @@ def test_a_query_that_waits_for_a_retry_has_not_ended(monkeypatch: pytest.Monkey
     assert ended({"completed": 4, "failed": 2, "skipped": 1, "waiting": 8, "ready": 16}) == 7
 
 
+def test_a_prefect_server_that_does_not_answer_is_named_without_a_traceback(tmp_path: Path) -> None:
+    ran = _serve(tmp_path, {"PREFECT_API_URL": "http://127.0.0.1:1/api"})
+
+    assert ran.returncode == ExitCode.UNAVAILABLE
+    assert "The Prefect server at http://127.0.0.1:1/api does not answer" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def _serve(folder: Path, more: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "FORAGER_"))}
     return subprocess.run(
@@ -44,6 +54,6 @@ def _serve(folder: Path, more: dict[str, str]) -> "subprocess.CompletedProcess[s
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )

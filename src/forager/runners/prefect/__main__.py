@@ -10,6 +10,7 @@ import sys
 
 from forager.config import load_settings
 from forager.core.errors import Rejected
+from forager.kit.cli.exit_codes import ExitCode
 
 API_URL = "PREFECT_API_URL"
 
@@ -25,21 +26,33 @@ def main() -> int:
         sys.stderr.write(f"Set {API_URL} to the address of your Prefect server, such as http://127.0.0.1:4200/api.\n")
         return 2
     os.environ[API_URL] = url  # Prefect reads it when it is imported, and so do the processes of the flow runs
-    asyncio.run(_serve())
-    return 0
+    sys.stderr.write(f"Connecting to the Prefect server at {url} …\n")
+    return asyncio.run(_serve(url))
 
 
-async def _serve() -> None:
-    from prefect import aserve
+async def _serve(url: str) -> int:
+    """Serve until cancelled. Returns the exit code: 69 if the server does not answer."""
+    from httpx import HTTPError
+    from prefect import aserve, get_client
     from prefect.types.entrypoint import EntrypointType
 
     from forager.runners.prefect import create_scraping_job, process_job_batches
 
+    try:
+        async with get_client() as client:
+            await client.hello()
+    except HTTPError as error:
+        sys.stderr.write(f"The Prefect server at {url} does not answer ({error}). Start it, or correct {API_URL}.\n")
+        return ExitCode.UNAVAILABLE
+    sys.stderr.write(
+        "Serving create-scraping-job/create-job and process-job-batches/process-batches (Ctrl-C stops it).\n"
+    )
     await aserve(
         await create_scraping_job.ato_deployment("create-job", entrypoint_type=EntrypointType.MODULE_PATH),
         await process_job_batches.ato_deployment("process-batches", entrypoint_type=EntrypointType.MODULE_PATH),
         print_starting_message=False,
     )
+    return 0
 
 
 if __name__ == "__main__":
