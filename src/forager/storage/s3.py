@@ -124,7 +124,8 @@ def _store(address: S3Address, settings: S3Settings) -> "S3Store":
         from obstore.store import S3Store
     except ImportError as error:
         raise Rejected(f"{address} needs the S3 client: pip install 'forager-data[s3]'") from error
-    if (settings.s3_access_key is None) != (settings.s3_secret_key is None):
+    missing = [settings.s3_access_key is None, settings.s3_secret_key is None]
+    if any(missing) and not all(missing):
         raise Rejected("FORAGER_S3_ACCESS_KEY and FORAGER_S3_SECRET_KEY belong together: set both, or neither.")
     options: dict[str, object] = {"timeout": timedelta(seconds=settings.s3_timeout_seconds)}
     if settings.s3_ca_file is not None:
