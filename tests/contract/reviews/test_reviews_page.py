@@ -98,7 +98,8 @@ async def served(service: Reviews) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(service.api, port=port, log_level="error", lifespan="off"))
+    # Without a log of its own: that would change the loggers of the whole process.
+    server = uvicorn.Server(uvicorn.Config(service.api, port=port, log_config=None, lifespan="off"))
     tasks = [asyncio.create_task(server.serve()), asyncio.create_task(service.app.worker.run())]
     while not server.started:
         await asyncio.sleep(0.01)

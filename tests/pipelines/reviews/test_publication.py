@@ -30,8 +30,8 @@ PAGE = {
 }
 
 
-def change(kind: str, op: str, body: dict[str, Any] | None) -> Change:
-    return Change(5, kind, "key", op, 1, JOB, "reviews", 1_700_000_000_000, body)
+def change(kind: str, op: str, body: dict[str, Any] | None, version: int = 1) -> Change:
+    return Change(5, kind, "key", op, version, JOB, "reviews", 1_700_000_000_000, body)
 
 
 def test_a_review_is_published_with_every_field_of_the_topic_and_its_job_as_key__RV_9() -> None:
@@ -73,10 +73,17 @@ def test_a_failed_page_is_published_with_its_context__RV_6() -> None:
     }
 
 
+def test_a_new_page_is_published_for_kafka_workers_and_a_retry_is_not__RV_4() -> None:
+    queued = {**PAGE, "state": "queued"}
+    message = publication.message(change("task", "queued", queued))
+    assert message is not None
+    assert (message.topic, message.value["task_id"]) == ("fetch-reviews", PAGE["task_id"])
+    assert publication.message(change("task", "queued", queued, version=2)) is None
+
+
 @pytest.mark.parametrize(
     ("kind", "op", "body"),
     [
-        ("task", "queued", {**PAGE, "state": "queued"}),
         ("task", "failed", {**PAGE, "kind": "other"}),
         ("review", "gone", REVIEW),
         ("review", "new", None),
