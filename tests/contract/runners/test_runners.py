@@ -10,6 +10,9 @@ import pytest
 from forager.core.errors import Conflict
 from tests.support.runner_rig import PATIENCE, RunnerRig
 
+AT_ONCE = 6
+"""Jobs for two workers: one job alone may be done before the second worker has come."""
+
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
@@ -48,10 +51,10 @@ async def test_two_workers_share_the_work(runner: RunnerRig) -> None:
     runner.kill_workers()
     for _ in range(2):
         runner.start_worker(*runner.one_at_a_time)
-    jobs, seen = [await runner.submit()], set[int]()
+    jobs, seen = [await runner.submit() for _ in range(AT_ONCE)], set[int]()
     async with asyncio.timeout(PATIENCE):
         while len(seen) < 2:
-            if (await runner.report(jobs[-1])).state == "completed":
+            if (await runner.report(jobs[-AT_ONCE])).state == "completed":
                 jobs.append(await runner.submit())
             seen |= await runner.busy_workers()
             await asyncio.sleep(0.02)
