@@ -43,7 +43,9 @@ class Stream(io.StringIO):
 
 
 @pytest.fixture
-def stream() -> Iterator[Stream]:
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    # Prefect, if a test of this process has loaded it, has ended the way of these lines here.
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
     with logging_to(Stream(), "INFO", secrets=[CANARY]) as out:
         yield out
 
