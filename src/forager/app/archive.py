@@ -88,7 +88,7 @@ class Archive:
     def _archiver(self, kind: str, form: Format) -> Archiver:
         where = self._settings.archive
         if where is None:
-            raise Rejected("There is no archive: set FORAGER_ARCHIVE to a folder or to s3://bucket/prefix.")
+            raise Rejected("No archive is configured. Set FORAGER_ARCHIVE to a folder or to s3://bucket/prefix.")
         record = self._records[kind]
         return Archiver(
             self._ledger,

@@ -153,5 +153,5 @@ def literal(text: str) -> Address | None:
 
 
 def _bad_entry(entry: str) -> Rejected:
-    message = f"{entry!r} is no network and no host:port. Write 10.0.0.0/8, 10.1.2.3:8080 or shop.internal:8080."
+    message = f"{entry!r} is neither a network nor host:port. Write 10.0.0.0/8, 10.1.2.3:8080 or shop.internal:8080."
     return Rejected(message, fields=[FieldError("FORAGER_EGRESS_ALLOW", message)])

@@ -79,7 +79,7 @@ def _score(line: Line, titles: str, prose: str) -> int:
 
 
 def employers_by_sentence(document: Document) -> Iterator[str]:
-    """Who the advertisement says is hiring: `Kiln Ltd is an equal opportunity employer`, or a heading `About Kiln`."""
+    """Yield the employers that an advertisement names: `Kiln is an equal opportunity employer`, or `About Kiln`."""
     for line in document.shown:
         match = _ABOUT.match(line.text[:LONGEST]) or _EQUAL.search(line.text[:MOST_READ])
         name = tidy(match["name"]) if match else None

@@ -184,13 +184,13 @@ def _agree(one: Any, other: Any) -> bool:
 def decimal_of(raw: Any) -> Decimal:
     """A number of structured data. Raises `ValueError` if it is none."""
     if isinstance(raw, bool):
-        raise ValueError(f"{raw!r} is no number")
+        raise ValueError(f"{raw!r} is not a number")
     try:
         number = Decimal(str(raw).strip())
     except InvalidOperation:
-        raise ValueError(f"{str(raw)[:40]!r} is no number") from None
+        raise ValueError(f"{str(raw)[:40]!r} is not a number") from None
     if not number.is_finite():
-        raise ValueError(f"{raw!r} is no number")
+        raise ValueError(f"{raw!r} is not a number")
     return number
 
 
@@ -211,14 +211,14 @@ def _rating(raw: Any) -> Decimal:
 def _count(raw: Any) -> int:
     count = decimal_of(str(raw).replace(",", "").replace(" ", "").replace("\u00a0", ""))
     if count != count.to_integral_value() or not 0 <= count <= 2_000_000_000:
-        raise ValueError(f"{count} is no number of reviews")
+        raise ValueError(f"{count} is not a number of reviews")
     return int(count)
 
 
 def _currency(raw: Any) -> str:
     code = iso_currency(str(raw))
     if code is None:
-        raise ValueError(f"{str(raw)[:20]!r} is no currency of ISO 4217")
+        raise ValueError(f"{str(raw)[:20]!r} is not an ISO 4217 currency")
     return code
 
 

@@ -177,7 +177,7 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]
         try:
             target = orjson.loads(content)
             if not isinstance(target, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not a JSON object")
         except ValueError as error:
             raise Rejected(f"{name}, line {number} is neither a URL nor a JSON object: {error}") from None
         yield number, target

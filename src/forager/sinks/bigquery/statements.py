@@ -59,7 +59,7 @@ def merge(table: MirrorTable, staging: str, dataset: str, jobs: Collection[str])
 def quoted(name: str) -> str:
     """Quote an identifier. Raises `ValueError` for a name that a quote cannot hold."""
     if "`" in name or "\\" in name or "\n" in name:
-        raise ValueError(f"{name!r} is no identifier")
+        raise ValueError(f"{name!r} is not a valid identifier")
     return f"`{name}`"
 
 

@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
 def _whole(value: Any) -> int:
     number = int(value)
     if number != value or not -(2**63) <= number < 2**63:
-        raise ValueError("it is no integer of 64 bits")
+        raise ValueError("it is not a 64-bit integer")
     return number
 
 
@@ -66,7 +66,7 @@ def _numeric(value: Any) -> str:
     try:
         number = Decimal(str(value))
     except InvalidOperation:
-        raise ValueError("it is no number") from None
+        raise ValueError("it is not a number") from None
     if not number.is_finite() or abs(number) >= _MOST_NUMERIC:
         raise ValueError("it has more than 29 digits before its point")
     rounded = round(number, _NUMERIC_SCALE)

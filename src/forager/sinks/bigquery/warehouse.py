@@ -180,7 +180,7 @@ class Warehouse:
     def _widen_structs(
         self, table: MirrorTable, found: bigquery.Table, there: Mapping[str, bigquery.SchemaField]
     ) -> None:
-        """Add fields to a STRUCT, for which there is no statement. BigQuery adds new fields of a STRUCT at its end."""
+        """Add missing fields to STRUCT columns by updating the schema: BigQuery has no ALTER statement for that."""
         wider = {
             column.name.lower(): _wider(there[column.name.lower()], column)
             for column in table.columns

@@ -55,8 +55,8 @@ class Cluster:
         )
 
     def group_consumer(self, group: str, session_seconds: float, *, poll_seconds: float = 300.0) -> Consumer:
-        """A member of a consumer group that reads committed messages and commits offsets only when it is told to. It
-        loses its partitions if it sends no heartbeat, or is not polled, for so long."""
+        """Return a consumer of a group that reads committed messages; its offsets are committed by the caller only. It
+        loses its partitions if it sends no heartbeat for `session_seconds`, or is not polled for `poll_seconds`."""
         milliseconds = round(session_seconds * 1000)
         return Consumer(
             self._config(
