@@ -217,7 +217,7 @@ def test_a_batch_of_bad_targets_is_not_told_that_it_has_none(forager: Forager, t
     [
         ("", "names no page"),
         ("{", "line 1 is neither"),
-        ("[1]", "no object"),
+        ("[1]", "not a JSON object"),
         ('{"url": "https://a.example/"}', "line 1 does not say which page"),
     ],
 )

@@ -2,8 +2,9 @@
 
 The owner of such a lane is 0, which is never the number of a session. So it is neither free nor owned: fair shares,
 lanes without an owner and rescues leave it out without a condition of their own. Its tasks are leased with SKIP LOCKED
-like all others. While it is awake (`wake_at` has passed) it has work, and sessions that do not use it yet may join. The one that finds nothing
-more to do in it leaves, and puts it to sleep unless there is work after all, exactly as an owner gives a lane back.
+like all others. While it is awake (`wake_at` has passed) it has work, and sessions that do not use it yet may join. The
+one that finds nothing more to do in it leaves, and puts it to sleep unless there is work after all, exactly as an owner
+gives a lane back.
 """
 
 from collections.abc import Collection
