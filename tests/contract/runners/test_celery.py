@@ -7,6 +7,7 @@ import signal
 import statistics
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,15 @@ import pytest
 
 from forager.core.schedules import Schedule
 from forager.runners.celery.names import FIRE, SUBMIT, WORK
+from forager.sandbox.shop import ShopConfig, ShopSandbox
 from tests.support.brokers import Redis
 from tests.support.runner_rig import LEASE, PATIENCE, QUEUES, RunnerRig
+from tests.support.shop import no_pauses
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.brokered]
 
 BACKLOG = 300
+PAGES = 300
 JOB = {"keyword": "bars", "zips": ["85001"], "pages": 1}
 
 
@@ -116,6 +120,30 @@ async def test_a_broker_that_is_killed_delays_the_work_and_loses_none__R9(runner
     assert runner.app.runner_trouble is None
     sys.stdout.write(f"seconds from the broker's return to the end of all jobs: {delays}\n")
     assert not often or statistics.median(delays) <= 15.0
+
+
+@pytest.mark.brokered("rabbitmq")
+async def test_a_crawl_is_distributed_by_the_broker_and_a_killed_worker_costs_no_page__PR_2__PR_21(
+    runner: RunnerRig, tmp_path: Path
+) -> None:
+    """Submitted → row → RabbitMQ → worker → row: the process that accepts the crawl fetches no page of it."""
+    runner.kill_workers()
+    async with ShopSandbox(ShopConfig(pages=PAGES, categories=4, latency_ms=20)) as shop:
+        site = f"127.0.0.1:{shop.port}"
+        (tmp_path / "policies.yaml").write_text(no_pauses(site))
+        rules = {"FORAGER_EGRESS_ALLOW": site, "FORAGER_DOMAIN_POLICIES_PATH": str(tmp_path / "policies.yaml")}
+        made = await runner.app.submit("products", {"sitemap": shop.url("/"), "recrawl": False})
+        runner.start_worker(**rules)
+        await runner.until(made.job, completed=PAGES // 4)
+        assert runner.kill_workers() == 1
+        runner.start_worker(**rules)
+        done = await runner.until(made.job)
+        runner.kill_workers()
+        fetched = Counter(call.subject for call in shop.log.since(0) if call.operation == "product")
+    assert (done.failed, done.completed) == (0, done.total)
+    assert sorted(map(int, fetched)) == list(range(1, PAGES + 1))
+    (stored,) = await runner.app.database.fetch("SELECT count(*) AS items, count(DISTINCT sku) AS names FROM items")
+    assert (stored["items"], stored["names"]) == (PAGES, PAGES)
 
 
 async def test_a_job_and_a_firing_that_are_sent_twice_are_created_once__LI_6(runner: RunnerRig) -> None:
