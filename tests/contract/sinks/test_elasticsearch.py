@@ -229,6 +229,8 @@ async def test_archived_records_are_forgotten_also_in_an_index_that_is_being_bui
     await index.forget({1: "new-0", 2: "new-1", 3: "known", 99: "never"})
     left = {"thing/known", "thing/new-2", "thing/new-3"}
     assert set(sizes(tmp_path)) == left, "a record that is stored stays"
+    await index.put(await things(engine))
+    assert set(sizes(tmp_path)) == left, "a replay brings none back"
     while await index.rebuild(4, go_on=True):
         pass
     assert set(sizes(tmp_path)) == left

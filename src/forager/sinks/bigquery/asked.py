@@ -16,6 +16,7 @@ class Item(NamedTuple):
 
     change: int
     op: str
+    version: int
 
 
 @dataclass(slots=True)
@@ -50,8 +51,9 @@ def asked(batch: Sequence[Change], mirrors: Mapping[str, Mirror], kinds: frozens
                 found.whole.setdefault(change.pipeline, set()).add(job)
             if change.kind == "task" and change.body is not None:
                 of_job = found.tasks.setdefault(change.pipeline, {}).setdefault(job, {})
-                of_job[change.body["key"]] = Item(change.id, change.op)
+                of_job[change.body["key"]] = Item(change.id, change.op, change.version)
         if change.kind not in ("job", "task"):
             of_kind = found.records.setdefault(change.kind, {})
-            of_kind.setdefault(job if change.scope == "job" else None, {})[change.key] = Item(change.id, change.op)
+            of_job = of_kind.setdefault(job if change.scope == "job" else None, {})
+            of_job[change.key] = Item(change.id, change.op, change.version)
     return found

@@ -110,6 +110,15 @@ class LedgerRows:
                 kept = {name: at(row[name]) for name in ("first_seen_at", "gone_at")}
                 yield {**shown, **kept, "version": row["version"], "job_id": job and job[0]}
 
+    async def archived(self, kind: str, keys: Iterable[str]) -> dict[str, int]:
+        """Map the archived ones of these records to the versions that are in the archive. A record that has come back
+        since then is included."""
+        sql = f"SELECT key, version FROM archived WHERE kind = '{kind}' AND key IN :keys"
+        found: dict[str, int] = {}
+        for chunk in _chunks(sorted(keys)):
+            found |= {row["key"]: row["version"] for row in await self._db.fetch_by_keys(sql, {"keys": chunk})}
+        return found
+
 
 def _shown(record: type[Record], name: str, stored: Any) -> Any:
     """Return a stored value as the API shows it: money as a decimal, times in UTC, JSON as a value."""

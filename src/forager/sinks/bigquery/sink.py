@@ -210,10 +210,19 @@ class BigQuerySink:
             )
             async for row in rows:
                 staged.add(row, missing.pop(row[key]).change)
-            for name, item in missing.items():
-                if item.op == "gone":  # renamed: its row stands under a stronger key
-                    staged.remove({key: name, **({"job_id": of_job} if of_job else {})}, item.change)
+            for name, item in (await self._renamed(kind, missing)).items():
+                staged.remove({key: name, **({"job_id": of_job} if of_job else {})}, item.change)
         return staged
+
+    async def _renamed(self, kind: str, missing: Mapping[str, Item]) -> dict[str, Item]:
+        """Return those of the missing records that were renamed: their rows are stored under a stronger key now.
+
+        A record that was gone and then archived is missing, too, but the warehouse keeps its row. The archive has its
+        last version; a later one is the rename of a record that had come back.
+        """
+        gone = {name: item for name, item in missing.items() if item.op == "gone"}
+        archived = await self._rows.archived(kind, gone)
+        return {name: item for name, item in gone.items() if item.version > archived.get(name, 0)}
 
     async def _jobs(self, pipeline: str, wanted: Asked, last: int) -> Staged:
         staged, whole = Staged(self._rows.mirrors[pipeline].jobs), wanted.whole.get(pipeline, set())
