@@ -58,7 +58,7 @@ def _declares(**attributes: Any) -> type[Record]:
     [
         ({"quiet": frozenset({"nothing"})}, "quiet names nothing, which are no fields"),
         ({"quiet": frozenset({"name"})}, "quiet names its key"),
-        ({"indexes": (Index(("value DESC", "colour")),)}, "names colour, which are no columns"),
+        ({"indexes": (Index(("value DESC", "colour")),)}, "names colour, which are not columns"),
         ({"scope": "job"}, "its rows are final"),
     ],
 )

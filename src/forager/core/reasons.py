@@ -62,7 +62,7 @@ class Reason(StrEnum):
     GAVE_UP = "gave_up"
     UNSTORABLE = "unstorable"
     STORE_AWAY = "store_away"
-    # ── ends that are no failure of the task ──
+    # ── ends that are not a failure of the task ──
     AFTER_FAILED = "after_failed"
     BUDGET = "budget"
     """The job's own budget is spent …"""

@@ -28,7 +28,7 @@ _SCRIPT = re.compile(r"/(?:[^/]*\.(?:php\d?|aspx?|jsp|cgi|do|html?))?", re.IGNOR
 def canonical_url(url: str) -> str:
     """Return the one spelling of a web page's URL. Applying it twice changes nothing more.
 
-    Raises `ValueError` with the reason if the text is no http or https URL, or has a user name in it.
+    Raises `ValueError` with the reason if the text is not an http or https URL, or has a user name in it.
     """
     text = re.sub(r"[\t\n\r]", "", url.strip())
     if len(text) > LONGEST:

@@ -58,7 +58,7 @@ _STOPS = {
     "dt": _SCOPES,
 }
 _ONCE = frozenset(("html", "body"))
-# Their content is no markup, so that they begin and end between two tags and are never on the stack.
+# Their content is not markup, so they begin and end between two tags and are never on the stack.
 _RAW = frozenset("script style textarea title xmp iframe noembed noframes".split())
 
 
@@ -144,7 +144,7 @@ class Depth:
             self._close_in_html(name)
 
     def raw(self) -> None:
-        """Count an element whose content is no markup."""
+        """Count an element whose content is not markup."""
         self._choosing = False
 
     def _close_in_html(self, name: str) -> None:

@@ -29,7 +29,7 @@ _ATTRIBUTES = (
     rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+\"?+|'[^']*+'?+|[^\t\n\f\r >]*+))?+)*+"
 )
 # The tokenizer of the HTML standard, near enough that no tag hides from it: possessive, so that it reads once. Groups:
-# 1 an element whose content is no markup, and 2 that content; 3 the slash and 4 the name of any other tag.
+# 1 an element whose content is not markup, and 2 that content; 3 the slash and 4 the name of any other tag.
 _TOKEN = re.compile(
     r"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
     r"|<(script|style|textarea|title|xmp|iframe|noembed|noframes)(?=[\t\n\f\r />])" + _ATTRIBUTES + r">?+"

@@ -10,7 +10,7 @@ from forager.extract.countries import country_code, country_of_state, state_code
 from forager.extract.text import one_line
 
 LONGEST = 300
-"""A longer text is no address: only `raw` holds it."""
+"""A longer text is not an address: only `raw` holds it."""
 MOST_PARTS = 12
 
 _POSTCODES = (
@@ -37,7 +37,7 @@ _NOWHERE = re.compile(
     r"|n/?a|none|tb[ad]|flexible|virtual|worldwide|global(?:ly)?|nationwide|field(?:[ -]based)?|home[ -]based|-+",
     re.IGNORECASE,
 )
-"""What stands where a place should, and is none."""
+"""Words that stand where a place should, and are not one."""
 _CODED = re.compile(r"(?P<country>[A-Z]{2})-(?P<state>[A-Z]{2})-(?P<city>[A-Z][\w .'-]+)")
 """`US-IL-Yorkville`, as some systems write it."""
 _AROUND = re.compile(
@@ -141,7 +141,7 @@ def _word(address: Mapping[str, Any], *names: str) -> str:
 
 
 def _take_country(parts: list[str]) -> tuple[str | None, list[str]]:
-    """From the end; a code that may be a state of the USA is no country when a city stands before it."""
+    """Read from the end. A code that may be a state of the USA is not a country if a city stands before it."""
     if not parts:
         return None, parts
     if len(parts) > 2 and POSTCODE.fullmatch(parts[-1]) and country_code(parts[-2], codes=False):
@@ -160,7 +160,7 @@ def _take_country(parts: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _is_state(code: str, city: str) -> bool:
-    """ "Boston, MA" is no town of Morocco; but "Berlin, DE" is none of Delaware, unless it is one that Delaware has."""
+    """ "Boston, MA" is not in Morocco; but "Berlin, DE" is not in Delaware, unless Delaware has such a town."""
     return state_code(code, "US") is not None and (code != "DE" or city.casefold() in _DELAWARE)
 
 

@@ -88,7 +88,7 @@ def title_parts(title: str) -> list[str]:
 
 
 def tidy(name: str) -> str | None:
-    """A name without signs around it; None where it is no name at all."""
+    """A name without the signs around it; None if no name is left."""
     name = " ".join(re.sub(r"[®™©]", " ", name).split()).strip(" -–—|•·,:;»«*\"'")
     name = _WELCOME.sub("", name)
     if not 2 <= len(name) <= LONGEST or not any(letter.isalpha() for letter in name) or _GENERIC.match(name):

@@ -1,4 +1,4 @@
-"""Telephone numbers to E.164. Pure. A number that is not sure is none: a wrong one is worse."""
+"""Telephone numbers to E.164. Pure. A doubtful number is left out: a wrong one is worse than none."""
 
 import re
 from collections.abc import Iterator

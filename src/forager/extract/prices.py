@@ -1,6 +1,6 @@
 """A price out of the text in which people write it: `1.299,00 €`, `from $5`, `2 for £3`, `,89`, `140.000`. Pure.
 
-Made to be careful: a percentage is no price, a negative amount is none, and of a range the low end is the price.
+It is careful: a percentage or a negative amount is not a price, and the price of a range is its low end.
 """
 
 import re
@@ -44,7 +44,7 @@ class Price:
     """The price found in a text."""
 
     amount: Decimal | None
-    """None if there is none, or none that can be believed."""
+    """Return the price; None if there is none, or none that can be believed."""
     currency: str | None
     """ISO 4217; None if the text has none, or one that several countries share (`$`)."""
     symbol: str | None
@@ -113,7 +113,7 @@ def _best_number(text: str) -> str | None:
 
 
 def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates: Sequence[Span]) -> bool:
-    """A percentage, a negative amount, a date and the count of `2 for £3` are no prices."""
+    """A percentage, a negative amount, a date and the count in `2 for £3` are not prices."""
     start, end = match.span()
     if _PERCENT.match(text, end) or text[:start].endswith("%"):
         return False

@@ -44,7 +44,7 @@ def clean_url(value: str) -> str:
     elif scheme is None:
         text = "https://" + text
     elif scheme[1].lower() not in ("http", "https"):
-        raise ValueError(f"a {scheme[1]}: address is no web page")
+        raise ValueError(f"a {scheme[1]}: address is not a web page")
     parts = urlsplit(safe_url_string(text))
     host = one_spelling(parts.hostname or "")
     if not _is_host(host):

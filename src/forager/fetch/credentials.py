@@ -103,7 +103,7 @@ class CredentialClient:
             )
         for name, value in (("workspace", workspace), ("provider", provider)):
             if not _NAME.fullmatch(value):
-                raise CredentialsMissing(f"This is no name of a {name} that the backend could know.")
+                raise CredentialsMissing(f"This cannot be the name of a {name} that the backend knows.")
         return Request(
             f"{self._base_url}/workspaces/{workspace}/credentials/{provider}",
             headers={"Accept": "application/json"},
@@ -137,11 +137,11 @@ def _read(key: Key, response: Response) -> Credentials:
     try:
         answer = orjson.loads(response.body)
     except ValueError:  # without its cause, which may quote the answer
-        raise Permanent(f"The backend's answer about {about} is no JSON.") from None
+        raise Permanent(f"The backend's answer about {about} is not JSON.") from None
     if isinstance(answer, dict) and isinstance(answer.get("data"), dict):
         answer = answer["data"]  # in an envelope like our own
     if not isinstance(answer, dict) or not answer:
-        raise Permanent(f"The backend's answer about {about} is no object with credentials in it.")
+        raise Permanent(f"The backend's answer about {about} is not an object with credentials.")
     return {str(name): Secret(_text(value)) for name, value in answer.items()}
 
 

@@ -120,7 +120,7 @@ class EgressGuard:
 
     def _cleared(self, host: str, port: int, text: str) -> str:
         if not literal(text):
-            raise Refused(f"the name {host} resolves to something that is no plain address.")
+            raise Refused(f"the name {host} resolves to something that is not a plain address.")
         if not self.permits_name(host, port) and not self.permits(text, port):
             raise Refused(f"the name {host} resolves to {text}: no public web address at port {port}. {ALLOW}")
         return text

@@ -22,7 +22,7 @@ WINDOWS = (4 * 1024, 8 * 1024, 32 * 1024, 96 * 1024)
 LONGEST_HEAD = 512 * 1024
 """How far its body may begin from the start."""
 MOST_ELEMENTS = 3_000
-"""With more than that in its first part it is no shell and no wall, whatever it is."""
+"""A page with more text than this in its first part is neither a shell nor a wall."""
 LITTLE = 1_200
 """Visible characters under which a page may be a wall …"""
 LESS = 500

@@ -47,4 +47,4 @@ def _target(base: URL, location: str) -> URL:
         target = URL(location)
         return (target if target.scheme else base.join(target)).with_fragment(None)
     except (ValueError, UnicodeError):
-        raise Refused("it redirects to something that is no URL.") from None
+        raise Refused("it redirects to something that is not a URL.") from None

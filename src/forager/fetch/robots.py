@@ -195,7 +195,7 @@ def _wire(url: str) -> URL:
     try:
         wire = URL(url).with_fragment(None)
     except ValueError:
-        raise Refused("This is no URL: robots.txt cannot be asked about it.") from None
+        raise Refused("This is not a URL, so robots.txt cannot be read for it.") from None
     if wire.scheme not in ("http", "https") or not wire.raw_host:
         raise Refused("Only http and https URLs have a robots.txt.")
     return wire.with_user(None)

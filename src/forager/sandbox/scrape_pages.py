@@ -66,7 +66,7 @@ def company(n: int) -> dict[str, str]:
 
 
 def scrape_answer(request: Request) -> Answer | None:
-    """The page of a path, or None if it is none of these."""
+    """The page of a path, or None if it is not one of these."""
     _, kind, *rest = (*request.path.split("/"), "", "", "")
     layout, number, *under = rest
     make = _KINDS.get(kind, {}).get(layout)

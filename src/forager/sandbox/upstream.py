@@ -68,7 +68,7 @@ class Upstream(ABC, Generic[K]):
         return {}
 
     def error(self, fault: str, call: Call) -> Reply | None:
-        """The reply of a fault that is an error status in this upstream's own shape; None: it is none."""
+        """The reply of a fault that is an error status, in this upstream's own shape; None for any other fault."""
         return None
 
     async def start(self) -> None:

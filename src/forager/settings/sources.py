@@ -19,7 +19,7 @@ from dotenv.parser import parse_stream
 from forager.core.errors import FieldError
 
 PREFIX = "FORAGER_"
-# Names with our prefix that are no settings: those of the tests, and those that a supervisor passes to its child.
+# Names with our prefix that are not settings: those of the tests, and those that a supervisor passes to its child.
 NOT_SETTINGS = re.compile(r"FORAGER_TEST_\w+|FORAGER_DATA|FORAGER_BEAT_FD")
 ALL = "docs/settings.md lists every name"
 

@@ -68,7 +68,7 @@ def written_out(slug: str, text: str) -> str | None:
 
 
 def _is_prose(line: Line) -> bool:
-    """A sentence of the advertisement. A copyright line is none, however long: it would confirm its own owner."""
+    """A sentence of the advertisement. A copyright line does not count: it would confirm its own owner."""
     return len(line.text) > A_SENTENCE and line.area not in _AROUND and not _COPYRIGHT.search(line.text)
 
 

@@ -182,7 +182,7 @@ def _agree(one: Any, other: Any) -> bool:
 
 
 def decimal_of(raw: Any) -> Decimal:
-    """A number of structured data. Raises `ValueError` if it is none."""
+    """A number in structured data. Raises `ValueError` if the value is not a number."""
     if isinstance(raw, bool):
         raise ValueError(f"{raw!r} is not a number")
     try:

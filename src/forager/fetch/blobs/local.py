@@ -61,7 +61,7 @@ class LocalBlobs:
 
     async def read(self, blob: str) -> Response:
         if not is_blob(blob):
-            raise BlobMissing(f"{blob[:80]!r} is no URL of a stored page.")
+            raise BlobMissing(f"{blob[:80]!r} is not the URL of a stored page.")
         digest = bytes.fromhex(blob.partition(":")[2])
         return await self._do(lambda: self._store().read(digest))
 

@@ -27,7 +27,9 @@ def find_chromium(chosen: str | Path | None = None, *, which: Callable[[str], st
     if chosen:
         named = Path(chosen)
         if not (named.is_file() and os.access(named, os.X_OK)):
-            raise Unconfigured(f"FORAGER_CHROMIUM names {named}, which is no program. Correct it, or leave it unset.")
+            raise Unconfigured(
+                f"FORAGER_CHROMIUM names {named}, which is not a program. Correct it, or leave it unset."
+            )
         return named
     installed = next((path for name in CANDIDATES if (path := which(name))), None)
     if installed is None:

@@ -22,8 +22,8 @@ PERMANENT = {
     "UNSAFE_PORT": "its port is not for web pages",
     "UNKNOWN_URL_SCHEME": "its scheme is not one that is visited",
     "DISALLOWED_URL_SCHEME": "its scheme is not one that is visited",
-    "INVALID_URL": "it is no URL that a browser can go to",
-    "INVALID_REDIRECT": "it redirects to something that is no URL",
+    "INVALID_URL": "it is not a URL that a browser can open",
+    "INVALID_REDIRECT": "it redirects to something that is not a URL",
     "UNSAFE_REDIRECT": "it redirects to something that may not be visited",
     "ABORTED": "it is a download or an empty answer, not a page; fetch it by plain HTTP",
 }
@@ -41,7 +41,7 @@ def translated(error: Exception) -> ForagerError:
     if "Download is starting" in text:
         return Permanent("it is a download, not a page; fetch it by plain HTTP.", error_type=ErrorType.PARSE)
     if "invalid URL" in text or "Cannot navigate" in text:
-        return Permanent("it is no URL that a browser can go to.", error_type=ErrorType.VALIDATION)
+        return Permanent("it is not a URL that a browser can open.", error_type=ErrorType.VALIDATION)
     return Transient(f"the visit failed ({type(error).__name__}).", maybe_done=True)
 
 

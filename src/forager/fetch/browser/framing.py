@@ -62,7 +62,7 @@ def read_head(raw: bytes) -> Head:
     first, *lines = raw.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if not line or len(lines) > MOST_LINES:
-        raise Malformed("its first line is no request of HTTP/1, or it has too many lines")
+        raise Malformed("its first line is not an HTTP/1 request, or it has too many lines")
     headers = []
     for text in lines:
         if not (header := _HEADER.fullmatch(text)):

@@ -7,7 +7,7 @@ from forager.core.record import Record
 async def stored_key(db: Database, record: type[Record], key: str) -> str:
     """Return the key under which a record of this class is stored, given that key or an alias.
 
-    Returns `key` itself if it is no alias; whether such a record exists is not checked.
+    Returns `key` itself if it is not an alias; whether such a record exists is not checked.
     """
     if record.identity is None:
         return key

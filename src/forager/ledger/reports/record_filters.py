@@ -67,7 +67,7 @@ def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
     values, wrong = dict[str, Any](), list[FieldError]()
     for name, text in given.items():
         if name not in known:
-            wrong.append(FieldError(name, f"is no filter of {record.kind!r}; use one of {', '.join(known)}"))
+            wrong.append(FieldError(name, f"is not a filter of {record.kind!r}; use one of {', '.join(known)}"))
             continue
         try:
             values[name] = _encoded(record, name, text)

@@ -224,4 +224,4 @@ def _check(table: RecordTable) -> None:
         raise Rejected(f"{name}.quiet names its key: the key of a record cannot be quiet.")
     for index in table.record.indexes:
         if no_columns := set(index.names) - known - ({"job_id"} if table.per_job else set()):
-            raise Rejected(f"An index of {name} names {', '.join(sorted(no_columns))}, which are no columns of it.")
+            raise Rejected(f"An index of {name} names {', '.join(sorted(no_columns))}, which are not columns of it.")

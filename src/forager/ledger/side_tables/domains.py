@@ -140,7 +140,9 @@ def checked_name(name: str) -> str:
     try:
         return checked_host(name)
     except ValueError as error:
-        raise Rejected(f"{name[:80]!r} is no lane's name: {error}.", fields=[FieldError("lane", str(error))]) from None
+        raise Rejected(
+            f"{name[:80]!r} is not the name of a lane: {error}.", fields=[FieldError("lane", str(error))]
+        ) from None
 
 
 def _checked(values: Mapping[str, Any]) -> Rules:

@@ -1,4 +1,4 @@
-"""Answers that are no page, and what they mean: they pass, they never will, or the page is gone. Pure."""
+"""Answers that are not a page, and what they mean: try again, give up, or the page is gone. Pure."""
 
 from urllib.parse import urlsplit
 
@@ -32,7 +32,7 @@ def refuse_unless_page(response: Response) -> None:
     refuse_unless_answered(response)
     kind = (header(response, "content-type") or "").lower()
     if kind and not any(known in kind for known in _TEXTUAL):
-        message = f"{place_of(response)} sent {kind.partition(';')[0]}, which is no page."
+        message = f"{place_of(response)} sent {kind.partition(';')[0]}, which is not a web page."
         raise _refused(response, NOT_A_PAGE, message, ErrorType.PARSE)
 
 

@@ -169,7 +169,7 @@ def _add_domains(router: APIRouter, service: Service) -> None:
     async def change_domain(request: Request, domain_id: DomainId, body: DomainBody) -> Response:
         """What is named is changed. The domain's pages that have no frequency of their own follow at once."""
         if body.currency is not None and not is_currency(body.currency):
-            problem = FieldError("currency", "is no code of ISO 4217, such as EUR")
+            problem = FieldError("currency", "is not an ISO 4217 code, such as EUR")
             raise Rejected(f"currency: {body.currency} {problem.message}.", fields=[problem])
         changes = {name: getattr(body, name) for name in body.model_fields_set}
         now = await service.ledger.now_ms()

@@ -146,7 +146,7 @@ class Downloads:
         return Done(tasks=plans, gone=gone, cost=0)
 
     async def fetch(self, task: FetchPicture, fetch: Fetch) -> Outcome:
-        """Download a picture. One that is not there is skipped; a file that is no picture is an error."""
+        """Download a picture. One that is missing is skipped; a file that is not a picture is an error."""
         response = await fetch(Request(task.url, timeout=self.timeout, max_bytes=self.max_bytes, keep="bytes"))
         if response.status in GONE:
             return Drop(NOT_FOUND)
@@ -154,7 +154,7 @@ class Downloads:
         size = image_size(response.body)
         if size is None:
             raise Permanent(
-                f"{place_of(response)} is no picture that can be read (PNG, JPEG, GIF, WebP).",
+                f"{place_of(response)} is not a picture that can be read (PNG, JPEG, GIF, WebP).",
                 reason=NOT_A_PAGE,
                 error_type=ErrorType.PARSE,
             )

@@ -33,7 +33,7 @@ from forager.pipelines.products.sitemap_step import discover_sitemaps, plan_for,
 from forager.pipelines.products.tasks import Alert, Crawl, Parse, Sitemap
 
 MOST_BYTES = 10 * 1024 * 1024
-"""A longer page is no page for us."""
+"""A longer page is refused."""
 SHORT_PAGE = 64 * 1024
 """A longer page is parsed in a thread: it takes longer than the event loop may stand still."""
 
@@ -148,7 +148,7 @@ def _outcome(task: Crawl, response: Response, seen: Seen) -> Done:
 
 
 def _followed(task: Crawl, seen: Seen) -> list[Plan]:
-    """The links of a page that is no product, each one deeper; the next page of the same list is not deeper."""
+    """The links of a page that is not a product, one level deeper each; the next page of a list is not deeper."""
     depth = task.depth if task.depth is not None else -1
     deep = [(link.url, depth if link.is_next else depth - 1) for link in seen.links[:MAX_CHILDREN]]
     return [plan_for(task, Crawl, url=url, depth=left) for url, left in deep if left >= 0]

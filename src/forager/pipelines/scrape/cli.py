@@ -23,7 +23,7 @@ HELP = ("-h", "--help")
 
 
 class PageByDefault(TyperGroup):
-    """What is no command is a URL: `forager scrape URL` is `forager scrape page URL`."""
+    """A word that is not a command is a URL: `forager scrape URL` is `forager scrape page URL`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in HELP:

@@ -171,7 +171,7 @@ def _refusal(response: Response, status: int, where: str) -> tuple[str, str]:
     if status >= 300:
         return words.REFUSED, f"{where} refused the page ({status})."
     if kind and not any(known in kind for known in TEXTUAL):
-        return words.NOT_A_PAGE, f"{where} sent {kind.partition(';')[0]}, which is no page. Give the URL of one."
+        return words.NOT_A_PAGE, f"{where} sent {kind.partition(';')[0]}, which is not a web page. Give the URL of one."
     return "", ""
 
 

@@ -47,7 +47,7 @@ Send = Callable[[str], None]
 
 
 def required_broker(settings: Settings) -> str:
-    """Return the broker's URL. Raises `Rejected` if none is set, or if it is no URL."""
+    """Return the broker's URL. Raises `Rejected` if none is set, or if it is not a URL."""
     if settings.broker_url is None:
         problem = f"is not set; give it, or set FORAGER_BROKER_URL, such as {BROKERS}"
         raise Rejected(f"--broker: {problem}.", fields=[FieldError("--broker", problem)])

@@ -31,7 +31,7 @@ def page_of_runs(
 
 
 def _moment(text: str | None, default: float) -> float | None:
-    """Seconds since 1970 of a date in ISO 8601; None if it is none."""
+    """Seconds since 1970 of a date in ISO 8601; None if the text is not such a date."""
     if text is None:
         return default
     try:

@@ -47,7 +47,7 @@ class AccessTokens:
         self._expired.add(token)
 
     def refresh(self, refresh_token: str) -> str | None:
-        """A new access token of the tenant whose refresh token `1//PREFIXtenant` is; None if it is none."""
+        """Return a new access token for a tenant's refresh token (`1//PREFIXtenant`); None if the text is not one."""
         begin = f"1//{self._config.prefix}"
         if not refresh_token.startswith(begin) or refresh_token == begin or refresh_token in self._expired:
             return None

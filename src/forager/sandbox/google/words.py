@@ -44,7 +44,7 @@ def category_of(drawn: int) -> dict[str, str]:
 
 
 def reviewer_of(drawn: int) -> str:
-    """An invented display name: two initials and a number, which is no person's."""
+    """An invented display name: two initials and a number, so that it is not a real person's."""
     return f"{_INITIALS[drawn % 21]}. {_INITIALS[drawn // 21 % 21]}. {drawn}"
 
 

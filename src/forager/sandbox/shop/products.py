@@ -166,7 +166,7 @@ def asin_of(number: int) -> str:
 
 
 def number_of(asin: str) -> int | None:
-    """The product with this ASIN; None if it is none."""
+    """The product with this ASIN; None if there is none."""
     if len(asin) != 10 or not asin.startswith("B0") or not set(asin) <= set(_DIGITS):
         return None
     return int(asin[2:], 36)

@@ -88,7 +88,7 @@ def _day(value: Any) -> str:
 
 def _json(value: Any) -> str:
     if isinstance(value, str | bytes):
-        orjson.loads(value)  # it is stored as text; a text that is no JSON would fail the whole batch
+        orjson.loads(value)  # it is stored as text; a text that is not JSON would fail the whole batch
         return value if isinstance(value, str) else value.decode()
     return orjson.dumps(value).decode()
 

@@ -59,7 +59,7 @@ class ElasticIndex:
 
         Returns the change up to which it was filled from the records. Raises `Conflict` if it belongs to another
         ledger, or if another process is building it, and `Transient` for every refusal of the cluster: what it says
-        about the index is no reason to set a change aside.
+        about the index is not a reason to set a change aside.
         """
         if self._began is None:
             try:

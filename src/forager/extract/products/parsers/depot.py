@@ -50,7 +50,7 @@ def _part(value: Any, name: str) -> dict[str, Any]:
 
 
 def _units(cents: Any) -> str | None:
-    """Cents as units: 129900 is 1299.00. Anything that is no whole number is handed on, to be refused."""
+    """Cents as units: 129900 is 1299.00. Anything but a whole number is passed on, to be refused."""
     if cents is None:
         return None
     if isinstance(cents, bool) or not isinstance(cents, int):

@@ -78,7 +78,7 @@ _ELSEWHERE = frozenset(
     "gmail.com googlemail.com yahoo.com hotmail.com outlook.com gmx.de web.de aol.com icloud.com".split()
 )
 _SURE = ((6.0, 0.9), (4.0, LABEL), (2.5, OPEN_GRAPH), (1.5, GUESS - 0.1))
-"""Votes for a name, and how sure that makes it. With fewer it is none."""
+"""Votes for a name, and how sure that makes it. A name with fewer votes is not used."""
 _LINKED_IN = re.compile(r"(?:^|\.)linkedin\.com$")
 
 

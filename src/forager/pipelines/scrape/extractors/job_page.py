@@ -33,7 +33,7 @@ from forager.pipelines.scrape.extractors.job_words import (
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
 
 LEAST_TEXT = 250
-"""A page that shows less is no advertisement yet: its headline may be the name of the program behind it."""
+"""A page that shows less is not an advertisement yet: its headline may be the name of the program behind it."""
 LONGEST_TITLE = 200
 MENU = 3
 """Separators in a line that make it a menu."""

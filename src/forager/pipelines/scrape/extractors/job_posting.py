@@ -70,7 +70,7 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
 
 
 def _read_scripts(document: Document, url: str, findings: Findings) -> PageKind | None:
-    """Add what a page without an advertisement has in its scripts; None if that is no job and no list of jobs."""
+    """Add what a page without an advertisement has in its scripts; None if that is neither a job nor a list of jobs."""
     for tree in script_data(document):
         answer = answer_of(tree)
         if answer.count:
