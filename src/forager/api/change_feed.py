@@ -12,6 +12,7 @@ from forager.core.change import Change
 from forager.core.database import Database
 from forager.core.errors import ForagerError
 from forager.core.ledger import Ledger
+from forager.kit.queries import last_change
 
 log = structlog.get_logger("forager.api")
 
@@ -41,7 +42,7 @@ class ChangeFeed:
 
     async def page(self, after: int, limit: int, kinds: frozenset[str] | None) -> ChangePage:
         """Return at most `limit` changes of these kinds (None: of all) after a number."""
-        last = await self._newest()
+        last = await last_change(self._database)
         changes = await self._ledger.changes(after, limit, kinds=kinds, until=last) if after < last else ()
         full = len(changes) == limit
         return ChangePage(changes, changes[-1].id if full else max(after, last), last)
@@ -73,7 +74,7 @@ class ChangeFeed:
     async def _look(self) -> None:
         while True:
             try:
-                last = await self._newest()
+                last = await last_change(self._database)
             except ForagerError as error:
                 log.warning("the end of the log could not be read", error=error.message)
             else:
@@ -82,7 +83,3 @@ class ChangeFeed:
                     moved, self._moved = self._moved, asyncio.Event()
                     moved.set()
             await asyncio.sleep(LOOK_EVERY)
-
-    async def _newest(self) -> int:
-        (row,) = await self._database.fetch("SELECT change FROM tail")
-        return int(row["change"])

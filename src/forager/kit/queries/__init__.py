@@ -6,6 +6,7 @@ along an index and returns the cursor of the next one.
 
 from forager.core.database import Database, Row
 from forager.kit.queries.aliases import stored_key
+from forager.kit.queries.change_log import last_change
 from forager.kit.queries.columns import Column, Encoder, Kind, bare_type, columns_of
 from forager.kit.queries.jobs import JOB_NAME, JOB_NAMES, job_number, no_job
 from forager.kit.queries.page import MOST, Page, Walk, walk
@@ -41,6 +42,7 @@ __all__ = [
     "folded",
     "insert_row",
     "job_number",
+    "last_change",
     "loads",
     "no_job",
     "one_row",

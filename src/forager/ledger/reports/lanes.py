@@ -6,7 +6,7 @@ from datetime import date, datetime
 from forager.core.errors import NotFound
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.ledger import SHIFT
-from forager.kit.queries import MOST, Database, Page, Row, Walk, at, loads, walk
+from forager.kit.queries import MOST, Database, Page, Row, Walk, at, last_change, loads, walk
 from forager.ledger.reports.models import Health, LaneReport, PipelineLoad, QueueLoad, SessionReport, Spending
 from forager.ledger.reports.rows import public_job_state
 
@@ -137,10 +137,6 @@ async def shifts_by_queue(db: Database, now: int) -> dict[str, int]:
     for row in await db.fetch(sql, {"now": now}):
         running.update(loads(row["queues"]))
     return dict(running)
-
-
-async def last_change(db: Database) -> int:
-    return int((await db.fetch("SELECT change FROM tail"))[0]["change"])
 
 
 def _lane(row: Row) -> LaneReport:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from forager.core.database import Database
 from forager.core.states import TaskState
-from forager.kit.queries import MOST, Page
+from forager.kit.queries import MOST, Page, last_change
 from forager.kit.reports import ChangeReport, JobReport, RejectedReport, TaskDetail, TaskReport
 from forager.ledger.catalog import Catalog
 from forager.ledger.reports import attempts, jobs, lanes, records, waiting
@@ -193,4 +193,4 @@ class Reports:
         return await lanes.circuits(self._db, now)
 
     async def last_change(self) -> int:
-        return await lanes.last_change(self._db)
+        return await last_change(self._db)

@@ -9,7 +9,7 @@ from typing import Any
 from forager.core.database import Database, Row
 from forager.core.record import Record
 from forager.kit.mirror import Mirror, MirrorTable
-from forager.kit.queries import at, columns_of
+from forager.kit.queries import at, columns_of, last_change
 from forager.sinks.bigquery.record_table import record_table
 
 PAGE = 2_000
@@ -34,9 +34,8 @@ class LedgerRows:
         """By kind of record: its table."""
 
     async def last_change(self) -> int:
-        """Return the number of the newest change in the log. What is read after this is at least as new."""
-        (row,) = await self._db.fetch("SELECT coalesce(max(id), 0) AS last FROM changes")
-        return int(row["last"])
+        """Return the number of the newest change. What is read after this is at least as new."""
+        return await last_change(self._db)
 
     async def numbers(self, jobs: Iterable[str]) -> dict[str, int]:
         """Map jobs to the ledger's own numbers. Removed jobs are included; others are left out."""

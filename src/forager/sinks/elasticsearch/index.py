@@ -8,13 +8,14 @@ from forager.core.change import Change
 from forager.core.errors import Conflict, Permanent, ServiceAway, Transient
 from forager.core.ledger import Ledger
 from forager.kit.indexed import Indexed
+from forager.kit.queries import last_change
 from forager.kit.search.ranking import Found, find, terms_of
 from forager.sinks.elasticsearch.alias import Alias
 from forager.sinks.elasticsearch.candidates import ElasticCandidates
 from forager.sinks.elasticsearch.client import Client, Missing
 from forager.sinks.elasticsearch.documents import Documents, write
-from forager.sinks.elasticsearch.log_place import tail_of, witness_of
 from forager.sinks.elasticsearch.rebuild import Rebuild
+from forager.sinks.log_place import is_place_of
 
 SEARCH_LATER = "Products are stored and stay listed; searching them works again when it answers."
 FORGET_LATER = "Archived records leave it when `forager archive` is run again."
@@ -81,8 +82,7 @@ class ElasticIndex:
         return int(meta["began"])
 
     async def _check_ledger(self, began: int, witness: str) -> None:
-        seen = await witness_of(self._ledger, began)
-        if began > await tail_of(self._ledger.database) or (seen and seen != witness):
+        if not await is_place_of(self._ledger, began, witness):
             raise Conflict(
                 f"The index {self._alias.name!r} was filled from another ledger, or from a later state of this one. Set"
                 " FORAGER_ELASTICSEARCH_PREFIX, or run `forager search rebuild`."
@@ -123,7 +123,7 @@ class ElasticIndex:
             # A rebuild may have read these records before they left the store. One that begins later has not.
             building = await self._rebuild.target()
             # The end of the log comes before the records: one that is stored again after that has a later change.
-            tail = await tail_of(self._ledger.database)
+            tail = await last_change(self._ledger.database)
             read = await self._documents.by_keys(dict.fromkeys(gone.values(), tail))
             missing = [document for document in read if document.body is None]
             # To a missing alias, a cluster would create an index of that name: for removals it ignores `require_alias`.

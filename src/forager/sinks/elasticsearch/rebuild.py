@@ -19,10 +19,11 @@ import structlog
 from forager.core.errors import Conflict, ForagerError
 from forager.core.ledger import Ledger
 from forager.kit.indexed import Indexed
+from forager.kit.queries import last_change
 from forager.sinks.elasticsearch.alias import Alias
 from forager.sinks.elasticsearch.client import Client
 from forager.sinks.elasticsearch.documents import Document, Documents, write
-from forager.sinks.elasticsearch.log_place import tail_of, witness_of
+from forager.sinks.log_place import witness_of
 
 log = structlog.get_logger("forager.sinks")
 
@@ -114,7 +115,7 @@ class Rebuild:
             await self._write(state, await self._documents.between(state.filled, end, state.began))
             state.filled, budget = end, budget - AT_ONCE
             await self._hold(state, HOLD)
-        tail = await tail_of(self._database)
+        tail = await last_change(self._database)
         while state.followed < tail and budget > 0 and state.filled >= last:
             await self._follow(state, tail)
             budget -= AT_ONCE
@@ -125,7 +126,7 @@ class Rebuild:
 
     async def _finish(self, state: _State) -> None:
         await self._alias.move_to(state.target)
-        tail = await tail_of(self._database)  # what the sink wrote until now may be in the index before
+        tail = await last_change(self._database)  # what the sink wrote until now may be in the index before
         while state.followed < tail:
             await self._follow(state, tail)
         await self._alias.remove_all_but(state.target)
@@ -199,7 +200,7 @@ class Rebuild:
             if await self._has_all_after(state.followed):
                 return
             state.target = await self._alias.next_index()
-        state.began = state.followed = await tail_of(self._database)
+        state.began = state.followed = await last_change(self._database)
         state.filled = 0
         await self._alias.create(state.target, state.began, await witness_of(self._ledger, state.began))
         await self._hold(state, HOLD)
@@ -207,7 +208,7 @@ class Rebuild:
     async def _has_all_after(self, change: int) -> bool:
         """Return whether no change after this one has been pruned."""
         (row,) = await self._database.fetch("SELECT min(id) AS first FROM changes")
-        first = await tail_of(self._database) + 1 if row["first"] is None else int(row["first"])
+        first = await last_change(self._database) + 1 if row["first"] is None else int(row["first"])
         return first <= change + 1
 
     async def _hold(self, state: _State, milliseconds: int) -> None:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from forager.core.change import Change
 from forager.sinks.kafka.cluster import Cluster
 
 TOPIC = "forager-cursors"
@@ -31,10 +30,6 @@ class Cursor:
     def covers(self, change: int) -> bool:
         """Whether this change was part of the last batch: a crash before the ledger noted it brings it again."""
         return self.first <= change <= self.last
-
-
-def witness(change: Change) -> str:
-    return f"{change.identity}@{change.at}"
 
 
 def read_cursor(cluster: Cluster, topic: str, name: str) -> Cursor:

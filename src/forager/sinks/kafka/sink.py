@@ -17,8 +17,9 @@ from forager.core.ledger import Ledger
 from forager.core.sink import Batching
 from forager.kit.publication import Message, Publication
 from forager.sinks.kafka.cluster import Cluster
-from forager.sinks.kafka.cursor import TOPIC, Cursor, witness
+from forager.sinks.kafka.cursor import TOPIC, Cursor
 from forager.sinks.kafka.publisher import Publisher
+from forager.sinks.log_place import is_place_of, witness
 
 log = structlog.get_logger("forager.sinks")
 
@@ -116,9 +117,7 @@ class KafkaSink:
         """Raises `Transient` if the cursor in Kafka is not about this ledger: publishing would leave changes out."""
         if not cursor.last:
             return
-        (tail,) = await self._ledger.database.fetch("SELECT change FROM tail")
-        changes = await self._ledger.changes(cursor.last - 1, 1, until=cursor.last)
-        if tail["change"] < cursor.last or (changes and witness(changes[0]) != cursor.witness):
+        if not await is_place_of(self._ledger, cursor.last, cursor.witness):
             raise Transient(
                 f"Kafka has change {cursor.last} of another ledger under the name {self._name!r}."
                 " Set FORAGER_KAFKA_NAME to a name of its own."
