@@ -11,7 +11,8 @@ import pytest
 from forager.core.ledger import Ledger
 from tests.support.pgbouncer import EVERYWHERE, PgBouncer, every_ledger_behind, require_pgbouncer
 from tests.support.postgres import Postgres
-from tests.support.rig import Rig, Worker, catalog, create_store, postgres_rig, sqlite_rig
+from tests.support.rig import Rig, Worker, create_store, postgres_rig, sqlite_rig
+from tests.support.rig_pipelines import catalog
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from forager.ledger.side_tables.archives import ArchiveTable
 from forager.storage.folder import Folder
 from tests.support.archive_process import Options, archiver, start
 from tests.support.chaos import Dice, gone
-from tests.support.rig import Item, Rig, Thing, calls
+from tests.support.rig import Rig
+from tests.support.rig_pipelines import Item, Thing, calls
 from tests.support.sink_suite import open_store
 
 DAY = 86_400.0

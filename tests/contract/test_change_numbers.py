@@ -12,7 +12,8 @@ import asyncpg
 import pytest
 
 from forager.core.ledger import NewJob
-from tests.support.rig import Rig, calls
+from tests.support.rig import Rig
+from tests.support.rig_pipelines import calls
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[Any]

@@ -11,7 +11,8 @@ from forager.core.secret import Secret, about_job
 from forager.core.states import TaskState
 from forager.ledger.side_tables.job_secrets import JobSecretTable
 from forager.secrets.sealing import Sealer, rotate_keys, sealer_for
-from tests.support.rig import Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import calls
 
 TOKEN = "ya29.canary-of-a-token"
 

@@ -10,7 +10,8 @@ from forager.core.errors import Conflict
 from forager.core.ledger import NewJob, Settlement, Submitted
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Thing, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, Thing, calls, chain
 
 HOUR = 3_600.0
 KEY = "standing"

@@ -7,7 +7,8 @@ import pytest
 from forager.core.errors import Conflict
 from forager.core.ledger import NewJob, Submitted
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import calls
 
 DAY = 24 * 3600.0
 

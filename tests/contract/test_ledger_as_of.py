@@ -16,7 +16,8 @@ from forager.core.outcome import Gone
 from forager.core.record import CLEAR, Record
 from forager.core.retention import Keep
 from forager.ledger.reports import Reports
-from tests.support.rig import Item, Rig, Seen, Thing, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Item, Seen, Thing, calls
 
 LOUD = ("uid", "title", "price", "stock", "parts", "weak", "content", "version", "changed_at", "first_seen_at")
 GONE = ("gone_at", "gone_reason", "gone_evidence")

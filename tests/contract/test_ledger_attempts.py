@@ -11,7 +11,8 @@ from forager.core.ledger import Lease, Settlement, Tried
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.reports import AttemptReport, Reports
-from tests.support.rig import Call, DearCall, Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, DearCall, calls
 
 FAILURE: dict[str, Any] = {"error": "No connection.", "reason": "proxy_failed", "error_type": "network"}
 

@@ -6,7 +6,8 @@ from typing import Any, cast
 from forager.core.change import Change
 from forager.core.database import Row
 from forager.ledger.sqlite import SqliteLedger
-from tests.support.rig import Rig, Seen, Thing, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Seen, Thing, calls
 
 
 async def _find(rig: Rig, worker: Worker, *found: Thing | Seen) -> Any:

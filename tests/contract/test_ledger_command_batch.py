@@ -8,7 +8,8 @@ from forager.core.errors import Conflict
 from forager.core.ids import task_uuid
 from forager.core.ledger import Submitted
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, calls
+from tests.support.rig import Rig
+from tests.support.rig_pipelines import Call, calls
 from tests.support.together import Writes, side_by_side
 
 AFTER_NONE = Plan(Call(name="x"), after="none")

@@ -10,7 +10,8 @@ from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Worker, calls, chain, end_in_pages_of
+from tests.support.rig import Rig, Worker, end_in_pages_of
+from tests.support.rig_pipelines import Call, calls, chain
 
 
 async def _fail(worker: Worker, *keys: str) -> None:

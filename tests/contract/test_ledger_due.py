@@ -9,7 +9,8 @@ from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.shared import promotion
-from tests.support.rig import Call, Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, calls
 
 HOUR = 3_600.0
 

@@ -17,7 +17,8 @@ from forager.core.states import TaskState
 from forager.core.table import Effect, TableRow
 from forager.core.task import Plan
 from forager.kit.queries import change_row, insert_row, one_row, read_rows, remove_row
-from tests.support.rig import Call, DearCall, Item, OddCall, Rig, Tally, Worker, calls, count
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, DearCall, Item, OddCall, Tally, calls, count
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

@@ -13,7 +13,8 @@ from forager.core.outcome import Gone, Reject
 from forager.core.record import CLEAR, Record
 from forager.core.states import TaskState
 from tests.support.auditor import Row
-from tests.support.rig import Item, Rig, Seen, Thing, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Item, Seen, Thing, calls
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 NOON_MS = round(NOON.timestamp() * 1000)

@@ -3,7 +3,8 @@
 from forager.core.ledger import GivenLane
 from forager.core.pipeline import AGED_AFTER
 from forager.core.states import TaskState
-from tests.support.rig import Rig, calls
+from tests.support.rig import Rig
+from tests.support.rig_pipelines import calls
 
 
 async def take(rig: Rig, most: int = 1) -> list[str]:

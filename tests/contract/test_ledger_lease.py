@@ -8,7 +8,8 @@ from forager.core.errors import Undecodable
 from forager.core.ledger import NewJob, Settlement, Want
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, DearCall, Rig, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, DearCall, calls, chain
 
 
 async def test_a_task_is_leased_once__PL_6(rig: Rig, worker: Worker) -> None:

@@ -12,7 +12,8 @@ from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres.tasks import OFFERED_MS
-from tests.support.rig import LoudCall, Rig, Worker
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import LoudCall
 
 MINUTE = OFFERED_MS / 1000
 on_postgres = pytest.mark.parametrize("rig", ["postgres"], indirect=True)

@@ -10,7 +10,8 @@ from forager.core.ledger import NewJob
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.shared import job_creation, plan_encoding
-from tests.support.rig import Call, Rig, SoleCall, Worker
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, SoleCall
 
 
 def sole(*names: str) -> list[Plan]:

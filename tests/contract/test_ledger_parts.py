@@ -5,7 +5,8 @@ import pytest
 from forager.core.errors import Conflict, NotFound
 from forager.core.ledger import NewJob, Received
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, calls
 
 JOB = NewJob("rig", {"name": "file"}, idempotency_key="file", until_end=True)
 DAY = 24 * 3600.0

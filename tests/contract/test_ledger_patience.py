@@ -5,7 +5,8 @@ import pytest
 from forager.core.ledger import Away, OwnedLane, Settlement
 from forager.core.states import TaskState
 from forager.ledger.shared.patience import SHARE
-from tests.support.rig import Rig, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import calls, chain
 
 HOUR = 3_600.0
 DAY = 24 * HOUR

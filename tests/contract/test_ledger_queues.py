@@ -13,7 +13,8 @@ from forager.ledger.shared.free_lanes import SQLITE_HINT, free_by_queue
 from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.sqlite import SqliteLedger
 from forager.ledger.sqlite import lanes as sqlite_lanes
-from tests.support.rig import LEASE, DearCall, Rig, Worker, calls
+from tests.support.rig import LEASE, Rig, Worker
+from tests.support.rig_pipelines import DearCall, calls
 
 PLENTY = 100
 

@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from forager.core.record import CLEAR
-from tests.support.rig import Item, Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Item, calls
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 NOON_MS = round(NOON.timestamp() * 1000)

@@ -6,7 +6,8 @@ from forager.core.ledger import Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.ledger.reports import Reports, Why
-from tests.support.rig import Rig, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import calls, chain
 
 TIMED_OUT = {"error": "It did not end within 60 s.", "reason": "timed_out", "error_type": "network"}
 

@@ -4,7 +4,8 @@ import asyncio
 
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Seen, Thing, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Seen, Thing, calls
 
 
 async def _find(rig: Rig, worker: Worker, *found: Thing | Seen) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from forager.core.ledger import GivenLane, Lease, LeaseBatch, NewJob, Settlement, Want
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Seen, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Seen, calls, chain
 
 
 async def _crash(rig: Rig) -> None:

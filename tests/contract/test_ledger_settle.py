@@ -7,7 +7,8 @@ from forager.core.ledger import GivenLane, Settlement
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, Rig, Seen, Thing, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, Seen, Thing, calls, chain
 
 WEEK = 7 * 24 * 3600
 

@@ -11,7 +11,8 @@ from forager.core.task import Plan
 from forager.ledger.reports import Reports
 from forager.ledger.side_tables.lane_queues import follow_declared
 from forager.ledger.sqlite import SqliteLedger
-from tests.support.rig import LEASE, Call, Rig, Worker, calls
+from tests.support.rig import LEASE, Rig, Worker
+from tests.support.rig_pipelines import Call, calls
 
 on_postgres = pytest.mark.parametrize("rig", ["postgres"], indirect=True)
 

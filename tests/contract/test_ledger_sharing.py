@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from forager.core.lane_names import sink_lane
 from forager.core.ledger import GivenLane
-from tests.support.rig import LEASE, Rig, Worker, calls
+from tests.support.rig import LEASE, Rig, Worker
+from tests.support.rig_pipelines import calls
 
 PLENTY = 100
 

@@ -11,7 +11,8 @@ from forager.core.pipeline import JobLimits
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
-from tests.support.rig import Call, Rig, Worker, calls, chain
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, calls, chain
 from tests.support.together import place_faults
 
 BIG = 20_500

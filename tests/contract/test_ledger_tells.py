@@ -10,7 +10,8 @@ from forager.core.ledger import Lease, NewJob
 from forager.core.outcome import Skip
 from forager.core.states import TaskState
 from forager.core.task import Plan
-from tests.support.rig import Call, LoudCall, Rig, Worker
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, LoudCall
 
 
 async def _log(rig: Rig) -> Sequence[Change]:

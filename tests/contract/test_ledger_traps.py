@@ -4,7 +4,8 @@ import asyncio
 
 from forager.core.ledger import NewJob, Settlement
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Worker, calls
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import calls
 
 BIG = 40_000
 PARTS = 3

@@ -15,7 +15,8 @@ from forager.core.task import Plan
 from forager.core.watch import Dispatched
 from forager.ledger.shared import watch_page
 from forager.ledger.sqlite import SqliteLedger
-from tests.support.rig import WATCH, Call, Item, Rig, SoleCall, Worker, calls, postgres_rig
+from tests.support.rig import Rig, Worker, postgres_rig
+from tests.support.rig_pipelines import WATCH, Call, Item, SoleCall, calls
 from tests.support.together import writer_of
 
 HOUR = 3_600.0

@@ -51,7 +51,8 @@ from tests.support.acts import acts, many
 from tests.support.engine import open_postgres
 from tests.support.pgbouncer import PgBouncer, every_ledger_behind
 from tests.support.postgres import Postgres, PostgresServer
-from tests.support.rig import Rig, calls, catalog, postgres_rig
+from tests.support.rig import Rig, postgres_rig
+from tests.support.rig_pipelines import calls, catalog
 
 SLICE = (
     test_a_budget_holds_with_what_is_in_flight_trap_6__PL_11,

@@ -14,7 +14,8 @@ from forager.core.ledger import Settlement
 from forager.core.states import TaskState
 from forager.ledger.postgres.changes import write_changes
 from forager.ledger.shared.changelog import NewChange
-from tests.support.rig import Rig, Thing, calls, catalog, postgres_rig
+from tests.support.rig import Rig, postgres_rig
+from tests.support.rig_pipelines import Thing, calls, catalog
 from tests.support.schema_templates import create_schema
 
 Connection = asyncpg.Connection

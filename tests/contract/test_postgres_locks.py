@@ -18,7 +18,8 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres.submission import SHARED
 from forager.ledger.shared.job_creation import IN_ONE_GO
-from tests.support.rig import WATCH, Call, Item, Rig, Seen, Thing, calls, postgres_rig
+from tests.support.rig import Rig, postgres_rig
+from tests.support.rig_pipelines import WATCH, Call, Item, Seen, Thing, calls
 
 WORKERS = 4
 LANES = 8

@@ -12,7 +12,7 @@ from forager.ledger.postgres import PostgresLedger
 from forager.ledger.schema.migrate import create_postgres
 from tests.support.auditor import PostgresTables
 from tests.support.postgres import PostgresServer
-from tests.support.rig import calls, catalog
+from tests.support.rig_pipelines import calls, catalog
 
 SEED = 8
 

@@ -13,7 +13,8 @@ import pytest
 from forager.ledger.postgres import PostgresLedger
 from forager.ledger.postgres.connection import HOT_SETTINGS
 from tests.support.pgbouncer import EVERYWHERE
-from tests.support.rig import Rig, Worker, calls, chain, postgres_rig
+from tests.support.rig import Rig, Worker, postgres_rig
+from tests.support.rig_pipelines import calls, chain
 
 BIG = ("queue", "tasks", "flows")
 """Whoever walks one of these from end to end walks open work, history, or every job's share of a lane."""

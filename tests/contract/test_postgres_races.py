@@ -12,7 +12,8 @@ from forager.core.ledger import NewJob, Settlement, Submitted
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres import settle
-from tests.support.rig import Call, Rig, Worker, calls, postgres_rig
+from tests.support.rig import Rig, Worker, postgres_rig
+from tests.support.rig_pipelines import Call, calls
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES = 40

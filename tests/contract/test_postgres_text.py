@@ -8,7 +8,8 @@ import pytest
 from forager.core.errors import StoreError, StoreUnavailable
 from forager.core.ledger import Settlement
 from forager.core.states import TaskState
-from tests.support.rig import Rig, Seen, Thing, calls, postgres_rig
+from tests.support.rig import Rig, postgres_rig
+from tests.support.rig_pipelines import Seen, Thing, calls
 
 
 @pytest.fixture

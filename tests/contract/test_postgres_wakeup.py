@@ -9,7 +9,8 @@ from forager.core.ledger import GivenLane, NewJob
 from forager.ledger.postgres.connection import Db
 from forager.ledger.postgres.submit import create_whole
 from forager.ledger.shared.plan_encoding import Whole, encode
-from tests.support.rig import Rig, Worker, calls, catalog, postgres_rig
+from tests.support.rig import Rig, Worker, postgres_rig
+from tests.support.rig_pipelines import calls, catalog
 
 
 async def _idle_owner(rig: Rig) -> Worker:

@@ -18,7 +18,8 @@ from forager.ledger.side_tables.sinks import SinkTable
 from forager.ledger.sqlite import prune as sqlite_prune
 from tests.support.deliveries import sink_table
 from tests.support.retention_process import with_small_pages
-from tests.support.rig import Rig, Seen, Thing, Worker, calls, catalog
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Seen, Thing, calls, catalog
 
 DAY = 86_400.0
 KEEP = Keep(jobs=10 * DAY)

@@ -20,7 +20,7 @@ from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.chaos import gone
 from tests.support.engine import EngineRig
 from tests.support.retention_process import AGE, Options, start
-from tests.support.rig import RECORDS, Call, Seen, Thing
+from tests.support.rig_pipelines import RECORDS, Call, Seen, Thing
 from tests.support.sink_suite import open_store
 
 DAY = 86_400.0

@@ -13,7 +13,8 @@ from forager.ledger.side_tables.domains import Domains
 from forager.politeness.precedence import ground
 from forager.politeness.rulebook import Rulebook
 from tests.support.clock import FakeClock
-from tests.support.rig import PIPELINE, Rig
+from tests.support.rig import Rig
+from tests.support.rig_pipelines import PIPELINE
 
 RULES = "domains:\n  shop.example:\n    tokens_per_interval: {}\n"
 

@@ -8,7 +8,8 @@ import pytest
 
 from forager.core.ledger import GivenLane
 from forager.core.states import TaskState
-from tests.support.rig import Rig, calls, embedded_rig
+from tests.support.rig import Rig, embedded_rig
+from tests.support.rig_pipelines import calls
 from tests.support.stepped import settle
 
 LONG = 1_000_000.0

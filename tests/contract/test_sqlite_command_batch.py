@@ -9,7 +9,8 @@ import pytest
 from forager.core.errors import Busy, StoreFull
 from forager.core.task import Plan
 from forager.ledger.shared.plan_encoding import SMALL
-from tests.support.rig import Call, Rig, calls, embedded_rig
+from tests.support.rig import Rig, embedded_rig
+from tests.support.rig_pipelines import Call, calls
 from tests.support.together import Writes, side_by_side, writer_of
 
 

@@ -8,7 +8,8 @@ import pytest
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger, control
-from tests.support.rig import Rig, SoleCall, calls, embedded_rig
+from tests.support.rig import Rig, embedded_rig
+from tests.support.rig_pipelines import SoleCall, calls
 from tests.support.together import writer_of
 
 EVERY = 10

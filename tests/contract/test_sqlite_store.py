@@ -17,7 +17,8 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger, writer
 from tests.support.auditor import SqliteTables
-from tests.support.rig import Call, HandClock, Rig, Seen, Thing, Worker, calls, create_store, open_sqlite, sqlite_rig
+from tests.support.rig import HandClock, Rig, Worker, create_store, open_sqlite, sqlite_rig
+from tests.support.rig_pipelines import Call, Seen, Thing, calls
 
 HOUR = 3600
 

@@ -11,7 +11,7 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
 from tests.support.chaos import gone
-from tests.support.rig import RECORDS, WATCH, Call, Item
+from tests.support.rig_pipelines import RECORDS, WATCH, Call, Item
 from tests.support.sink_suite import open_store
 from tests.support.watch_process import Options, start
 

@@ -11,7 +11,8 @@ import pytest
 from forager.core.ledger import NewJob
 from forager.core.schedules import Schedule
 from forager.engine.schedule import Scheduler, next_firing
-from tests.support.rig import HandClock, Rig, calls
+from tests.support.rig import HandClock, Rig
+from tests.support.rig_pipelines import calls
 
 DAYS = 366
 NIGHTLY = Schedule("nightly", "rig", {"name": "night"}, cron="30 2 * * *")

@@ -21,18 +21,8 @@ from forager.core.task import Plan, Task
 from forager.core.watch import WatchStatus
 from tests.support.ledger_machine import LedgerMachine
 from tests.support.ledger_moves import PASSED, names
-from tests.support.rig import (
-    WATCH,
-    Call,
-    Item,
-    Rig,
-    catalog,
-    create_store,
-    end_in_pages_of,
-    look_again,
-    postgres_rig,
-    sqlite_rig,
-)
+from tests.support.rig import Rig, create_store, end_in_pages_of, postgres_rig, sqlite_rig
+from tests.support.rig_pipelines import WATCH, Call, Item, catalog, look_again
 
 FULL_SIZE = 1_000
 """A profile with more examples than this (`fuzz`) is followed; otherwise the run has the size of CI."""

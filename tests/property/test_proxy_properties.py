@@ -22,7 +22,8 @@ from forager.ledger.side_tables.proxies import ProxyTable
 from forager.secrets.sealing import sealer_for
 from tests.support.postgres import Postgres
 from tests.support.proxies import DecidedCheck, endpoint, pool_on, table_on
-from tests.support.rig import HandClock, catalog, create_store, postgres_rig, sqlite_rig
+from tests.support.rig import HandClock, create_store, postgres_rig, sqlite_rig
+from tests.support.rig_pipelines import catalog
 
 CASES = settings(max_examples=100, deadline=None)
 HEALTH = st.lists(st.booleans(), min_size=1, max_size=8)

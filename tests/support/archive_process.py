@@ -17,7 +17,7 @@ from forager.ledger.side_tables.archives import ArchiveTable
 from forager.storage.folder import Folder
 from tests.support.doomed import KillAt
 from tests.support.engine import EngineRig
-from tests.support.rig import catalog
+from tests.support.rig_pipelines import catalog
 from tests.support.sink_suite import open_store
 
 AT_ONCE = 7

@@ -10,7 +10,7 @@ from pathlib import Path
 from forager.core.ledger import GivenLane, Settlement, Want
 from forager.core.states import TaskState
 from forager.ledger.postgres import PostgresLedger
-from tests.support.rig import catalog
+from tests.support.rig_pipelines import catalog
 
 BATCH = 50
 

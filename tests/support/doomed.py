@@ -27,7 +27,8 @@ from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
 from forager.ledger.sqlite import SqliteLedger, settle
 from tests.support.auditor import PostgresTables, SqliteTables, Tables, audit
-from tests.support.rig import RECORDS, Call, Item, Seen, Thing, calls, catalog, chain, count, create_store
+from tests.support.rig import create_store
+from tests.support.rig_pipelines import RECORDS, Call, Item, Seen, Thing, calls, catalog, chain, count
 
 POINTS = ("job-written", "chunk-written", "settled", "leased", "before-commit", "after-commit")
 BROKEN = "broken"

@@ -16,7 +16,7 @@ from forager.sinks.elasticsearch.index import ElasticIndex
 from forager.sinks.elasticsearch.mapping import index_body
 from forager.sinks.elasticsearch.sink import ElasticsearchSink
 from tests.support.elastic_standin import StandIn
-from tests.support.rig import Thing
+from tests.support.rig_pipelines import Thing
 
 CLUSTER = "elasticsearch"
 """The file in a test's folder that names the cluster, for its processes."""

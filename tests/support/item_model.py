@@ -8,7 +8,7 @@ from decimal import Decimal
 from forager.core.ledger import Extras, Settlement
 from forager.core.record import CLEAR
 from tests.support.auditor import Row
-from tests.support.rig import Item
+from tests.support.rig_pipelines import Item
 
 QUIET = ("due", "etag")
 TOLD = ("title", "price", "stock")

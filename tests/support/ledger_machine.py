@@ -29,14 +29,8 @@ from forager.core.task import Plan
 from tests.support.auditor import Row
 from tests.support.item_model import ItemModel
 from tests.support.ledger_moves import LANES, dues, extras, limits, plans, records
-from tests.support.rig import (
-    Call,
-    DearCall,
-    Item,
-    Rig,
-    SoleCall,
-    Worker,
-)
+from tests.support.rig import Rig, Worker
+from tests.support.rig_pipelines import Call, DearCall, Item, SoleCall
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from forager.core.ledger import Extras
 from forager.core.outcome import Gone, Reject
 from forager.core.record import CLEAR
-from tests.support.rig import Item, Seen, Thing, count
+from tests.support.rig_pipelines import Item, Seen, Thing, count
 
 LANES = ("api", "site")
 

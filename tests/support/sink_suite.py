@@ -39,7 +39,7 @@ from tests.support.auditor import Tables
 from tests.support.bigquery_emulator import PROJECT, dataset_of, name_emulator, rows_of, url_of
 from tests.support.docs_code import module_on
 from tests.support.engine import EngineRig, open_postgres, open_sqlite
-from tests.support.rig import PIPELINE, Call, Seen, Thing
+from tests.support.rig_pipelines import PIPELINE, Call, Seen, Thing
 
 RECEIVER = "https://receiver.example/hook"
 PIPELINES = [PIPELINE, build_deliveries(RECEIVER)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from forager.ledger.sqlite import watches as sqlite
 from tests.support.doomed import KillAt
-from tests.support.rig import WATCH
+from tests.support.rig_pipelines import WATCH
 from tests.support.sink_suite import open_store
 
 PAGE = 5

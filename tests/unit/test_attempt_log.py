@@ -9,7 +9,7 @@ from forager.core.pipeline import Step, step
 from forager.core.states import TaskState
 from forager.engine.attempt_log import LONGEST_TRACE, time_attempt, traced
 from tests.support.clock import FakeClock
-from tests.support.rig import Call
+from tests.support.rig_pipelines import Call
 from tests.unit.test_patience import Ask, ended
 
 

@@ -11,7 +11,7 @@ from forager.core.task import Plan
 from forager.ledger.shared import plan_encoding
 from forager.ledger.shared.plan_encoding import Planned, encode
 from tests.support.engine import until
-from tests.support.rig import Call, catalog
+from tests.support.rig_pipelines import Call, catalog
 
 CHUNK, IN_ONE_GO = 4, 12
 

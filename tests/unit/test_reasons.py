@@ -21,7 +21,7 @@ from forager.core.reasons import ErrorType
 from forager.core.states import TaskState
 from forager.engine.stats import WorkStats
 from forager.fetch.errors import map_errors
-from tests.support.rig import PIPELINE, Call
+from tests.support.rig_pipelines import PIPELINE, Call
 from tests.unit.test_patience import ended
 
 

@@ -40,7 +40,7 @@ from forager.wiring import reference_loaders
 from tests.support.bigquery_emulator import PROJECT, client_of, dataset_of, rows_of, url_of
 from tests.support.bigquery_mirror import ROW, deliver, log_of, mirrored, sink_of, views, warehouse_of
 from tests.support.places_rig import PlacesRig, found, postgres_places, sqlite_places
-from tests.support.rig import Call, Item
+from tests.support.rig_pipelines import Call, Item
 from tests.support.sink_suite import open_store, settle
 
 NASTY = '=HYPERLINK("x")\'; DROP TABLE `serper_jobs`; --\n{"job_id": "injected"}\n\\ \u2028 é'

@@ -17,7 +17,7 @@ from forager.sinks.bigquery.sink import BigQuerySink
 from tests.support.bigquery_emulator import rows_of
 from tests.support.bigquery_mirror import ROW, warehouse_of
 from tests.support.engine import EngineRig
-from tests.support.rig import Call, Thing
+from tests.support.rig_pipelines import Call, Thing
 from tests.support.sink_suite import PIPELINES, log_of, open_store, settle
 
 

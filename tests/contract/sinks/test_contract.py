@@ -12,7 +12,7 @@ from forager.core.task import Plan
 from tests.contract.sinks.conftest import Rig
 from tests.support.chaos import Dice
 from tests.support.deliveries import sink_table
-from tests.support.rig import Call, Seen, Thing
+from tests.support.rig_pipelines import Call, Seen, Thing
 from tests.support.sink_suite import in_order, log_of, settle
 
 DEAR = frozenset({"bigquery", "s3"})
