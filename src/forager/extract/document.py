@@ -10,6 +10,7 @@ from urllib.parse import unquote, urljoin
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_to_unicode
 
+from forager.extract.beginning import Marks, end_of_markup
 from forager.extract.html_limits import bounded
 from forager.extract.text import one_line
 
@@ -25,7 +26,6 @@ _INLINE = frozenset(
     "strike strong sub sup time tt u var wbr".split()
 )
 _AREAS = frozenset("header footer nav aside main form".split())
-_BASE = re.compile(r"<base\b", re.IGNORECASE)
 _NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
 _ENCODED_WHOLE = re.compile(r"https?%3a%2f%2f", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
@@ -63,16 +63,43 @@ def decoded(body: bytes, content_type: str | None = None) -> str:
 
 
 class Document:
-    """A page to be asked. It holds no place in the network: `url` is only what relative links are relative to."""
+    """A page to be asked. It holds no place in the network: `url` is only what relative links are relative to.
 
-    def __init__(self, html: str | bytes, url: str = "") -> None:
+    With `markup_first` the caller expects that markup has all that is asked for: then only the beginning of the page is
+    parsed until something else is needed. Every answer is the same as without.
+    """
+
+    def __init__(self, html: str | bytes, url: str = "", *, markup_first: bool = False) -> None:
         self.source = decoded(html) if isinstance(html, bytes) else html.encode("utf-8", "replace").decode("utf-8")
-        self.tree = LexborHTMLParser(bounded(self.source))
         self.url = url
+        self._markup_first = markup_first
+
+    @cached_property
+    def tree(self) -> LexborHTMLParser:
+        """The whole page."""
+        return LexborHTMLParser(bounded(self.source))
+
+    @cached_property
+    def lowered(self) -> str:
+        """The page's source in lower case."""
+        return self.source.lower()
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Which ways of marking data the page uses."""
+        return Marks.of(self.lowered)
+
+    @cached_property
+    def beginning(self) -> LexborHTMLParser:
+        """The tree up to the end of all meta tags and JSON-LD and of the first headline, or the whole one.
+
+        What is the first of its kind here is the first one of the page."""
+        end = end_of_markup(self.source, self.lowered, self.marks) if self._markup_first else None
+        return self.tree if end is None else LexborHTMLParser(bounded(self.source[:end]))
 
     @cached_property
     def base(self) -> str:
-        element = self.tree.css_first("base[href]") if _BASE.search(self.source) else None
+        element = self.beginning.css_first("base[href]") if self.marks.base >= 0 else None
         return self.absolute_to(self.url, element.attributes.get("href") or "") or self.url if element else self.url
 
     def absolute(self, href: str) -> str | None:
@@ -90,19 +117,23 @@ class Document:
 
     @cached_property
     def title(self) -> str | None:
-        element = self.tree.css_first("head > title") or self.tree.css_first("title")
+        element = (
+            self.beginning.css_first("head > title")
+            or self.tree.css_first("head > title")
+            or self.tree.css_first("title")
+        )
         return (one_line(element.text()) or None) if element else None
 
     @cached_property
     def language(self) -> str | None:
-        root = self.tree.root
+        root = self.beginning.root
         return ((root.attributes.get("lang") or root.attributes.get("xml:lang")) if root else None) or None
 
     @cached_property
     def metas(self) -> dict[str, str]:
         """Meta tags by their name or property in lower case; the first that says something holds."""
         metas: dict[str, str] = {}
-        for node in self.tree.css("meta[content]"):
+        for node in self.beginning.css("meta[content]"):
             attributes = node.attributes
             name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop")
             content = one_line(attributes.get("content") or "")
@@ -112,9 +143,10 @@ class Document:
 
     @cached_property
     def canonical(self) -> str | None:
-        for node in self.tree.css("link[rel][href]"):
-            if (node.attributes.get("rel") or "").lower() == "canonical":
-                return self.absolute(_decoded_whole(node.attributes.get("href") or ""))
+        for tree in (self.beginning, self.tree):
+            for node in tree.css("link[rel][href]"):
+                if (node.attributes.get("rel") or "").lower() == "canonical":
+                    return self.absolute(_decoded_whole(node.attributes.get("href") or ""))
         declared = self.metas.get("og:url")
         return self.absolute(_decoded_whole(declared)) if declared else None
 
@@ -126,6 +158,15 @@ class Document:
             if url:
                 links.append(Link(url, one_line(node.text(separator=" "))))
         return tuple(links)
+
+    @cached_property
+    def headline(self) -> str | None:
+        """The text of the first <h1> that has some."""
+        first = self.beginning.css_first("h1")
+        if first is not None and (words := _words_of(first)):
+            return words
+        found = self.first_text("h1")
+        return found[0] if found else None
 
     def first_text(self, *selectors: str) -> tuple[str, str] | None:
         """Text and selector of the first of these that finds some."""

@@ -38,6 +38,7 @@ _TOKEN = re.compile(
     r"|<(?:[!?]|/(?=[^a-z>]))[^>]*+>?+",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"</?[a-z][^\t\n\f\r />]*+" + _ATTRIBUTES + r">?+", re.IGNORECASE)
 # Formatting elements that can pile up: they have attributes, since a parser keeps three at most that are alike, and do
 # not end behind their own text. <a> ends the one before it. Without IGNORECASE, which is slower; it also finds a few
 # names that do not exist.
@@ -62,6 +63,12 @@ def bounded(html: str) -> str:
     if "\0" in html:
         html = html.replace("\0", "")
     return html if _is_small(html) or _is_reasonable(html) else _flat(html)
+
+
+def end_of_tag(html: str, start: int) -> int:
+    """Return where the tag ends that begins at `start`; `start` itself if none begins there."""
+    tag = _TAG.match(html, start)
+    return tag.end() if tag else start
 
 
 def _is_small(html: str) -> bool:

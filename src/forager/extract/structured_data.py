@@ -45,12 +45,11 @@ class Thing:
 
 def things(document: Document) -> tuple[Thing, ...]:
     """All of them, outer before inner, JSON-LD before the rest."""
-    page = document.source.lower()
+    marks = document.marks
     collected = _flattened("json-ld", list(_json_ld(document)))
-    # A search of the text costs a fifth of a look through the tree, and most pages have only one of the three.
-    if "itemscope" in page:
+    if marks.microdata:
         collected += _flattened("microdata", microdata(document))
-    if "typeof" in page:
+    if marks.rdfa:
         collected += _flattened("rdfa", rdfa(document))
     return tuple(collected)
 
@@ -94,7 +93,7 @@ def types_of(data: dict[str, Any]) -> frozenset[str]:
 
 
 def _json_ld(document: Document) -> Iterator[Any]:
-    scripts = document.tree.css("script[type]")
+    scripts = document.beginning.css("script[type]")
     marked = [node for node in scripts if "ld+json" in (node.attributes.get("type") or "").lower()]
     for node in marked[:MOST_SCRIPTS]:
         value = loads_tolerantly(node.text())

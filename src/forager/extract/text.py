@@ -25,6 +25,9 @@ _LINE_ENDS = re.compile(r"[\n\r\x0b\x0c\x85\u2028\u2029]+")
 
 def one_line(value: str) -> str:
     """Without tags, entities and invisible characters, white space collapsed to single blanks."""
+    if value.isprintable() and "<" not in value and "&" not in value and len(value) <= MOST_CHARACTERS:
+        # The only white space that is printable is the blank. Most values are clean, and read several times.
+        return " ".join(value.split()) if "  " in value or value[:1] == " " or value[-1:] == " " else value
     return " ".join(_without_tags(_bounded(value), " ").split())[:MOST_CHARACTERS].rstrip()
 
 

@@ -12,7 +12,7 @@ MOST_NODES = 20
 
 def read_loose(document: Document, findings: Findings) -> None:
     """Add what is marked with `itemprop` once on the page, where nothing better told it."""
-    if "itemprop" not in document.source or findings.is_list:
+    if not document.marks.loose or findings.is_list:
         return
     for prop, name in FIELDS.items():
         if name not in findings:

@@ -44,15 +44,15 @@ def read_structured(document: Document, findings: Findings) -> None:
 
 
 def _marked(document: Document) -> Sequence[Thing]:
-    source = document.source
-    return things(document) if "ld+json" in source or "itemscope" in source or "typeof" in source else ()
+    marks = document.marks
+    return things(document) if marks.json_ld >= 0 or marks.microdata or marks.rdfa else ()
 
 
 def _main(document: Document, products: Sequence[Thing]) -> Thing | None:
     """The product that the page is about: with an offer and the name of the headline, before others of the page."""
     if len(products) < 2:
         return products[0] if products else None
-    headline = _words(document.title) | _words((document.first_text("h1") or ("",))[0])
+    headline = _words(document.title) | _words(document.headline)
 
     def fits(thing: Thing) -> tuple[int, int, bool]:
         name = _words(thing.text("name"))
@@ -247,9 +247,9 @@ _TITLE_ENDS = re.compile(r"\s*>\s+|\s+[|–—•·»>:-]\s+")
 def _own_title(document: Document, title: str | None) -> str | None:
     """The page's title for social media without the shop's name and the like: its headline, if it is a part of it, or
     else the part before a separator that the page shows as a line of its own."""
-    headline = document.first_text("h1")
-    if not title or (headline and headline[0].casefold() in title.casefold() and len(headline[0]) > 3):
-        return headline[0] if title and headline else title
+    headline = document.headline
+    if not title or (headline and headline.casefold() in title.casefold() and len(headline) > 3):
+        return headline if title and headline else title
     first = _TITLE_ENDS.split(title)[0]
     shown = first != title and first in {document.metas.get("og:description"), *(line.text for line in document.shown)}
     return first if shown else title
@@ -281,5 +281,5 @@ def read_meta(document: Document, findings: Findings) -> None:
     for name in ("product:ean", "product:isbn", "product:upc"):
         findings.add("gtin", metas.get(name), "opengraph")
     if "og:image" in metas:
-        for node in document.tree.css("meta[property='og:image']")[:20]:
+        for node in document.beginning.css("meta[property='og:image']")[:20]:
             findings.add_image(document.absolute(node.attributes.get("content") or ""))

@@ -38,7 +38,7 @@ class Seen:
 def read(response: Response, url: str, parser: Parser, *, links: bool = False) -> Seen:
     """Read a page with this canonical URL by its parser. Links are read only if they are wanted, and not from the page
     of a product."""
-    document = Document(response.body, url)
+    document = Document(response.body, url, markup_first=True)
     missing = says_missing(document)
     if missing is not None:
         return Seen(url, parser, missing=missing)

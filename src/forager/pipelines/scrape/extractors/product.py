@@ -49,7 +49,7 @@ class Product(BaseModel):
 
 
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
-    document = Document(page.html, page.url)
+    document = Document(page.html, page.url, markup_first=True)
     told = _parsers().for_url(page.url).read(document)
     findings = Findings(wanted)
     kind = _kind(document, told)
