@@ -164,9 +164,7 @@ async def test_a_sighting_that_waits_for_the_archive_is_stored_again(postgres_ur
             await db.execute("DELETE FROM rig_things WHERE uid = 'a'")
             await db.execute("INSERT INTO archived VALUES ('thing', 'a', 1, $1, 0)", file)
             seen = asyncio.create_task(_find(rig, Thing(uid="a", size=2)))
-            async with asyncio.timeout(60):
-                while not await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
-                    await asyncio.sleep(0.01)
+            await _until_one_waits(db)
         await seen
     finally:
         await db.close()
@@ -174,6 +172,54 @@ async def test_a_sighting_that_waits_for_the_archive_is_stored_again(postgres_ur
     assert (row["size"], row["version"]) == (2, 2), "it continues from the version that was archived meanwhile"
     assert [c.version for c in await rig.ledger.changes(0, 1_000) if c.key == "a"] == [1, 2]
     await engine.close()
+
+
+async def test_a_sighting_that_began_before_the_first_archive_continues_from_it(postgres_url: str) -> None:
+    engine = await open_store(postgres_url)
+    rig = Rig(engine.ledger, engine.tables, None, lambda _: None, audited=False)
+    await _find(rig, Thing(uid="a", size=1), Thing(uid="b"))
+    archives = _archives(rig)
+    db = await asyncpg.connect(postgres_url)
+    try:
+        other = db.transaction()
+        await other.start()
+        columns = "uid, version, first_seen_at, last_seen_at, times_seen, changed_at"
+        await db.execute(f"INSERT INTO rig_things ({columns}) VALUES ('0', 1, 0, 0, 1, 0)")
+        # Rows are inserted in the order of their keys: this one waits for '0' before it comes to 'a'.
+        seen = asyncio.create_task(_find(rig, Thing(uid="0"), Thing(uid="a", size=2)))
+        await _until_one_waits(db)
+        file = await archives.begin(NewFile("thing", "here", "thing/x", 1, 1, "d"))
+        assert await rig.ledger.archive(file, "thing", await archives.read("thing", 2**60, 0, 1))
+        await other.rollback()
+        await seen
+    finally:
+        await db.close()
+    assert {uid: row["version"] for uid, row in rig.rows(Thing).items()} == {"0": 1, "a": 2, "b": 1}
+    assert [c.version for c in await rig.ledger.changes(0, 1_000) if c.key == "a"] == [1, 2]
+    await engine.close()
+
+
+async def _until_one_waits(db: asyncpg.Connection) -> None:
+    """Wait until another transaction waits for the one of this connection."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    async with asyncio.timeout(60):
+        while not await db.fetchval(waiting):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("archive_first", [True, False])
+async def test_a_record_that_is_seen_during_the_first_archive_never_begins_again(
+    rig: Rig, *, archive_first: bool
+) -> None:
+    await _find(rig, Thing(uid="a", size=1), Thing(uid="b"))
+    archives = _archives(rig)
+    file = await archives.begin(NewFile("thing", "here", "thing/x", 1, 1, "d"))
+    rig.pass_time(1)
+    old = await archives.read("thing", await rig.ledger.now_ms(), 0, 1)
+    both = [rig.ledger.archive(file, "thing", old), _find(rig, Thing(uid="a", size=2))]
+    await asyncio.gather(*(both if archive_first else reversed(both)))
+    assert [c.version for c in await rig.ledger.changes(0, 1_000) if c.key == "a"] == [1, 2]
+    assert rig.rows(Thing)["a"]["version"] == 2
 
 
 # ── deaths ──

@@ -16,7 +16,7 @@ class Statements:
     types: tuple[str, ...]
     """PostgreSQL types of the record's own columns."""
     insert: str
-    """Returns the keys of the rows that are new, and whether there is an archive."""
+    """Returns the keys of the rows that are new, and whether a file of the archive has ever been noted."""
     come_back: str
     lock: str
     update: str
@@ -48,6 +48,11 @@ def statements_for(table: RecordTable) -> Statements:
 
 
 def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
+    """Return the statement that inserts new rows.
+
+    Whether there is an archive is read from the sequence of its files, after the rows are inserted. A sequence has no
+    versions, so the answer is that of this moment: the snapshot of the statement may be older than the first archive.
+    """
     n = len(types)
     return f"""
     WITH new AS (
@@ -55,7 +60,7 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
       SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1), ${n + 2}
       FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
       ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
-    SELECT array_agg(key), EXISTS (SELECT 1 FROM archives) FROM new"""
+    SELECT array_agg(key), pg_sequence_last_value('archives_id_seq') IS NOT NULL FROM new"""
 
 
 def _come_back(table: RecordTable) -> str:

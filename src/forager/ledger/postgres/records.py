@@ -81,8 +81,8 @@ async def _insert_new(
     if row is None or not row[0]:
         return {}
     new = dict.fromkeys(row[0], 1)
-    # A file of the archive is noted, then written and read back, and only then its records are removed. An insertion
-    # that waits for the removal has seen the note, unless it began before the first file of all was noted.
+    # A file of the archive is noted before its records are removed. So an insertion that comes after a removal, or has
+    # waited for it, finds that there is an archive.
     if row[1]:
         new.update((key, version) for key, version in await db.fetch(sql.come_back, row[0]))
     return new
