@@ -12,7 +12,7 @@ from forager.core.states import TaskState
 from forager.ledger.postgres import PostgresLedger
 from tests.support.rig_pipelines import catalog
 
-BATCH = 50
+BATCH = 100
 
 
 async def claim(url: str, seed: int, held: Path) -> None:

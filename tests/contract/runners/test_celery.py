@@ -16,7 +16,6 @@ import pytest
 from forager.core.schedules import Schedule
 from forager.runners.celery.names import FIRE, SUBMIT, WORK
 from forager.sandbox.shop import ShopConfig, ShopSandbox
-from tests.support.brokers import Redis
 from tests.support.runner_rig import LEASE, PATIENCE, QUEUES, RunnerRig
 from tests.support.shop import no_pauses
 
@@ -101,7 +100,7 @@ async def test_a_broker_that_is_killed_delays_the_work_and_loses_none__R9(runner
     assert runner.broker is not None
     runner.keep_working()
     delays = []
-    for _ in range(20 if often else 3 if isinstance(runner.broker, Redis) else 1):  # RabbitMQ takes long to start
+    for _ in range(20 if often else 3):
         running = await runner.submit()
         await runner.until(running, completed=3)
         await asyncio.to_thread(runner.broker.kill)
@@ -165,14 +164,13 @@ async def test_a_job_and_a_firing_that_are_sent_twice_are_created_once__LI_6(run
     assert following > now
 
 
+@pytest.mark.brokered("redis")  # refused before it connects to a broker
 async def test_a_worker_that_could_not_do_its_shifts_is_refused_at_its_start(runner: RunnerRig, tmp_path: Path) -> None:
     runner.keep_working()
     job = await runner.submit()
     await runner.until(job)  # so that the ledger has a folder of pages
-    for worker in (
-        runner.start_worker("--time-limit", "10"),
-        runner.start_worker(FORAGER_HOME=str(tmp_path)),
-    ):
+    refused = [runner.start_worker("--time-limit", "10"), runner.start_worker(FORAGER_HOME=str(tmp_path))]
+    for worker in refused:
         runner.workers.remove(worker)
         assert await asyncio.to_thread(worker.wait, PATIENCE) != 0
     said = runner.output.read_text()
@@ -180,6 +178,7 @@ async def test_a_worker_that_could_not_do_its_shifts_is_refused_at_its_start(run
     assert "stored in another folder" in said
 
 
+@pytest.mark.brokered("redis")  # what a message of beat does is shown above for each broker
 async def test_two_beats_fire_a_schedule_once_per_time__LI_6(runner: RunnerRig) -> None:
     """Each of its times is sent twice, and creates one job."""
     runner.keep_working()
