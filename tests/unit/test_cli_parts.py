@@ -15,7 +15,16 @@ from forager.cli.asgi import Receive, Scope, Send, call
 from forager.cli.demos.places_audit import audit_crash, expected_places
 from forager.cli.report import report
 from forager.cli.schedules import hinted, read_params, seconds
-from forager.core.errors import Conflict, FieldError, ForagerError, NotFound, Rejected, StoreLocked, StoreUnavailable
+from forager.core.errors import (
+    Conflict,
+    FieldError,
+    ForagerError,
+    NotFound,
+    Rejected,
+    StoreLocked,
+    StoreUnavailable,
+    Transient,
+)
 from forager.kit.cli import progress, render, stopping
 from forager.kit.cli.client import Answer, Api
 from forager.kit.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ServerFault
@@ -137,6 +146,7 @@ def test_a_full_disk_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]
 
 def test_a_locked_store_is_not_taken_for_any_other_trouble_of_a_store() -> None:
     assert exit_code_for(StoreLocked()) is ExitCode.STORE_LOCKED
+    assert exit_code_for(Transient("BigQuery cannot be reached.")) is ExitCode.UNAVAILABLE
     assert exit_code_for(ValueError()) is ExitCode.INTERNAL
 
 

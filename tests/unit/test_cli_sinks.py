@@ -42,6 +42,8 @@ def test_a_sink_is_added_and_removed_but_not_one_of_the_settings(forager: Forage
     assert forager("sinks", "add", "places", *hook).code == 5
     assert "choose from" in forager("sinks", "add", "pets", "--type", "webhook", "-k", "pets").err
     assert forager("sinks", "add", "pets", "--type", "webhook", "-o", "url").code == 2
+    assert "unknown type 'pets'" in forager("sinks", "add", "pets", "--type", "pets").err
+    assert "come from the settings alone" in forager("sinks", "add", "pets", "--type", "search").err
     assert forager("sinks", "remove", "places").out == "Removed places.\n"
     assert forager("sinks", "remove", "webhook").code == 5
     assert forager("sinks", "remove", "nothing").code == 4

@@ -55,11 +55,19 @@ def complaint(words: str) -> str | None:
 
 FOUND = [(page, words) for page in WRITTEN_BY_HAND for words in lines(page.read_text("utf-8"))]
 NAMED = [(page, words) for page in WRITTEN_BY_HAND for words in mentions(page.read_text("utf-8"))]
+CURLS = [
+    (page, line.strip())
+    for page in WRITTEN_BY_HAND
+    for block in page.read_text("utf-8").replace("\\\n", " ").split("```")[1::2]
+    for line in block.splitlines()
+    if line.startswith("curl ") and "/api/v1/" in line
+]
 
 
 def test_the_pages_have_command_lines_at_all() -> None:
     assert len(FOUND) >= 15
     assert len(NAMED) >= 10
+    assert len(CURLS) >= 5
 
 
 @pytest.mark.parametrize(("page", "words"), FOUND, ids=[f"{page.name}: {words[:40]}" for page, words in FOUND])
@@ -71,6 +79,12 @@ def test_a_command_line_on_a_page_parses(page: Path, words: str) -> None:
 def test_a_command_that_the_text_names_is_there(page: Path, words: str) -> None:
     said = complaint(words) or ""
     assert not said or said.startswith(("MissingParameter", "NoArgsIsHelp")), f"{page.name}: forager {words}: {said}"
+
+
+@pytest.mark.parametrize(("page", "line"), CURLS, ids=[f"{page.name}: {line[-40:]}" for page, line in CURLS])
+def test_a_request_on_a_page_sends_the_key_in_our_header_to_our_port(page: Path, line: str) -> None:
+    assert '-H "X-Service-Key: $' in line, f"{page.name}: {line}"
+    assert "http://127.0.0.1:8001/api/v1/" in line, f"{page.name}: {line}"
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ async def _status(app: App, name: str) -> SinkStatus:
     for status in await app.sinks.statuses(app.roster.names):
         if status.name == name:
             return status
-    raise NotFound(f"There is no sink {name!r}. `forager sinks list` shows those there are.")
+    raise NotFound(f"There is no sink {name!r}. See `forager sinks list`.")
 
 
 def _check_number(after: int, last: int) -> None:

@@ -237,7 +237,7 @@ class App:
         for schedule in await self.schedules.all():
             if schedule.name == name:
                 return schedule
-        raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+        raise NotFound(f"There is no schedule {name!r}. See `forager schedules list`.")
 
     async def create_scheduled(self, schedule: Schedule, key: str) -> UUID:
         """Create the job of a schedule, once for each key."""

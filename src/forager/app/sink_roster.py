@@ -170,7 +170,9 @@ class SinkRoster:
     def _type_to_add(self, row: SinkRow) -> SinkFeature:
         addable = sorted(name for name, each in self.types.items() if each.addable)
         if row.type not in addable:
-            raise _wrong("type", f"unknown type {row.type!r}; choose from {', '.join(addable)}")
+            known = f"sinks of the type {row.type!r} come from the settings alone and cannot be added"
+            problem = known if row.type in self.types else f"unknown type {row.type!r}"
+            raise _wrong("type", f"{problem}; choose from {', '.join(addable)}")
         return self.types[row.type]
 
 

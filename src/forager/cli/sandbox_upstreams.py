@@ -141,7 +141,10 @@ def shop(options: Options) -> Simulated:
     served = ShopSandbox(config, port=options.shop_port)
     return Simulated(
         served,
-        lambda: ["A shop:", f"  forager crawl {served.url('/sitemap.xml')} --sitemap"],
+        lambda: [
+            "A shop (a page takes about two seconds, as on a real site):",
+            f"  forager crawl {served.url('/sitemap.xml')} --sitemap --max-pages 20",
+        ],
         lambda: {"shop": served.announcement()},
     )
 

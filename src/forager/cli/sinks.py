@@ -15,7 +15,7 @@ MaybeChange = Annotated[int | None, typer.Argument(metavar="CHANGE", min=1, help
 
 @app.command("list")
 def list_sinks(context: typer.Context, as_json: Json = False) -> None:
-    """List the sinks: state, backlog, rate and last error of each."""
+    """List the sinks: state, backlog, rate and what is wrong now."""
     from forager.kit.cli import render
 
     sinks = with_api(context, lambda at: at.api.get("/sinks"))
@@ -23,7 +23,7 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
         render.show_json(sinks)
         return
     figures = ("behind", "lag", "per second", "refused")
-    rows = render.table("sink", "type", "state", *figures, "last error", right=figures, fold=("last error",))
+    rows = render.table("sink", "type", "state", *figures, "error", right=figures, fold=("error",))
     for each in sinks:
         rows.add_row(
             render.plain(each["name"]),
@@ -33,7 +33,7 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
             render.duration(each["lag_seconds"]),
             f"{each['rate']:,.1f}",
             render.count(each["set_aside"]),
-            render.plain(each["problem"] or each["error"]),
+            render.plain(each["problem"] or (each["error"] if each["failures"] else None)),
         )
     render.out().print(rows)
 
@@ -47,10 +47,11 @@ def types(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         render.show_json(found)
         return
-    rows = render.table("type", "delivers", "options", fold=("delivers", "options"))
+    rows = render.table("type", "delivers", "added by", "options", fold=("delivers", "options"))
     for each in found:
         options = ", ".join((each["options"] or {}).get("properties", {}))
-        rows.add_row(render.plain(each["name"]), render.plain(each["summary"]), render.plain(options or "–"))
+        way = "sinks add" if each["addable"] else "settings"
+        rows.add_row(*(render.plain(text) for text in (each["name"], each["summary"], way, options or "–")))
     render.out().print(rows)
 
 

@@ -147,7 +147,7 @@ class ProxyPool:
             await self.refresh()
             known = self._known.get(proxy)
         if known is None:
-            raise NotFound(f"There is no proxy {proxy}. `forager proxies list` shows those there are.")
+            raise NotFound(f"There is no proxy {proxy}. See `forager proxies list`.")
         if known.endpoint is None:
             return Checked(passed=False, latency_ms=0, reason=known.trouble)
         return await self._check_one(proxy, known, known.endpoint)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from forager.core.errors import Rejected, Transient
 from forager.core.place import FileInfo
 from forager.storage.address import S3Address
+from forager.storage.s3_errors import explain
 from forager.storage.settings import S3Settings
 
 if TYPE_CHECKING:
@@ -112,8 +113,7 @@ class S3:
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
-            lines = str(error).partition("\n\nDebug source")[0].splitlines() or [type(error).__name__]
-            told = f"{self.address}: {' '.join(lines)[:1_000]}"
+            told = f"{self.address}: {explain(error)}."
             if may_miss and isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(told) from error
             raise Transient(told) from error

@@ -278,7 +278,7 @@ async def test_a_warehouse_that_does_not_answer_is_tried_again(rig: PlacesRig) -
     nowhere = Warehouse(PROJECT, "raw_data", url="http://127.0.0.1:9", timeout=5.0)
     rows = LedgerRows(rig.ledger.database, {"places": mirror}, (Place, Sighting))
     await rig.submit(zips=("85001",), pages=1)
-    with pytest.raises(Transient, match="BigQuery"):
+    with pytest.raises(Transient, match=r"BigQuery cannot be reached at http://127\.0\.0\.1:9"):
         await BigQuerySink(ROW, nowhere, rows).write(await log_of(rig))
 
 
@@ -288,6 +288,9 @@ def test_a_file_of_credentials_that_is_none_is_reported_without_its_content(tmp_
     with pytest.raises(Transient) as told:
         warehouse.known_jobs(mirror.jobs, ["a"])
     assert "canary" not in str(told.value)
+    absent = Warehouse(PROJECT, "raw_data", credentials=tmp_path / "absent.json")
+    with pytest.raises(Transient, match=r"absent\.json cannot be read: No such file or directory"):
+        absent.known_jobs(mirror.jobs, ["a"])
 
 
 def test_a_refused_statement_is_no_fault_of_a_change(tmp_path: Path) -> None:

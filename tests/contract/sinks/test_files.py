@@ -174,6 +174,21 @@ async def test_a_change_that_was_refused_once_is_written_when_it_is_retried_and_
     assert ids(tmp_path) == [1, 3, 2, 4]
 
 
+async def test_after_the_folder_was_moved_away_a_replay_writes_everything_anew_in_the_same_process(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "exports"
+    sink = sink_in(folder)
+    await sink.write([change(1), change(2)])
+    await sink.write([change(3)])
+    folder.rename(tmp_path / "moved")
+    await sink.write([change(1), change(2), change(3)])
+    assert ids(folder) == [1, 2, 3] == ids(tmp_path / "moved")
+    assert [manifest.number for manifest in all_manifests(Folder(folder))] == [1], "numbered from 1, without a gap"
+    await sink.write([change(3), change(4)])
+    assert ids(folder) == [1, 2, 3, 4]
+
+
 async def test_a_manifest_that_cannot_be_read_stops_the_sink_and_sets_nothing_aside(tmp_path: Path) -> None:
     await sink_in(tmp_path).write([change(1)])
     (tmp_path / Manifest(number=1).path).write_text("{")

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from forager.core.errors import Conflict, NotFound, Rejected, StoreError, StoreLocked
+from forager.core.errors import Conflict, NotFound, Rejected, ServiceAway, StoreError, StoreLocked, Transient
 from forager.kit.cli.errors import ApiUnreachable, JobNotDone, KeyRefused, ProblemFound, ServerFault
 
 
@@ -23,7 +23,10 @@ class ExitCode(IntEnum):
     STORE_LOCKED = 3, "another process owns the embedded store and has no API to go through"
     NOT_FOUND = 4, "there is no such job, task or schedule"
     CONFLICT = 5, "it contradicts what is there: a job that has ended, a key that was used for another job"
-    UNAVAILABLE = 69, "the store or the API cannot be used: it does not answer, is full, or has another schema"
+    UNAVAILABLE = (
+        69,
+        "the store, the API or another service cannot be used: it does not answer, is full, or has another schema",
+    )
     INTERNAL = 70, "a fault in Forager itself; `--debug` shows where"
     KEY_REFUSED = 77, "the API does not accept the service key"
     INTERRUPTED = 130, "Ctrl-C; nothing is lost, and the message says how to resume"
@@ -41,6 +44,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ServerFault, ExitCode.INTERNAL),
     (JobNotDone, ExitCode.FAILED),
     (ProblemFound, ExitCode.FAILED),
+    (ServiceAway, ExitCode.UNAVAILABLE),
+    (Transient, ExitCode.UNAVAILABLE),
 )
 
 

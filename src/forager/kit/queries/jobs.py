@@ -27,4 +27,4 @@ async def job_number(db: Database, job: UUID, *, past: bool = False) -> int:
 
 
 def no_job(job: UUID) -> NotFound:
-    return NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")
+    return NotFound(f"There is no job {job}. See `forager jobs list`.")

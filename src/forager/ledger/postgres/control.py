@@ -222,7 +222,7 @@ async def _followers(db: Db, job: int, failed: Sequence[int]) -> list[int]:
 async def _job(db: Db, job: UUID) -> tuple[int, JobState, str | None]:
     row = await db.fetchrow("SELECT id, state, drain FROM jobs WHERE public_id = $1", str(job))
     if row is None:
-        raise NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")
+        raise NotFound(f"There is no job {job}. See `forager jobs list`.")
     return row["id"], JobState(row["state"]), row["drain"]
 
 
@@ -236,7 +236,7 @@ async def _dead_letter(db: Db, task: UUID) -> tuple[int, int]:
         numbers[0],
     )
     if not row:
-        raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")
+        raise NotFound(f"There is no dead letter {task}. See `forager dead list`.")
     return row[0], row[1]
 
 

@@ -190,7 +190,7 @@ async def list_dead(
 async def one_dead(db: Database, task: UUID) -> DeadLetterDetail:
     row = await _find(db, task, " AND state = 5")
     if row is None:
-        raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")
+        raise NotFound(f"There is no dead letter {task}. See `forager dead list`.")
     fields = task_fields(row)
     evidence = await _evidence(db, row["id"])
     return DeadLetterDetail(**fields, pipeline=row["pipeline"], body=task_body(row["body"]), evidence=evidence)

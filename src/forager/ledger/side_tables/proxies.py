@@ -280,7 +280,7 @@ def _proxy(row: Row) -> Proxy:
 
 def _expected(proxy: int, rows: Sequence[Row]) -> Row:
     if not rows:
-        raise NotFound(f"There is no proxy {proxy}. `forager proxies list` shows those there are.")
+        raise NotFound(f"There is no proxy {proxy}. See `forager proxies list`.")
     return rows[0]
 
 

@@ -76,7 +76,7 @@ class ScheduleTable:
     @staticmethod
     def _expect(name: str, rows: Sequence[Row]) -> None:
         if not rows:
-            raise NotFound(f"There is no schedule {name!r}. `forager schedules list` shows those there are.")
+            raise NotFound(f"There is no schedule {name!r}. See `forager schedules list`.")
 
 
 def _schedule(row: Row) -> Schedule:

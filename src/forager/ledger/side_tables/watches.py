@@ -52,7 +52,7 @@ class WatchTable:
     def _known(self, name: str) -> tuple[str, Watch]:
         known = self._watches.get(name)
         if known is None:
-            raise NotFound(f"There is no watch {name!r}. `forager watches list` shows those there are.")
+            raise NotFound(f"There is no watch {name!r}. See `forager watches list`.")
         return known
 
     async def _status(self, pipeline: str, watch: Watch, now: int) -> WatchStatus:

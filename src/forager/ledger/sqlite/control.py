@@ -221,7 +221,7 @@ def _drain(db: sqlite3.Connection, job: int) -> str | None:
 def _job(db: sqlite3.Connection, job: UUID) -> tuple[int, JobState]:
     row = db.execute("SELECT id, state FROM jobs WHERE public_id = ?", (str(job),)).fetchone()
     if row is None:
-        raise NotFound(f"There is no job {job}. `forager jobs list` shows those there are.")
+        raise NotFound(f"There is no job {job}. See `forager jobs list`.")
     return row[0], JobState(row[1])
 
 
@@ -248,5 +248,5 @@ def _task(db: sqlite3.Connection, task: UUID) -> tuple[int, int]:
         ).fetchone()
     )
     if not row:
-        raise NotFound(f"There is no dead letter {task}. `forager dead list` shows those there are.")
+        raise NotFound(f"There is no dead letter {task}. See `forager dead list`.")
     return row[0], row[1]

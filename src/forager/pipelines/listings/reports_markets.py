@@ -122,7 +122,7 @@ async def one_market(db: Database, market_id: str) -> MarketConfig:
 
 
 def no_market(market_id: str) -> NotFound:
-    return NotFound(f"There is no market {market_id!r}. `forager markets list` shows those there are.")
+    return NotFound(f"There is no market {market_id!r}. See `forager markets list`.")
 
 
 async def market_detail(db: Database, market_id: str, now: datetime) -> MarketDetail:

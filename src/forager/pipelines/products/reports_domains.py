@@ -71,7 +71,7 @@ async def one_domain(db: Database, number: int) -> DomainReport:
     """Raises `NotFound` if there is none with this id."""
     rows = await db.fetch("SELECT * FROM domains WHERE id = :id", {"id": number})
     if not rows:
-        raise NotFound(f"There is no domain {number}. `forager products domains` shows those there are.")
+        raise NotFound(f"There is no domain {number}. See `forager products domains`.")
     return (await _reports(db, rows))[0]
 
 

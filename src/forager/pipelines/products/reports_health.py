@@ -197,7 +197,7 @@ async def _named(db: Database, name: str) -> Quarantine:
         key: dict[str, Any] = dict(zip(Quarantine.key, (parts[0], parts[1], int(parts[2]), parts[3]), strict=True))
         quarantine = await one_row(db, Quarantine, **key)
     if quarantine is None:
-        raise NotFound(f"There is no quarantine {name!r}. `forager products quarantine list` shows those there are.")
+        raise NotFound(f"There is no quarantine {name!r}. See `forager products quarantine list`.")
     if quarantine.state == "accepted":
         raise Conflict(f"{name} has been accepted already.")
     return quarantine

@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
+import requests
 from google.api_core import exceptions
 from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials, Credentials
-from google.auth.exceptions import GoogleAuthError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from google.cloud import bigquery
 from google.oauth2 import service_account
 
@@ -216,6 +217,8 @@ class Warehouse:
                 )
             except ValueError as error:
                 raise Transient(f"{self._credentials} is not the key file of a service account.") from error
+            except OSError as error:
+                raise Transient(f"The key file {self._credentials} cannot be read: {error.strerror}.") from error
             return signed
         return AnonymousCredentials() if self._url else None  # type: ignore[no-untyped-call]
 
@@ -231,6 +234,11 @@ class Warehouse:
             if a_row_may_be_wrong and "invalid" in reasons:
                 raise Permanent(f"BigQuery refuses a row: {_first_line(error)}") from error
             raise Transient(f"BigQuery: {_first_line(error)}") from error
+        except DefaultCredentialsError as error:
+            remedy = "Set GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account."
+            raise Transient(f"BigQuery: this machine has no Google account. {remedy}") from error
+        except requests.ConnectionError as error:
+            raise Transient(f"BigQuery cannot be reached at {self._url or 'its own address'}.") from error
         except (exceptions.GoogleAPIError, GoogleAuthError, OSError, TimeoutError) as error:
             raise Transient(f"BigQuery: {_first_line(error)}") from error
 

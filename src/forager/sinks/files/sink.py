@@ -72,7 +72,9 @@ class FilesSink:
 
     def _write_new(self, batch: Sequence[Change]) -> None:
         last, self._last = self._last, None
-        if last is None:  # at the start, or a write failed: another process may have written
+        # Unknown at the start and after a failed write, when another process may have written. A manifest that is no
+        # longer there was moved away with its folder: everything that comes now is new to the place.
+        if last is None or self._place.find(last.path) is None:
             last = last_manifest(self._place, self._known)
             self._written, self._leftovers = Written(self._place, last), Leftovers(self._place, last, MOST)
         self._known = last.number
