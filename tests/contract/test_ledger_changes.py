@@ -1,16 +1,25 @@
 """A change is whole when it is read: public ids, and a body, also for records of job scope."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
+import orjson
+import pytest
+
 from forager.core.change import Change
-from forager.core.database import Row
+from forager.core.record import Record
 from forager.ledger.sqlite import SqliteLedger
+from tests.support.places_rig import found, postgres_places, sqlite_places
 from tests.support.rig import Rig, Worker
-from tests.support.rig_pipelines import Seen, Thing, calls
+from tests.support.rig_pipelines import Item, Seen, Thing, calls
+
+NASTY = 'a\n"quoted" \\ \u2028 é 😀'
 
 
-async def _find(rig: Rig, worker: Worker, *found: Thing | Seen) -> Any:
+async def _find(rig: Rig, worker: Worker, *found: Record) -> Any:
     """One job of one task that found these; returns the job."""
     job = (await rig.submit(calls(1))).job
     (lease,) = await worker.lease()
@@ -34,6 +43,41 @@ async def test_a_change_of_a_record_of_job_scope_has_its_body_and_public_ids(rig
     (thing,) = [change for change in changes if change.kind == "thing"]
     assert (thing.job, thing.pipeline, thing.body) == (first, "rig", {"uid": "a", "tags": ["x"], "open": False})
     assert {(c.job, c.pipeline) for c in changes if c.kind == "job"} == {(first, "rig"), (second, "rig")}
+
+
+async def test_the_json_of_a_body_has_its_values_as_they_are_shown(rig: Rig, worker: Worker) -> None:
+    item = Item(uid="a", title=NASTY, price=Decimal("19.90"), parts=[NASTY, ""], stock="in")
+    await _find(rig, worker, item, Seen(uid="a", note=NASTY))
+    by_kind = {change.kind: change for change in await rig.ledger.changes(0, 100)}
+    for change in (by_kind[kind] for kind in ("item", "seen", "job")):
+        encoded = orjson.dumps(change.json), orjson.dumps(change.fields)
+        assert change.body, "what is read last is decoded last"
+        assert [orjson.loads(each) for each in encoded] == [change.body, change.body]
+        assert orjson.loads(orjson.dumps(change.json)) == change.body
+        assert replace(change) == change
+    shown = {"title": NASTY, "price": "19.9", "parts": [NASTY, ""]}
+    assert {name: (by_kind["item"].body or {})[name] for name in shown} == shown
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_json_in_a_row_of_job_scope_is_in_the_body_as_it_was_found(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if store == "sqlite":
+        rig = await sqlite_places(tmp_path)
+    else:
+        rig = await postgres_places(request.getfixturevalue("postgres_url"))
+    await rig.submit()
+    (lease,) = (await rig.lease()).values()
+    answer = {**found(1, 1)[0], "note": NASTY, "nested": {"list": [1, None, {"deep": NASTY}]}, "big": 2**62}
+    await rig.answer(lease, [answer])
+    (change,) = [each for each in await rig.ledger.changes(0, 100) if each.kind == "sighting"]
+    await rig.close()
+    assert orjson.loads(orjson.dumps(change.json)) == orjson.loads(orjson.dumps(change.fields))
+    assert change.body is not None
+    assert (change.body["payload"], change.body["page"]) == (answer, 1)
+    assert orjson.loads(orjson.dumps(change.json)) == change.body
+    assert "error" not in change.body, "what is unknown is left out"
 
 
 async def test_a_page_of_one_job_or_of_some_kinds_is_whole_too(rig: Rig, worker: Worker) -> None:
@@ -102,14 +146,14 @@ async def test_a_page_costs_one_query_for_each_kind_and_never_one_for_each_chang
         rig, worker, *(Seen(uid=f"s{n}", note="x") for n in range(150)), *(Thing(uid=f"t{n}") for n in range(50))
     )
     database: Any = cast("SqliteLedger", rig.ledger).database
-    fetch, asked = database.fetch, []
+    fetch, asked = database.fetch_tuples, []
 
-    async def counted(sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+    async def counted(sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         asked.append(sql)
-        rows: Sequence[Row] = await fetch(sql, values)
+        rows: Sequence[Any] = await fetch(sql, values)
         return rows
 
-    database.fetch = counted
+    database.fetch_tuples = counted
     changes = await rig.ledger.changes(0, 1_000)
     assert len([c for c in changes if c.kind == "seen" and c.body]) == 150
     assert len(asked) == 2

@@ -230,6 +230,9 @@ class Flaky:
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self._inner.fetch(sql, values)
 
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        return await self._inner.fetch_tuples(sql, values)
+
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         return await self._inner.fetch_by_keys(sql, keys)
 

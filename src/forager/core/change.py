@@ -39,6 +39,16 @@ class Change:
     """`job` if each job has a record of its own under this key; `world` if all jobs share one."""
 
     @property
+    def json(self) -> Any:
+        """The body in a form for `orjson.dumps` only: not decoded, where the log stores JSON."""
+        return self.body
+
+    @property
+    def fields(self) -> Mapping[str, Any] | None:
+        """The fields of the body. A nested value is in a form for `orjson.dumps` only, as in `json`."""
+        return self.body
+
+    @property
     def identity(self) -> str:
         """Return a text that identifies the record: two changes with the same identity are about the same record."""
         return f"{self.kind}/{self.job}/{self.key}" if self.scope == "job" else f"{self.kind}/{self.key}"

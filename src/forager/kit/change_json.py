@@ -11,6 +11,11 @@ from forager.core.change import Change
 
 def change_json(change: Change) -> dict[str, Any]:
     """Return a change as a JSON object, its number first. The body is what the API shows of the record or the job."""
+    return {**encodable(change), "body": change.body}
+
+
+def encodable(change: Change) -> dict[str, Any]:
+    """Return the same in a form for `encoded` only, with the body as the log stores it."""
     return {
         "id": change.id,
         "kind": change.kind,
@@ -21,13 +26,13 @@ def change_json(change: Change) -> dict[str, Any]:
         "job": change.job,
         "pipeline": change.pipeline,
         "at": datetime.fromtimestamp(change.at / 1000, UTC),
-        "body": change.body,
+        "body": change.json,
     }
 
 
 def change_line(change: Change) -> bytes:
     """Return a change as a line of JSON, with its end of line."""
-    return encoded(change_json(change)) + b"\n"
+    return encoded(encodable(change)) + b"\n"
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:

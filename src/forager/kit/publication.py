@@ -16,7 +16,7 @@ class Message:
     key: str
     """Messages with the same key keep their order."""
     value: Mapping[str, Any]
-    """As JSON."""
+    """As JSON: what `orjson` encodes, so also fields of `Change.fields`."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Beside those that every message has: the number of its change, and its source."""
 

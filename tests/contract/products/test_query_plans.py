@@ -26,6 +26,9 @@ class Explaining:
         self.steps += [row["detail"] for row in await self._inner.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
         return await self._inner.fetch(sql, values)
 
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        return await self._inner.fetch_tuples(sql, values)
+
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         return await self._inner.fetch_by_keys(sql, keys)
 

@@ -27,6 +27,11 @@ class PostgresDatabase:
         async with self._connections.reading() as db:
             return [dict(row) for row in await db.fetch(text, *ordered)]
 
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        text, ordered = numbered(sql, values)
+        async with self._connections.reading() as db:
+            return await db.fetch(text, *ordered)
+
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         """Read on a connection of the hot path, whose planner settings allow nothing but index scans and nested loops:
         a list of 100 keys makes the planner prefer a scan of a table of some 10,000 rows, which takes longer."""

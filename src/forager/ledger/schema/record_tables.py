@@ -111,22 +111,22 @@ class RecordTable:
 
         JSON leaves are nested, not quoted. `gone`: a JSON object that tells why the thing is gone.
         """
-        known = {name: values[index] for index, name in self._told if values[index] is not None}
-        for name, show in self._shown:
-            if name in known:
-                value = known[name]
-                known[name] = orjson.Fragment(value) if show is loads else show(value)
+        known = self._show({name: values[index] for index, name in self._told if values[index] is not None})
         if gone is not None:
             known["gone"] = orjson.Fragment(gone)
         return orjson.dumps(known)
 
-    def known(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The value of `body`, made from a stored row of its `told` columns. The row is used up: most need no copy."""
+    def parts(self, row: Sequence[Any]) -> dict[str, Any]:
+        """The fields of `body`, made from a stored row that begins with the columns `told`. JSON leaves are fragments,
+        which only `orjson` can use."""
+        return self._show({name: value for name, value in zip(self.told, row, strict=False) if value is not None})
+
+    def _show(self, known: dict[str, Any]) -> dict[str, Any]:
         for name, show in self._shown:
-            value = row[name]
-            if value is not None:
-                row[name] = show(value)
-        return row if None not in row.values() else {name: value for name, value in row.items() if value is not None}
+            if name in known:
+                value = known[name]
+                known[name] = orjson.Fragment(value) if show is loads else show(value)
+        return known
 
     def record_of(self, row: dict[str, Any]) -> Record:
         """The record that a stored row stands for. It was checked when it was found."""

@@ -10,29 +10,31 @@ from typing import Any
 from uuid import UUID
 
 from forager.core.change import Change
-from forager.core.database import Database, Row
-from forager.kit.queries import loads
+from forager.core.database import Database
 from forager.ledger.catalog import Catalog
 from forager.ledger.schema.record_tables import RecordTable
+from forager.ledger.shared.stored_change import StoredChange
 
 _PAGE = """
-SELECT c.id, c.kind, c.key, c.op, c.version, c.job_id, coalesce(j.public_id, p.public_id) AS public_id,
-  coalesce(j.pipeline, p.pipeline) AS pipeline, c.at, c.body
+SELECT c.id, c.kind, c.key, c.op, c.version, coalesce(j.public_id, p.public_id), coalesce(j.pipeline, p.pipeline),
+  c.at, c.body
 FROM (SELECT * FROM changes WHERE {asked} ORDER BY id LIMIT :limit) c
 LEFT JOIN jobs j ON j.id = c.job_id LEFT JOIN past_jobs p ON p.id = c.job_id ORDER BY c.id
 """
 # Bounded by the numbers of the page, so that both databases walk the same part of the same index as for the page.
 _BODIES = """
-SELECT c.id, {columns} FROM (SELECT id, job_id, key FROM changes WHERE id >= :first AND id <= :last AND kind = :kind
+SELECT {columns}, c.id FROM (SELECT id, job_id, key FROM changes WHERE id >= :first AND id <= :last AND kind = :kind
   AND body IS NULL{of_job} ORDER BY id LIMIT :limit) c
 {alias}JOIN {table} r ON r.job_id = c.job_id AND r.{key} = {name}
 """
+_KIND, _JOB = 1, 5
+"""Columns of a page."""
 _ALIAS = "JOIN aliases a ON a.identity = :identity AND a.alias = c.key "
 _OF_JOB = " AND job_id = (SELECT id FROM jobs WHERE public_id = :job)"
 
 
 class ChangeReader:
-    """Reads pages of the log. It needs nothing of its database but `fetch`."""
+    """Reads pages of the log. It needs nothing of its database but `fetch_tuples`."""
 
     def __init__(self, database: Database, catalog: Catalog) -> None:
         self._db = database
@@ -59,36 +61,27 @@ class ChangeReader:
             conditions.append("id <= :until")
             values["until"] = until
         condition, more = _asked(job, kinds)
-        rows = await self._db.fetch(_PAGE.format(asked=" AND ".join(conditions) + condition), {**values, **more})
+        rows = await self._db.fetch_tuples(_PAGE.format(asked=" AND ".join(conditions) + condition), {**values, **more})
         joined = await self._bodies(rows, job) if bodies else {}
-        jobs = {name: UUID(name) if name else None for name in {row["public_id"] for row in rows}}
-        scopes = {kind: self._scope(kind) for kind in {row["kind"] for row in rows}}
+        jobs = {name: UUID(name) if name else None for name in {row[_JOB] for row in rows}}
+        scopes = {kind: self._scope(kind) for kind in {row[_KIND] for row in rows}}
+        body_of = joined.get
+        # By position: a page has up to thousands of rows, and names would cost a tenth of the whole read.
         return [
-            Change(  # by position: a page has up to thousands of rows, and names would cost a tenth of the whole read
-                row["id"],
-                row["kind"],
-                row["key"],
-                row["op"],
-                row["version"],
-                jobs[row["public_id"]],
-                row["pipeline"],
-                row["at"],
-                joined.get(row["id"]) if row["body"] is None else loads(row["body"]),
-                scopes[row["kind"]],
-            )
-            for row in rows
+            StoredChange(n, kind, key, op, version, jobs[job], of, at, body or body_of(n), scopes[kind])
+            for n, kind, key, op, version, job, of, at, body in rows
         ]
 
     def _scope(self, kind: str) -> str:
         table = self._catalog.records.get(kind)
         return "world" if table is None else table.record.scope
 
-    async def _bodies(self, rows: Sequence[Row], job: UUID | None) -> dict[int, dict[str, Any]]:
+    async def _bodies(self, rows: Sequence[Sequence[Any]], job: UUID | None) -> dict[int, dict[str, Any]]:
         """The bodies, by change, of the changes in a page that are stored without one."""
         wanting: dict[str, dict[int, str]] = {}
-        for row in rows:
-            if row["body"] is None:
-                wanting.setdefault(row["kind"], {})[row["id"]] = row["key"]
+        for number, kind, key, *_, body in rows:
+            if body is None:
+                wanting.setdefault(kind, {})[number] = key
         bodies: dict[int, dict[str, Any]] = {}
         for kind, keys in wanting.items():
             if self._scope(kind) == "job":
@@ -119,7 +112,7 @@ class ChangeReader:
             key=f'"{table.record.key_field}"',
             name="a.key" if by_alias else "c.key",
         )
-        return {row.pop("id"): table.known(row) for row in await self._db.fetch(sql, values)}
+        return {row[-1]: table.parts(row) for row in await self._db.fetch_tuples(sql, values)}
 
 
 def _asked(job: UUID | None, kinds: Collection[str] | None) -> tuple[str, dict[str, Any]]:

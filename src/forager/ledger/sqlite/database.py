@@ -8,17 +8,18 @@ import asyncio
 import re
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from forager.core.database import Dialect, Row
 from forager.ledger.sqlite.writer import Writer, connect, translated
 
+T = TypeVar("T")
 READERS = 2
 
 
@@ -42,7 +43,10 @@ class SqliteDatabase:
         return self._writer.pending > 0
 
     async def fetch(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, sql, dict(values or {}))
+        return await self._in_thread(_rows, sql, values)
+
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        return await self._in_thread(sqlite3.Cursor.fetchall, sql, values)
 
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         lists = {name: orjson.dumps(list(values)).decode() for name, values in keys.items()}
@@ -64,13 +68,19 @@ class SqliteDatabase:
     async def write(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self._writer.run(lambda db: _rows(db.execute(sql, dict(values or {}))))
 
-    def _read(self, sql: str, values: dict[str, Any]) -> list[Row]:
+    async def _in_thread(
+        self, take: Callable[[sqlite3.Cursor], list[T]], sql: str, values: Mapping[str, Any] | None
+    ) -> list[T]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._read, take, sql, dict(values or {}))
+
+    def _read(self, take: Callable[[sqlite3.Cursor], list[T]], sql: str, values: dict[str, Any]) -> list[T]:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
             if db is None:
                 db = self._local.db = connect(self._path, read_only=True)
                 self._open.append(db)
-            return _rows(db.execute(sql, values))
+            return take(db.execute(sql, values))
         except sqlite3.Error as error:
             raise translated(error) from error
 

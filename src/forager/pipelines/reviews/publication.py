@@ -45,17 +45,23 @@ FETCH_TOPICS = {stage.kind: stage.topic for stage in FETCH}
 def message(change: Change) -> Message | None:
     """A review that is new in its job, a page that is new, or one that has failed. A page that is queued again is not
     published: retries are the ledger's."""
+    if change.kind == Review.kind:
+        return _review(change) if change.op == "new" else None
     body = change.body
     if change.job is None or body is None:
         return None
-    if change.kind == Review.kind and change.op == "new":
-        review = {"job_id": change.job, **{name: body.get(name) for name in FIELDS}}
-        return Message(RAW, str(change.job), review)
     if change.kind == "task" and change.op == "failed" and body.get("kind") in STAGES:
         return Message(DEAD_LETTERS, str(change.job), _dead_letter(change, dict(body)))
     if change.kind == "task" and change.op == "queued" and change.version == 1 and body.get("kind") in FETCH_TOPICS:
         return Message(FETCH_TOPICS[body["kind"]], str(change.job), _page(change, dict(body)))
     return None
+
+
+def _review(change: Change) -> Message | None:
+    fields = change.fields
+    if change.job is None or fields is None:
+        return None
+    return Message(RAW, str(change.job), {"job_id": change.job, **{name: fields.get(name) for name in FIELDS}})
 
 
 def _page(change: Change, body: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ LARGEST_BODY = 100 * 1024 * 1024
 """A file of one change that is larger is refused, because loaders have limits of this size."""
 MOST = 5_000
 """Changes in one batch."""
+DAY = 86_400_000
+"""In milliseconds."""
 
 
 class FilesSink:
@@ -133,8 +135,11 @@ class FilesSink:
 
 def _grouped(changes: Sequence[Change]) -> dict[tuple[str, str], list[Change]]:
     """By kind and day (UTC), in the order of the log."""
-    groups: dict[tuple[str, str], list[Change]] = {}
+    groups: dict[tuple[str, int], list[Change]] = {}
     for change in changes:
-        date = datetime.fromtimestamp(change.at / 1000, UTC).date().isoformat()
-        groups.setdefault((change.kind, date), []).append(change)
-    return groups
+        groups.setdefault((change.kind, change.at // DAY), []).append(change)
+    return {(kind, _date(day)): group for (kind, day), group in groups.items()}
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY / 1000, UTC).date().isoformat()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.change import Change
-from forager.kit.change_json import change_json
+from forager.kit.change_json import encodable
 from forager.kit.publication import Message, Publication
 
 TOPIC_NAME = r"^[A-Za-z0-9._-]{1,200}$"
@@ -32,7 +32,7 @@ def publication_of(kinds: frozenset[str], options: TopicOptions) -> Publication:
         return Message(
             options.topic or change.kind,
             str(change.job) if by_job else change.identity,
-            change_json(change),
+            encodable(change),
             {OP: change.op, KIND: change.kind, VERSION: str(change.version)},
         )
 

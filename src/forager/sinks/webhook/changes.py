@@ -16,7 +16,7 @@ from forager.core.ledger import Ledger
 from forager.core.sink import SinkRow
 from forager.core.states import JobState
 from forager.core.task import Plan
-from forager.kit.change_json import change_json, encoded
+from forager.kit.change_json import encodable, encoded
 from forager.sinks.webhook.pipeline import NAME, standing_job
 from forager.sinks.webhook.task import Delivery
 
@@ -68,6 +68,6 @@ class ChangeWebhooks:
             id=f"{self.name}_{change.id}",
             receiver=self._url,
             host=host_of(self._url),
-            body=encoded(change_json(change)).decode(),
+            body=encoded(encodable(change)).decode(),
             at=change.at,
         )
