@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.postgres import Postgres
 from tests.support.shop import OpenShop, Shop, open_shop
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def database_url(request: pytest.FixtureRequest) -> AsyncIterator[str | None]:
-    if request.param == "sqlite":
-        yield None
-        return
-    postgres: Postgres = request.getfixturevalue("postgres")
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    return None if request.param == "sqlite" else str(request.getfixturevalue("app_postgres_url"))
 
 
 @pytest.fixture

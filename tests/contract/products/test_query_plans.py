@@ -68,11 +68,11 @@ async def test_a_list_walks_the_index_of_its_filter__PR_20(tmp_path: Path, drivi
 
 
 async def test_a_search_is_planned_for_its_words_and_by_the_full_text_index__PR_20(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, app_postgres_url: str
 ) -> None:
     rare = "SELECT id FROM search_items WHERE document @@ to_tsquery('english', :word) ORDER BY id DESC LIMIT 100"
     modes = "SELECT current_setting('plan_cache_mode') AS plans, current_setting('enable_bitmapscan') AS bitmaps"
-    async with open_shop(tmp_path / "home", postgres_url, pages=1) as shop:
+    async with open_shop(tmp_path / "home", app_postgres_url, pages=1) as shop:
         database = shop.app.database
         await index_of(Product, database).search("oak")  # creates the index
         await database.write(

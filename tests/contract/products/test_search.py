@@ -24,7 +24,7 @@ from tests.support.search_backends import InCluster, InStore, OpenSearchShop, sh
 async def shop_of(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenSearchShop]:
     """`await shop_of(pages=10)`: a shop whose products are searched in each of these ways. The third is a stand-in,
     beside SQLite; `tests/servers/test_opensearch.py` runs these tests on a real cluster."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    url = request.getfixturevalue("app_postgres_url") if request.param == "postgres" else None
     backend = InCluster(elastic.standin().url) if request.param == "elasticsearch" else InStore()
     async with AsyncExitStack() as stack:
         yield shops(stack, backend, tmp_path, url)
