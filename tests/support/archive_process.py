@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from forager.ledger.side_tables.archives import ArchiveTable
 from forager.storage.folder import Folder
 from tests.support.doomed import KillAt
 from tests.support.engine import EngineRig
+from tests.support.forked import start_forked
 from tests.support.rig_pipelines import catalog
 from tests.support.sink_suite import open_store
 
@@ -65,13 +65,5 @@ async def archive(options: Options) -> None:
     await engine.close()
 
 
-def _child(options: Options) -> None:
-    asyncio.run(archive(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(archive, options)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from forager.core.record import Record
 from forager.core.states import TaskState
 from tests.support.acts import QUICK, acts
 from tests.support.engine import EngineRig, open_postgres, open_sqlite, serper
+from tests.support.forked import start_forked
 
 ROOT = Path(__file__).parents[2]
 OWED = 10
@@ -153,17 +153,9 @@ async def _swept(rig: EngineRig) -> Any:
 # ── started from a test ──
 
 
-def _child(options: Options) -> None:
-    asyncio.run(work(options))
-
-
 def start(options: Options) -> ForkServerProcess:
     """A fresh process, forked from one that has loaded everything already: kills cost no second of importing."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(work, options)
 
 
 @contextlib.contextmanager

@@ -1,25 +1,19 @@
-"""Forager in a process of its own that is to be killed: `python -m tests.support.listings_process JSON`."""
+"""Forager in a process of its own that is to be killed, with its watches and schedules."""
 
 import asyncio
-import json
-import subprocess
-import sys
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from forager.app import open_app
 from forager.config import new_settings
+from tests.support.forked import start_forked
 
 
-def start(settings: dict[str, Any]) -> "subprocess.Popen[bytes]":
-    """A worker with watches and schedules that runs until it is killed."""
-    command = [sys.executable, "-m", "tests.support.listings_process", json.dumps(settings, default=str)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(settings: dict[str, Any]) -> ForkServerProcess:
+    """A worker that runs until it is killed."""
+    return start_forked(_work, settings)
 
 
-async def main(settings: dict[str, Any]) -> None:
+async def _work(settings: dict[str, Any]) -> None:
     async with open_app(new_settings(**settings)) as app, app.engine():
         await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,8 +1,6 @@
 """Retention in a process of its own, to be killed at a fail point. Its pages are small."""
 
-import asyncio
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -11,6 +9,7 @@ from forager.ledger.postgres import prune as postgres
 from forager.ledger.shared import retention
 from forager.ledger.sqlite import prune as sqlite
 from tests.support.doomed import KillAt
+from tests.support.forked import start_forked
 from tests.support.sink_suite import open_store
 
 AGE = 1e-6
@@ -66,13 +65,5 @@ async def prune(options: Options) -> None:
     await engine.close()
 
 
-def _child(options: Options) -> None:
-    asyncio.run(prune(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(prune, options)

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from forager.app import open_app
 from forager.config import new_settings
 from forager.settings import Settings
+from tests.support.forked import start_forked
 
 LEASE = 1.0
 
@@ -43,13 +43,5 @@ async def _work(options: Options) -> None:
             await asyncio.sleep(0.05)
 
 
-def _child(options: Options) -> None:
-    asyncio.run(_work(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(_work, options)

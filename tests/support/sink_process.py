@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from forager.engine.sweep import sweep_forever, sweep_interval
 from forager.ledger.side_tables.sinks import SinkTable
 from tests.support.deliveries import sink_table
 from tests.support.doomed import KillAt
+from tests.support.forked import start_forked
 from tests.support.sink_suite import member, open_store
 
 PACE = Pace(batch=7, look_every=0.02, first_pause=0.05, longest_pause=0.2, between_tries=(0.01,) * 4)
@@ -99,13 +99,5 @@ async def deliver(options: Options) -> None:
     await engine.close()
 
 
-def _child(options: Options) -> None:
-    asyncio.run(deliver(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(deliver, options)

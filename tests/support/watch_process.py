@@ -1,13 +1,12 @@
 """The dispatch of a watch in a process of its own, to be killed at a fail point. Its pages are small."""
 
-import asyncio
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from forager.ledger.sqlite import watches as sqlite
 from tests.support.doomed import KillAt
+from tests.support.forked import start_forked
 from tests.support.rig_pipelines import WATCH
 from tests.support.sink_suite import open_store
 
@@ -48,13 +47,5 @@ async def dispatch(options: Options) -> None:
     await engine.close()
 
 
-def _child(options: Options) -> None:
-    asyncio.run(dispatch(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(dispatch, options)

@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from forager.app import App, open_app
 from forager.config import new_settings
 from forager.core.change import Change
 from forager.settings import Settings
+from tests.support.forked import start_forked
 from tests.support.webhooks import SECRET
 
 ZIPS = "zip,state,city\n85001,AZ,Phoenix\n85002,AZ,Phoenix\n02139,MA,Cambridge\n"
@@ -87,13 +87,5 @@ async def _something_left(app: App) -> bool:
     return at.cursor < at.last or await app.ledger.has_work()
 
 
-def _child(options: Options) -> None:
-    asyncio.run(work(options))
-
-
 def start(options: Options) -> ForkServerProcess:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_child, args=(options,), daemon=True)
-    process.start()
-    return process
+    return start_forked(work, options)

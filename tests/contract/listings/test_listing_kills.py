@@ -61,7 +61,7 @@ class Doomed:
                     await asyncio.sleep(0.005)
         finally:
             process.kill()
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(process.join)
 
     def calls(self, operation: str) -> int:
         return sum(call.operation == operation for call in self.apify.log.since(0))

@@ -1,0 +1,42 @@
+"""Processes that tests kill, forked from one that has loaded everything: a new life costs no second of importing.
+
+Every test process has one such server. It is started with the first call and loads all modules of `PRELOADED`, whoever
+calls first: Python ignores what is to be preloaded once the server runs.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from multiprocessing import forkserver, get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+PRELOADED = (
+    "tests.support.archive_process",
+    "tests.support.engine_process",
+    "tests.support.listings_process",
+    "tests.support.retention_process",
+    "tests.support.reviews_process",
+    "tests.support.sink_process",
+    "tests.support.watch_process",
+    "tests.support.webhook_process",
+    "tests.support.preload",
+)
+
+
+def start_forked(work: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> ForkServerProcess:
+    """Run this coroutine in a process of its own, and return that; it is killed with the test process at the latest."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    with contextlib.chdir(ROOT):  # where `tests` can be imported, wherever a test has gone
+        forkserver.ensure_running()
+    process = context.Process(target=_run, args=(work, arguments), daemon=True)
+    process.start()
+    return process
+
+
+def _run(work: Callable[..., Coroutine[Any, Any, Any]], arguments: tuple[Any, ...]) -> None:
+    asyncio.run(work(*arguments))
