@@ -41,15 +41,18 @@ class ChangeWebhooks:
         self.kinds = row.kinds
         self.pipelines = row.pipelines
         self._url = url
+        self._host = host_of(url)
         self._ledger = ledger
         self._state_of = state_of
 
     async def write(self, batch: Sequence[Change]) -> bool:
         """Add a message for every change. Raises `Transient` while the receiver wants none (410)."""
         # The end of a delivery's own job causes no webhook, because that would never end.
-        plans = [Plan(self._message(change)) for change in batch if change.pipeline != NAME]
-        if not plans:
+        wanted = [change for change in batch if change.pipeline != NAME]
+        if not wanted:
             return False
+        # A generator: the ledger makes the messages of a large batch in a thread, while the event loop does other work.
+        plans = (Plan(self._message(change)) for change in wanted)
         try:
             job = (await self._ledger.append(standing_job(self._url), plans)).job
         except StoreError as error:
@@ -58,7 +61,7 @@ class ChangeWebhooks:
             raise
         if await self._state_of(job) == JobState.PAUSED:
             raise Transient(
-                f"{host_of(self._url)} wants no more webhooks (410), or its deliveries were paused. Resume them with"
+                f"{self._host} wants no more webhooks (410), or its deliveries were paused. Resume them with"
                 f" `forager jobs resume {job}`, or remove the sink {self.name}."
             )
         return True
@@ -67,7 +70,7 @@ class ChangeWebhooks:
         return Delivery(
             id=f"{self.name}_{change.id}",
             receiver=self._url,
-            host=host_of(self._url),
+            host=self._host,
             body=encoded(encodable(change)).decode(),
             at=change.at,
         )
