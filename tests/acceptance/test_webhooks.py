@@ -22,19 +22,19 @@ KILLED = -9
 CONFIG = SerperConfig(density=FULL_DENSITY, rate_limit=None)
 
 
-def delivered(home: Path) -> int:
+def delivered(home: Path) -> set[str]:
     return _deliveries(home, "state = 4")
 
 
-def suspected(home: Path) -> int:
-    """Deliveries that were alone at three kills: whoever kills at every arrival makes them look like the killer."""
+def suspected(home: Path) -> set[str]:
+    """Deliveries that were alone at three kills: a test that kills at every arrival makes them look like the killer.
+    They are dead letters for an operator to retry, and their last try may not have reached the receiver."""
     return _deliveries(home, f"state = 5 AND crashes >= {ALONE_CRASHES}")
 
 
-def _deliveries(home: Path, which: str) -> int:
+def _deliveries(home: Path, which: str) -> set[str]:
     with sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True) as db:
-        (count,) = db.execute(f"SELECT count(*) FROM tasks WHERE kind = 'webhook' AND {which}").fetchone()
-        return int(count)
+        return {key for (key,) in db.execute(f"SELECT key FROM tasks WHERE kind = 'webhook' AND {which}")}
 
 
 @pytest.mark.parametrize("death", ["before the messages are written", "before the cursor moves"])
@@ -48,7 +48,7 @@ async def test_a_kill_between_a_jobs_end_and_its_webhook_costs_and_doubles_nothi
             assert await gone(start(replace(options, death=death)), 60) == KILLED
         assert await gone(start(options), 60) == 0
         assert sorted(receiver.taken) == sorted(f"job_{job}_2" for job in jobs)
-        assert delivered(tmp_path) == JOBS
+        assert len(delivered(tmp_path)) == JOBS
         assert {each.problem for each in receiver.log} == {None}
 
 
@@ -77,10 +77,11 @@ async def test_kills_among_the_deliveries_lose_no_webhook_and_none_counts_twice_
             kills += await gone(process, 60) == KILLED
         for _ in range(5):  # a delivery whose try failed waits on disk, and a run does not stay up for it
             assert await gone(start(options), 60) == 0
-            if delivered(tmp_path) + suspected(tmp_path) == JOBS:
+            if len(delivered(tmp_path) | suspected(tmp_path)) == JOBS:
                 break
             await asyncio.sleep(2.5)
         assert kills >= 2
-        assert sorted(receiver.taken) == sorted(f"job_{job}_2" for job in jobs)
-        assert delivered(tmp_path) + suspected(tmp_path) == JOBS
-        assert JOBS <= len(receiver.log) <= JOBS + kills * WEBHOOK_LANES.concurrency
+        messages = {f"job_{job}_2" for job in jobs}
+        assert delivered(tmp_path) | suspected(tmp_path) == messages
+        assert messages - suspected(tmp_path) <= set(receiver.taken) <= messages
+        assert len(receiver.taken) <= len(receiver.log) <= JOBS + kills * WEBHOOK_LANES.concurrency
