@@ -91,16 +91,24 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture
-def app_postgres_url(postgres_url: str) -> str:
-    """The same with the schema of every pipeline that ships: an application opens it at once."""
+def unmade_postgres_url(postgres: Postgres) -> Iterator[str]:
+    """The URL of a database that does not exist yet, for `create_schema` to make; it is gone after the test."""
+    url = postgres.unused_url()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def app_postgres_url(unmade_postgres_url: str) -> str:
+    """The URL of a database with the schema of every pipeline that ships: an application opens it at once."""
     from forager.config import new_settings
     from forager.features import all_features
     from forager.ledger.catalog import Catalog
     from forager.wiring import build_pipelines
     from tests.support.schema_templates import create_schema
 
-    create_schema(postgres_url, Catalog(build_pipelines(new_settings(), all_features())))
-    return postgres_url
+    create_schema(unmade_postgres_url, Catalog(build_pipelines(new_settings(), all_features())))
+    return unmade_postgres_url
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ async def test_a_record_that_is_seen_during_the_first_archive_never_begins_again
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("unmade_postgres_url"))
 
 
 async def _fill(store: str, uids: Sequence[str]) -> None:

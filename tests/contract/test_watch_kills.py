@@ -23,7 +23,7 @@ POINTS = ("dispatched", "before-commit", "after-commit")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("unmade_postgres_url"))
 
 
 def tables_of(store: str) -> Tables:

@@ -24,7 +24,7 @@ from tests.support.webhooks import SECRET, Outbox, failing, open_outbox
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Outbox]:
-    where: Path | str = tmp_path if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    where: Path | str = tmp_path if request.param == "sqlite" else request.getfixturevalue("unmade_postgres_url")
     async with open_outbox(where) as made:
         yield made
 

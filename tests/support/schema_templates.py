@@ -23,18 +23,16 @@ _files: dict[str, bytes] = {}
 
 
 def create_schema(url: str, catalog: Catalog) -> None:
-    """Give an empty database the schema of these pipelines, as `create_postgres` does."""
+    """Make the database at this URL with the schema of these pipelines, as `create_postgres` does in an empty one. What
+    the database held before is gone; it need not exist yet, which saves making it twice."""
     server, name = _server(url), urlsplit(url).path[1:]
     key = (urlsplit(url).netloc, _tables(catalog))
-    template = _templates.get(key)
-    if template is None:
-        create_postgres(url, catalog)
+    if key not in _templates:
         template = f"{name}_template"
-        server.execute(f'CREATE DATABASE "{template}" TEMPLATE "{name}" STRATEGY file_copy')
+        create_postgres(server.create_database(name=template), catalog)
         _templates[key] = template
-        return
     server.drop_database(url)
-    server.create_database(template, name=name)
+    server.create_database(_templates[key], name=name)
 
 
 def create_store_file(path: Path, catalog: Catalog) -> None:

@@ -16,7 +16,7 @@ OpenRig = Callable[..., Awaitable[EngineRig]]
 async def open_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenRig]:
     opened: list[EngineRig] = []
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("unmade_postgres_url")
 
     async def open_(*pipelines: Pipeline | Sequence[Pipeline], **more: Any) -> EngineRig:
         if request.param == "sqlite":

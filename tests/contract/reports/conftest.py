@@ -14,7 +14,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[P
     if request.param == "sqlite":
         rig = await sqlite_places(tmp_path)
     else:
-        rig = await postgres_places(request.getfixturevalue("postgres_url"))
+        rig = await postgres_places(request.getfixturevalue("unmade_postgres_url"))
     yield rig
     await rig.close()
 

@@ -69,7 +69,7 @@ def member(request: pytest.FixtureRequest) -> Member:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("unmade_postgres_url"))
 
 
 @pytest.fixture

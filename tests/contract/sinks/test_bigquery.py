@@ -76,7 +76,7 @@ async def test_the_mirror_has_the_seeds_tables_as_the_views_show_them__PL_15(
     if store == "sqlite":
         rig = await sqlite_places(tmp_path, mirrored=True)
     else:
-        rig = await postgres_places(request.getfixturevalue("postgres_url"), mirrored=True)
+        rig = await postgres_places(request.getfixturevalue("unmade_postgres_url"), mirrored=True)
     sink = sink_of(rig, tmp_path)
     first = await rig.submit(zips=("85001", "85003", "85004"), pages=3)
     cursor = await deliver(rig, sink)

@@ -47,7 +47,7 @@ async def _replay(engine: EngineRig, folder: Path) -> dict[str, Any]:
 async def test_a_replay_leaves_the_rows_of_archived_records_as_they_were__PR_14(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    engine = await open_store(str(tmp_path) if store == "sqlite" else request.getfixturevalue("postgres_url"))
+    engine = await open_store(str(tmp_path) if store == "sqlite" else request.getfixturevalue("unmade_postgres_url"))
     await _find(engine, *(Thing(uid=uid, size=1) for uid in ("closed", "unread", "open", "weak", "zz")))
     await _find(engine, gone="closed")
     before = await _replay(engine, tmp_path)

@@ -30,7 +30,7 @@ async def open_rig(store: str, folder: Path, request: pytest.FixtureRequest) -> 
     folder.mkdir(exist_ok=True)
     if store == "sqlite":
         return await sqlite_places(folder, mirrored=True)
-    return await postgres_places(request.getfixturevalue("postgres_url"), mirrored=True)
+    return await postgres_places(request.getfixturevalue("unmade_postgres_url"), mirrored=True)
 
 
 async def restore(rig: PlacesRig, folder: Path) -> list[UUID]:

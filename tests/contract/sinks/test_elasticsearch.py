@@ -28,7 +28,7 @@ from tests.support.sink_suite import log_of, make_changes, open_store
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineRig]:
-    where = str(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    where = str(tmp_path) if request.param == "sqlite" else request.getfixturevalue("unmade_postgres_url")
     opened = await open_store(where)
     yield opened
     await opened.close()
