@@ -8,8 +8,7 @@ import pytest
 from forager.core.errors import Conflict, NotFound, SealBroken
 from forager.core.proxies import ProxyEndpoint, ProxyUse
 from forager.fetch.endpoint import parse_endpoint
-from forager.ledger.schema import core_tables
-from forager.ledger.schema.politeness_tables import politeness_metadata
+from forager.ledger.schema.new_store import SHARED
 from forager.ledger.side_tables.proxies import SEALED, TABLE, ProxyTable
 from tests.support.proxies import CANARIES, CANARY_ADDRESS, endpoint, table_on
 from tests.support.rig import Rig
@@ -155,7 +154,8 @@ async def test_a_sealed_text_in_another_place_and_a_changed_address_are_refused_
 def test_every_encrypted_column_of_the_schema_is_one_that_a_change_of_keys_seals_anew__S9() -> None:
     encrypted = {
         (name, column.name)
-        for name, made in (*core_tables.metadata.tables.items(), *politeness_metadata.tables.items())
+        for part in SHARED
+        for name, made in part.tables.items()
         for column in made.columns
         if column.comment and "encrypted" in column.comment
     }

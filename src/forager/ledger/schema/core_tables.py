@@ -326,44 +326,6 @@ blob_folder = Table(
     Column("folder", Text, nullable=False, comment="its id, which is also in its file folder.id"),
 )
 
-cursors = Table(
-    "cursors",
-    metadata,
-    Column("sink", Text, primary_key=True),
-    Column("position", BigInteger, nullable=False),
-    Column("moved_at", BigInteger, nullable=False),
-    Column("delivered", BigInteger, nullable=False, server_default="0", comment="changes that the sink has taken"),
-    Column("rate", Float, nullable=False, server_default="0", comment="of these per second, when it last moved"),
-    Column("failures", Integer, nullable=False, server_default="0", comment="in a row"),
-    Column("error", Text, comment="the last"),
-    Column("error_at", BigInteger),
-    Column("retry_at", BigInteger, comment="NULL: it does not fail"),
-)
-
-# Sinks that operators added, beside those of the settings. Addresses and credentials are settings, but a webhook's URL.
-sinks = Table(
-    "sinks",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("type", Text, nullable=False),
-    Column("kinds", JSON, comment="NULL: all"),
-    Column("pipelines", JSON, comment="NULL: all"),
-    Column("options", JSON, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-)
-
-# Changes that a sink refused. The cursor has passed them; the log keeps them until an operator has decided.
-set_aside = Table(
-    "set_aside",
-    metadata,
-    Column("sink", Text, primary_key=True),
-    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("tries", Integer, nullable=False),
-    Column("error", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("retry", Boolean, nullable=False, server_default=text("false"), comment="to be delivered again"),
-)
-
 aliases = Table(
     "aliases",
     metadata,
@@ -372,37 +334,6 @@ aliases = Table(
     Column("key", Text, nullable=False),
     # A stronger name takes over the aliases of the weaker.
     Index("ix_aliases_key", "identity", "key"),
-)
-
-# Files of the archive (core/archive.py), and the records whose last state is in one of them.
-archives = Table(
-    "archives",
-    metadata,
-    Column("id", BigId, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("place", Text, nullable=False, comment="the folder or the address in S3"),
-    Column("path", Text, nullable=False),
-    Column("records", Integer, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("digest", Text, nullable=False, comment="SHA-256 of the file"),
-    Column("state", Text, nullable=False, comment="writing, dropped: it does not count; moved, listed: it does"),
-    Column("created_at", BigInteger, nullable=False),
-    Index(
-        "ix_archives_unfinished",
-        "id",
-        sqlite_where=text("state <> 'listed'"),
-        postgresql_where=text("state <> 'listed'"),
-    ),
-)
-
-archived = Table(
-    "archived",
-    metadata,
-    Column("kind", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("version", Integer, nullable=False, comment="a record that comes back continues from here"),
-    Column("archive_id", BigInteger, nullable=False),
-    Column("archived_at", BigInteger, nullable=False),
 )
 
 schedules = Table(

@@ -6,11 +6,16 @@ from sqlalchemy import Connection, MetaData, text
 
 from forager.core.errors import StoreOutdated
 from forager.ledger.catalog import Catalog
+from forager.ledger.schema.archive_tables import archive_metadata
 from forager.ledger.schema.core_tables import SQLITE_QUEUE_INDEXES, metadata
+from forager.ledger.schema.delivery_tables import delivery_metadata
 from forager.ledger.schema.plain_ddl import add_plain_tables
 from forager.ledger.schema.politeness_tables import politeness_metadata
 from forager.ledger.schema.queue_tables import queue_metadata
 from forager.ledger.schema.record_ddl import add_record_tables
+
+SHARED = (metadata, delivery_metadata, archive_metadata, politeness_metadata)
+"""Tables of both databases, but those of records and of pipelines."""
 
 
 def create_tables(connection: Connection, catalog: Catalog, existing: Collection[str]) -> None:
@@ -30,8 +35,7 @@ def create_tables(connection: Connection, catalog: Catalog, existing: Collection
 def full_schema(catalog: Catalog, dialect: str) -> MetaData:
     """Return every table that this program wants on this database."""
     whole = MetaData(naming_convention=metadata.naming_convention)
-    shared = (metadata, politeness_metadata)
-    for part in (*shared, queue_metadata) if dialect == "postgresql" else shared:
+    for part in (*SHARED, queue_metadata) if dialect == "postgresql" else SHARED:
         for table in part.tables.values():
             table.to_metadata(whole)
     add_record_tables(whole, catalog.records.values())
