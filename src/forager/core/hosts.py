@@ -10,11 +10,14 @@ DEFAULT_PORTS = frozenset({"80", "443"})
 LONGEST = 253
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _PORT = re.compile(r"[0-9]{1,5}")
+_PLAIN = re.compile(r"https?://([a-zA-Z0-9._:-]+)(?:[/?#]|\Z)")
+"""A URL whose host needs no closer look. `urlsplit` takes four times as long."""
 
 
 def host_of(url: str) -> str:
     """Return the host of a URL in canonical form, with its port unless that is 80 or 443."""
-    return one_spelling(urlsplit(url).netloc.rpartition("@")[2])
+    plain = _PLAIN.match(url)
+    return one_spelling(plain[1] if plain else urlsplit(url).netloc.rpartition("@")[2])
 
 
 @lru_cache(4_096)  # called several times per request, mostly for the same few hosts

@@ -114,6 +114,20 @@ class Request:
         values: tuple[Any, ...] = (*_BUT_CALLS(self), on_leave, self.on_hop)
         return Request(*values)
 
+    def to_site(
+        self,
+        proxy: int | None,
+        block: frozenset[str],
+        delay: tuple[float, float] | None,
+        on_leave: Callable[[], None],
+        on_hop: Callable[[str], Awaitable[None]],
+    ) -> "Request":
+        """Return a copy of the request as the lane of a site sends it, faster than `dataclasses.replace` does."""
+        values: tuple[Any, ...] = (
+            *_BY_STEP(self), True, proxy, block, delay, self.cookies, self.job_secret, on_leave, on_hop
+        )  # fmt: skip
+        return Request(*values)
+
     @classmethod
     def post_json(
         cls, url: str, value: Any, *, auth: SecretRef | None = None, timeout: float = 30.0, max_redirects: int = 5
@@ -131,6 +145,8 @@ class Request:
 
 _BUT_CALLS = attrgetter(*[each.name for each in fields(Request)][:-2])
 """All but the last two, `on_leave` and `on_hop`."""
+_BY_STEP = attrgetter(*[each.name for each in fields(Request)][:-8])
+"""What a step fills in: all but the last eight, from `site` on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +167,11 @@ class Response:
     screenshot: bytes | None = None
     blob: str | None = None
     """The `blob:` URL of the stored answer, if the request asked to keep it or was such a URL itself."""
+
+    def stored_as(self, blob: str) -> "Response":
+        """Return a copy with the `blob:` URL under which it is stored, faster than `dataclasses.replace` does."""
+        values: tuple[Any, ...] = (*_BUT_BLOB(self), blob)
+        return Response(*values)
 
     def json(self) -> Any:
         """Return the decoded body. Raises `Permanent`, with the body as evidence, if it is not JSON."""
@@ -177,6 +198,9 @@ class Response:
 
     def evidence(self) -> Evidence:
         return Evidence(self.body, self.headers.get("Content-Type", "application/octet-stream"), self.screenshot)
+
+
+_BUT_BLOB = attrgetter(*[each.name for each in fields(Response)][:-1])
 
 
 class Fetch(Protocol):

@@ -7,6 +7,7 @@ from forager.core.ledger import OwnedLane
 from forager.core.pipeline import Lane
 
 NO_CAP = 1_000_000
+AN_HOUR = timedelta(hours=1)
 
 
 class Caps:
@@ -52,14 +53,14 @@ class Caps:
         self._begin_period()
         hour, day = self._hour, self._hour.replace(hour=0)
         next_month = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-        ends = (hour + timedelta(hours=1), day + timedelta(days=1), next_month)
+        ends = (hour + AN_HOUR, day + timedelta(days=1), next_month)
         caps = (self.lane.cap_hour, self.lane.cap_day, self.lane.cap_month)
         return [(cap - spent, end) for cap, spent, end in zip(caps, self._spent, ends, strict=True) if cap is not None]
 
     def _begin_period(self) -> None:
-        now, was = self._this_hour(), self._hour
-        if now == was:
+        if self._hour <= self._clock.now() < self._hour + AN_HOUR:
             return
+        now, was = self._this_hour(), self._hour
         self._hour = now
         self._spent[0] = 0
         if now.date() != was.date():

@@ -125,7 +125,7 @@ class LaneFetch:
         response = await self._page(request)
         if request.keep and response.body:
             kept = replace(response, url=NO_ADDRESS) if request.keep == "bytes" else response
-            return replace(response, blob=await self._blobs().keep(kept))
+            return response.stored_as(await self._blobs().keep(kept))
         return response
 
     @property
@@ -198,15 +198,8 @@ class LaneFetch:
         policy = lane.policy
         if not policy.site:
             return request.telling(way.left)
-        return replace(
-            request,
-            on_leave=way.left,
-            on_hop=way.hop,
-            site=True,
-            proxy=proxy,
-            block=policy.block | request.block,
-            delay=policy.delay or (0.0, 0.0),
-        )
+        block, delay = policy.block | request.block, policy.delay or (0.0, 0.0)
+        return request.to_site(proxy, block, delay, way.left, way.hop)
 
     async def obey_robots(self, lane: LaneRun, url: str) -> None:
         if self.around.robots is None:

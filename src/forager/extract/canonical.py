@@ -43,6 +43,7 @@ def canonical_url(url: str) -> str:
     return urlunsplit((scheme, _host(parts, scheme), path, _query(parts.query, path), ""))
 
 
+@lru_cache(maxsize=1_024)  # asked for by the page, its product and its task
 def url_hash(canonical: str) -> str:
     """SHA-256 of a canonical URL, as 64 hexadecimal digits."""
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -48,7 +48,7 @@ def is_empty(document: Document) -> bool:
 
 def title_or_headline(document: Document, pattern: re.Pattern[str]) -> str | None:
     """Return the page's title, or else its headline, if it is short and matches the pattern; None if neither does."""
-    for words in (document.title, document.headline):
+    for words in dict.fromkeys((document.title, document.headline)):  # often the same words
         if words and len(words) <= LONGEST and pattern.search(words):
             return words
     return None

@@ -160,7 +160,9 @@ def _is_html(kind: str, body: bytes) -> bool:
 
 def _visible(body: bytes) -> bytes:
     """Return the text visible without scripts, in lower case, with white space collapsed; enough of it to decide."""
-    start = max(0, body.find(b"<body", 0, LONGEST_HEAD), body.find(b"<BODY", 0, LONGEST_HEAD))
+    start = body.find(b"<body", 0, LONGEST_HEAD)
+    if start < 0:
+        start = max(0, body.find(b"<BODY", 0, LONGEST_HEAD))
     text = b""
     for window in WINDOWS:
         shown = _HIDDEN.sub(b" ", body[start : start + window].lower(), count=MOST_ELEMENTS)

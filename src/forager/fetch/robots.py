@@ -193,12 +193,14 @@ class RobotsTxt:
 def _wire(url: str) -> URL:
     """Return the URL as it is sent."""
     try:
-        wire = URL(url).with_fragment(None)
+        wire = URL(url)
     except ValueError:
         raise Refused("This is not a URL, so robots.txt cannot be read for it.") from None
     if wire.scheme not in ("http", "https") or not wire.raw_host:
         raise Refused("Only http and https URLs have a robots.txt.")
-    return wire.with_user(None)
+    if wire.raw_fragment:
+        wire = wire.with_fragment(None)
+    return wire if wire.raw_user is None and wire.raw_password is None else wire.with_user(None)
 
 
 def _is_an_answer(status: int) -> bool:

@@ -14,12 +14,15 @@ import structlog
 
 from forager.core.clock import Clock
 from forager.core.errors import FieldError, Rejected, StoreError
+from forager.core.hosts import host_of
 from forager.core.pipeline import Breaker, Lane, Pipeline
 from forager.core.rules import OverrideSource, Rules
 from forager.politeness.policy_file import MOST_CHARACTERS, Policies, parse_policies, shipped_policies
 from forager.politeness.precedence import Politeness
 
 LOOK_EVERY = 2.0
+MOST_NAMES = 4_096
+"""Lane names that are kept in memory."""
 
 log = structlog.get_logger("forager.rules")
 
@@ -41,6 +44,9 @@ class Rulebook:
         self._seen: Seen | None = None
         self._marker: int | None = None
         self._acts: list[Callable[[], None]] = []
+        self._names: dict[str, str] = {}
+        """Lane names by host, as `_named_by` has them: every request asks for one."""
+        self._named_by = politeness
 
     @classmethod
     async def open(
@@ -95,7 +101,14 @@ class Rulebook:
         return self.politeness.lane_for(name, used_by)
 
     def lane_name(self, url: str) -> str:
-        return self.politeness.lane_of(url)
+        """Return the name of the lane that a URL belongs to."""
+        if self._named_by is not self.politeness or len(self._names) > MOST_NAMES:
+            self._named_by, self._names = self.politeness, {}
+        host = host_of(url)
+        name = self._names.get(host)
+        if name is None:
+            name = self._names[host] = self.politeness.lane_name(host)
+        return name
 
     async def _read_file(self, path: Path) -> None:
         try:

@@ -13,6 +13,8 @@ from forager.extract.products.findings import Findings
 
 ENTRY_POINTS = "forager.product_parsers"
 BASE = "base"
+MOST_HOSTS = 4_096
+"""Hosts whose parser is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Parsers:
     """By name."""
     chosen: Mapping[str, str] = field(default_factory=dict)
     """By domain: the name of the parser that an operator has chosen for it."""
+    _by_host: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Names of the parsers that `for_url` has found: a crawl asks for every page."""
 
     @classmethod
     def of(cls, parsers: Sequence[Parser], chosen: Mapping[str, str] | None = None) -> "Parsers":
@@ -48,13 +52,22 @@ class Parsers:
 
     def for_url(self, url: str) -> Parser:
         """The parser of a page: the operator's choice, the nearest domain's own, or else `base`."""
-        for domain in domains_of(host_of(url)):
+        host = host_of(url)
+        found = self._by_host.get(host)
+        if found is None:
+            if len(self._by_host) >= MOST_HOSTS:
+                self._by_host.clear()
+            found = self._by_host[host] = self._name_for(host)
+        return self.known[found]
+
+    def _name_for(self, host: str) -> str:
+        for domain in domains_of(host):
             if domain in self.chosen:
-                return self.known[self.chosen[domain]]
-            for parser in self.known.values():
+                return self.chosen[domain]
+            for name, parser in self.known.items():
                 if any(_stands_for(pattern, domain) for pattern in parser.domains):
-                    return parser
-        return self.known[BASE]
+                    return name
+        return BASE
 
 
 def _stands_for(pattern: str, domain: str) -> bool:

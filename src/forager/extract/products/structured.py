@@ -108,14 +108,18 @@ def _read_rating(rating: Data, findings: Findings, source: Source) -> None:
 
 
 def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> None:
-    shown = next((offer for offer in offers if _amount(offer) is not None), offers[0])
+    amounts = [_amount(offer) for offer in offers]
+    place = next((number for number, amount in enumerate(amounts) if amount is not None), 0)
+    shown = offers[place]
     currency = text_of(shown.get("priceCurrency")) or _symbol(shown)
     lowest = not text_of(shown.get("price")) and "lowPrice" in shown
-    findings.add_price(_amount(shown), currency, source, lowest=lowest)
+    findings.add_price(amounts[place], currency, source, lowest=lowest)
     findings.add("availability", _availability(offers, shown), source)
-    listed = [_told(offer) for offer in offers[:MOST_OFFERS] if _amount(offer) is not None]
-    if len(listed) > 1 or any("high" in each for each in listed):
-        findings.metadata.setdefault("offers", listed)
+    if len(offers) > 1 or "highPrice" in shown:
+        priced = zip(offers[:MOST_OFFERS], amounts, strict=False)
+        listed = [_told(offer, amount) for offer, amount in priced if amount is not None]
+        if len(listed) > 1 or any("high" in each for each in listed):
+            findings.metadata.setdefault("offers", listed)
     for offer in offers:
         regular = _regular(offer)
         if regular is not None:
@@ -174,10 +178,10 @@ def _availability(offers: Sequence[Data], shown: Data) -> str | None:
     return availability
 
 
-def _told(offer: Data) -> Data:
+def _told(offer: Data, amount: str) -> Data:
     told = {
         "name": text_of(offer.get("name")) or text_of(offer.get("sku")),
-        "price": _amount(offer),
+        "price": amount,
         "high": text_of(offer.get("highPrice")),
         "currency": text_of(offer.get("priceCurrency")),
         "availability": text_of(offer.get("availability")),
