@@ -42,6 +42,20 @@ async def test_a_part_that_comes_again_or_overlaps_adds_only_what_is_missing(rig
     assert (await rig.ledger.add_part(job, 2, part(2, 4), more=False)).total == 6  # its answer may have been lost
 
 
+@pytest.mark.parametrize("count", [4, 600])
+async def test_equal_tasks_of_several_parts_count_once(rig: Rig, worker: Worker, count: int) -> None:
+    job = (await rig.ledger.open_job(JOB)).job
+    await rig.ledger.add_part(job, 0, part(0, count), more=True)
+    twice = [*part(1, 2), *part(count, count), *part(count, 1)]
+    assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
+    assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
+    last = await rig.ledger.add_part(job, 2 * count, [*part(0, 1), *part(2 * count, 1)], more=False)
+    assert last == Received(job, 2 * count + 1, is_open=False)
+    rig.check()
+    assert len(set(await worker.drain())) == 2 * count + 1
+    assert (rig.job(job)["state"], rig.job(job)["completed"]) == ("completed", 2 * count + 1)
+
+
 async def test_a_part_that_leaves_a_gap_or_comes_too_late_is_refused(rig: Rig) -> None:
     job = (await rig.ledger.open_job(JOB)).job
     await rig.ledger.add_part(job, 0, part(0, 2), more=True)

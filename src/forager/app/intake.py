@@ -106,7 +106,7 @@ class Intake:
         self._check_callback(job)
         checked, stored = await self.checked(pipeline, part), job.model_dump(mode="json")
         opened = await self._ledger.open_job(
-            NewJob(pipeline, stored, parts.limits, idempotency_key=key, until_end=True)
+            NewJob(pipeline, stored, parts.limits(job), idempotency_key=key, until_end=True)
         )
         if not opened.created:
             return opened

@@ -57,9 +57,10 @@ class Ledger(Protocol):
     async def add_part(self, job: UUID, first: int, plan: Iterable[Plan], *, more: bool) -> Received:
         """Add the tasks from number `first` on to a job of `open_job`, in one transaction. `more=False` starts the job.
 
-        All tasks of a job's parts differ. What was received before is left out, so that a part whose answer was lost
-        can be sent again. Raises `Conflict` if an earlier part is missing, if the job has been started without these
-        tasks, or if it stood still for a minute; `NotFound` if it was removed.
+        What was received before is left out, so that a part whose answer was lost can be sent again. Equal tasks count
+        once: after a part with some, the next one begins at the returned `total`. Raises `Conflict` if an earlier part
+        is missing, if the job has been started without these tasks, or if it stood still for a minute; `NotFound` if it
+        was removed.
         """
         ...
 

@@ -220,9 +220,10 @@ class Parts:
     params: type[BaseModel]
     """The parameters of the job itself, without those that its parts bring."""
     plan: Callable[[Any, int], Iterable[Plan]]
-    """`plan(part, first)`: one task for each entry of a part, all different; `first` is the position of its first entry
-    in the job. A part has the class `Pipeline.params`."""
-    limits: JobLimits
+    """`plan(part, first)`: one task for each entry of a part; `first` is the position of its first entry in the job. A
+    part has the class `Pipeline.params`."""
+    limits: Callable[[Any], JobLimits]
+    """`limits(params)` of the job itself."""
 
 
 @dataclass(frozen=True, slots=True)

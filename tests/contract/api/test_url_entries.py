@@ -17,6 +17,8 @@ NAMES_A_URL = re.compile(r"(?:^|_)(?:ur[il]s?|endpoints?|address|proxy_file|site
 COVERED = {
     "POST /api/v1/admin/crawl-jobs urls": "test_products_egress.py",
     "POST /api/v1/admin/crawl-jobs sitemap": "test_products_egress.py",
+    "POST /api/v1/admin/crawl-jobs/in-parts urls": "test_products_egress.py",
+    "POST /api/v1/admin/crawl-jobs/{job_id}/urls urls": "test_products_egress.py",
     "POST /api/v1/admin/urls/recrawl urls": "test_products_egress.py",
     "POST /api/v1/proxies address": "test_api_proxies.py",
     "POST /api/v1/scrape target_url": "test_egress_ssrf.py",

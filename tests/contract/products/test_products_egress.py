@@ -27,6 +27,13 @@ async def test_a_forbidden_page_or_sitemap_is_refused_and_nothing_is_asked__S1__
     assert job["total"] > 10
     tasks = await shop.get(f"/jobs/{job['id']}/tasks", limit=1_000)
     assert {task["reason"] for task in tasks} == {"egress_refused"}
+    first, *rest = [url for url in urls if url][:12]
+    made = await shop.client.post("/api/v1/admin/crawl-jobs/in-parts", json={"urls": [first], "more": True})
+    listed = made.json()["data"]["job_id"]
+    await shop.client.post(f"/api/v1/admin/crawl-jobs/{listed}/urls", json={"urls": rest, "first": 1})
+    await shop.work()
+    job = await shop.get(f"/jobs/{listed}")
+    assert (job["completed"], job["failed"]) == (0, job["total"])
     sitemap = await shop.crawl(sitemap=f"http://127.0.0.1:{canary.port}/sitemap.xml")
     assert sitemap["completed"] == 0
     assert canary.connections == 0

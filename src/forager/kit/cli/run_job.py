@@ -48,6 +48,14 @@ async def run_job(
     if body.get("dry_run"):
         render.show_json(created) if as_json or show_plan is None else show_plan(created)
         return
+    await follow_created(at, created, words=words, total=total, watch=watch, as_json=as_json)
+
+
+async def follow_created(
+    at: Reached, created: Mapping[str, Any], *, words: Words, total: str | None, watch: bool, as_json: bool
+) -> None:
+    """Follow a job that was just created to its end, as `run_job` does. `created` is the answer of the API."""
+    job_id = created["job_id"] if "job_id" in created else created["id"]
     if not as_json:
         known = f": {words.tasks(created[total])}" if total is not None else ""
         render.notes().print(f"Job {job_id}{known}", markup=False)

@@ -16,7 +16,7 @@ from forager.core.pipeline import BULK_FROM
 from forager.core.states import AFTER_FAILED, JobState, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.changes import write_changes
-from forager.ledger.postgres.connection import NOW, Db
+from forager.ledger.postgres.connection import NOW, Db, TryAgain
 from forager.ledger.postgres.counters import write_counters
 from forager.ledger.postgres.flows import add_flows, pause_flows
 from forager.ledger.postgres.followers import skip_followers
@@ -197,7 +197,7 @@ async def write_chunk(
     try:
         async with db.transaction():
             written = await insert_tasks(db, own, lanes, known, one_open=one_open)
-    except asyncpg.UniqueViolationError:  # a plan of an earlier chunk comes again: the slower way leaves it out
+    except (asyncpg.UniqueViolationError, TryAgain):  # a plan of an earlier chunk comes again: leave it out
         known.clear()
         written = await insert_tasks(db, own, lanes, one_open=one_open)
     await add_flows(db, written.ready)  # paused, while the job is being planned

@@ -19,6 +19,7 @@ from forager.pipelines.products import reports
 from forager.pipelines.products.api_admin import add_admin
 from forager.pipelines.products.api_examples import POINT, PRODUCT, SEARCH
 from forager.pipelines.products.api_health import add_health
+from forager.pipelines.products.api_parts import add_parts
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.reports import PricePoint, ProductConditions, ProductFilter, ProductReport
@@ -55,6 +56,7 @@ class Reindexed(BaseModel):
 def routes(service: Service, _: TaskWaiter) -> Router:
     router = Router(prefix="/api/v1", tags=[NAME], route_class=JsonRoute)
     add_admin(router, service)
+    add_parts(router, service)
     add_health(router, service)
     _add_search(router, service)
     _add_catalogue(router, service)

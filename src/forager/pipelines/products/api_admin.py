@@ -20,7 +20,8 @@ from forager.kit.service import Service
 from forager.pipelines.products import reports, reports_domains
 from forager.pipelines.products.api_examples import CRAWL_JOB, DOMAIN
 from forager.pipelines.products.job import CrawlJob, Frequency, PageUrl
-from forager.pipelines.products.pipeline import NAME, USUAL, priority_of, turn_of
+from forager.pipelines.products.parts import USUAL, turn_of
+from forager.pipelines.products.pipeline import NAME, priority_of
 from forager.pipelines.products.reports_domains import DomainReport
 from forager.pipelines.products.reports_pages import stored_pages
 

@@ -1,5 +1,7 @@
 """`forager crawl …`: one page, a list of pages, a sitemap, or a site whose links are followed."""
 
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_list import PLAN, UrlFile, crawl_list, plan_list, url_file
 from forager.pipelines.products.cli_words import words
 
 command = typer.Typer(help="Crawl a shop's pages; the same command tomorrow crawls again.")
@@ -49,12 +52,7 @@ def crawl(
     """
     if sum((http, auto, browser)) > 1:
         raise Rejected("Choose one of --http, --auto and --browser.")
-    urls = [*([url] if url and not sitemap else ()), *(_urls_of(file) if file else ())]
-    if not urls and not (url and sitemap):
-        raise Rejected("Nothing to crawl. Give a URL, or --file with one URL per line.")
-    job: dict[str, Any] = {
-        "urls": urls or None,
-        "sitemap": url if sitemap else None,
+    options: dict[str, Any] = {
         "follow": follow or None,
         "depth": depth,
         "max_pages": max_pages,
@@ -63,19 +61,40 @@ def crawl(
         "frequency": None if recrawl is None else seconds(recrawl),
         "recrawl": False if once else None,
     }
-    job = {name: value for name, value in job.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
+    named = {"urls": "file" if file else "url", "sitemap": "url", "frequency": "recrawl", "recrawl": "once"}
+    with url_file(file) if file else nullcontext() as pages:
+        few = pages.few() if pages else []
+        if few is None and pages and not url:
+            with_api(
+                context, partial(_long_list, pages, options, plan=plan, watch=watch, as_json=as_json), fields=named
+            )
+            return
+        listed = [line.url for line in pages.lines()] if pages and few is None else few or []
+    urls = [*([url] if url and not sitemap else ()), *listed]
+    if not urls and not (url and sitemap):
+        raise Rejected("Nothing to crawl. Give a URL, or --file with one URL per line.")
+    job = {**({"urls": urls} if urls else {}), **({"sitemap": url} if sitemap else {}), **options}
     is_one_page = len(urls) == 1 and not sitemap and not follow
 
     async def work(at: Reached) -> None:
         if plan:
-            _show_plan(await at.api.post("/jobs/plan", {"pipeline": "products", "params": job}), as_json=as_json)
+            _show_plan(await at.api.post(PLAN, {"pipeline": "products", "params": job}), as_json=as_json)
         elif is_one_page and (at.engine is not None or watch):
             await _one_page(at, job, urls[0], quiet=as_json)
         else:
             await run_job(at, JOBS, job, words=words, watch=watch, as_json=as_json)
 
-    named = {"urls": "file" if file else "url", "sitemap": "url", "frequency": "recrawl", "recrawl": "once"}
     with_api(context, work, fields=named)
+
+
+async def _long_list(
+    pages: UrlFile, options: dict[str, Any], at: Reached, *, plan: bool, watch: bool, as_json: bool
+) -> None:
+    if plan:
+        _show_plan(await plan_list(at, pages, options), as_json=as_json)
+    else:
+        await crawl_list(at, pages, options, watch=watch, as_json=as_json)
 
 
 def _show_plan(planned: Any, *, as_json: bool) -> None:
@@ -110,13 +129,3 @@ def seconds(text: str) -> int:
         return round(read_seconds(text))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--recrawl") from None
-
-
-def _urls_of(file: Path) -> list[str]:
-    """One URL per line; blank lines and lines that begin with # are left out."""
-    try:
-        lines = file.read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="--file") from error
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

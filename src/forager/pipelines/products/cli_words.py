@@ -12,6 +12,8 @@ def request(params: Mapping[str, Any]) -> str:
     urls: Sequence[str] = params.get("urls") or ()
     if params.get("reparse"):
         return f"stored pages of {params['reparse']}"
+    if params.get("source"):
+        return f"pages of {params['source']}"
     if not urls and not params.get("sitemap"):
         standing = {"recrawl": "pages whose time has come", "pictures": "pictures of products"}
         return next((what for name, what in standing.items() if params.get(name)), "alerts about parsers")

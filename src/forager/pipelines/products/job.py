@@ -22,6 +22,8 @@ from forager.extract.canonical import canonical_url
 from forager.pipelines.products.recrawl import DAY
 
 MOST_URLS = 100_000
+MOST_IN_PART = 10_000
+"""Pages of one part of a list."""
 LONGEST_URL = 2_048
 MOST_PAGES = 10_000_000
 MOST_DEPTH = 20
@@ -64,26 +66,11 @@ class StoredPage(BaseModel):
     product_url: str | None = Field(default=None, max_length=LONGEST_URL)
 
 
-class CrawlJob(BaseModel):
-    """Pages to crawl. Give `urls`, `sitemap`, or both."""
+class CrawlOptions(BaseModel):
+    """How the pages of a job are crawled."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"urls": ["https://shop.example/p/oak-table-7"], "priority": 1},
-                {"sitemap": "https://shop.example/", "frequency": 21_600},
-                {"urls": ["https://shop.example/c/tables"], "follow": True, "depth": 3, "max_pages": 500},
-            ]
-        },
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    urls: tuple[PageUrl, ...] = Field(default=(), max_length=MOST_URLS, description="Pages; each is crawled once.")
-    sitemap: PageUrl | None = Field(
-        default=None,
-        description="A sitemap or sitemap index (XML, gzip or text), or a site whose robots.txt names its sitemaps.",
-    )
     follow: bool = Field(default=False, description="Follow the links of pages that are no products, on the same host.")
     depth: int = Field(default=5, ge=0, le=MOST_DEPTH, description="How many links deep, with `follow`.")
     max_pages: int | None = Field(
@@ -101,12 +88,32 @@ class CrawlJob(BaseModel):
         "or a day.",
         examples=["6h"],
     )
+    max_retries: int = Field(default=3, ge=0, le=10, description="Retries of a page that cannot be fetched.")
+
+
+class CrawlJob(CrawlOptions):
+    """Pages to crawl. Give `urls`, `sitemap`, or both."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"urls": ["https://shop.example/p/oak-table-7"], "priority": 1},
+                {"sitemap": "https://shop.example/", "frequency": 21_600},
+                {"urls": ["https://shop.example/c/tables"], "follow": True, "depth": 3, "max_pages": 500},
+            ]
+        },
+    )
+
+    urls: tuple[PageUrl, ...] = Field(default=(), max_length=MOST_URLS, description="Pages; each is crawled once.")
+    sitemap: PageUrl | None = Field(
+        default=None,
+        description="A sitemap or sitemap index (XML, gzip or text), or a site whose robots.txt names its sitemaps.",
+    )
     domain_frequencies: dict[str, int] = Field(
         default_factory=dict,
         max_length=1_000,
         description="By host: seconds between two crawls, for pages without a `frequency`. The admin route fills it.",
     )
-    max_retries: int = Field(default=3, ge=0, le=10, description="Retries of a page that cannot be fetched.")
     stored: dict[PageUrl, StoredPage] = Field(
         default_factory=dict,
         max_length=MOST_URLS,

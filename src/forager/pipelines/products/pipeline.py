@@ -5,7 +5,7 @@ The pipeline as a value. What comes from settings is an argument of `build`; not
 
 from collections.abc import Iterator
 
-from forager.core.pipeline import JobLimits, Lane, Pipeline, Retry, step
+from forager.core.pipeline import Lane, Pipeline, Retry, step
 from forager.core.task import Plan
 from forager.core.watch import Watch, watch
 from forager.extract.products.parser import Parsers
@@ -13,6 +13,7 @@ from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.audit import Audit
 from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
 from forager.pipelines.products.job import CrawlJob, is_site
+from forager.pipelines.products.parts import PARTS, USUAL, limits, plan_pages
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
 from forager.pipelines.products.recrawl_task import crawl_ended, recrawl_watch
@@ -27,8 +28,6 @@ EVERY_SHOP = Lane("*", rate=1, concurrency=5, site=True, robots=True, proxied=Tr
 UPKEEP = Lane(CATALOGUE, rate=None)
 PICTURES = "pictures"
 """The watch that downloads the pictures of products whose list has changed."""
-USUAL = 5
-"""The priority of a job that names none."""
 PAGE = 1
 """What one page costs of a job's budget."""
 
@@ -38,19 +37,7 @@ def plan(job: CrawlJob) -> Iterator[Plan]:
     if job.sitemap is not None:
         sitemap = Sitemap(url=job.sitemap, discover=is_site(job.sitemap), **job.asked(job.sitemap))
         yield Plan(sitemap, rank=0, due=job.scheduled_at, retries=job.max_retries)
-    for url in dict.fromkeys(job.urls):
-        crawl = Crawl(url=url, **job.asked(url))
-        yield Plan(crawl, rank=job.priority, due=job.scheduled_at, retries=crawl.max_retries)
-
-
-def limits(job: CrawlJob) -> JobLimits:
-    """Jobs of a higher priority come first in a domain's lane."""
-    return JobLimits(max_cost=job.max_pages, turn=turn_of(job.priority))
-
-
-def turn_of(priority: int) -> int:
-    """The usual priority is the fair turn of all jobs; a higher one is before them, a lower one behind, for a while."""
-    return priority - USUAL
+    yield from plan_pages(job)
 
 
 def priority_of(turn: int, asked: int) -> int:
@@ -88,6 +75,7 @@ def build(
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,
+        parts=PARTS,
         watches=tuple(_watches(downloads)),
     )
 

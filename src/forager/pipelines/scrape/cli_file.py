@@ -18,6 +18,7 @@ import orjson
 
 from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.activity import Show
+from forager.kit.cli.send_list import at_line
 
 MOST_TARGETS = 10_000
 MOST_BYTES = 1_800_000
@@ -89,7 +90,7 @@ class TargetFile:
             try:
                 BatchTarget.model_validate(dict(line.target))
             except ValidationError as error:
-                wrong += [FieldError(_at(line, each.field), each.message) for each in field_errors(error)]
+                wrong += [FieldError(at_line(line.number, each.field), each.message) for each in field_errors(error)]
                 if len(wrong) >= MOST_TOLD:
                     break
         if wrong:
@@ -149,22 +150,6 @@ def parts_of(lines: Iterable[Line]) -> Iterator[list[Line]]:
         size += more
     if part:
         yield part
-
-
-def by_line(wrong: Rejected, lines: list[Line]) -> Rejected:
-    """Map errors of a request's targets to lines of the file."""
-    fields = []
-    for each in wrong.fields:
-        where, _, field = each.field.removeprefix("targets.").partition(".")
-        known = each.field.startswith("targets.") and where.isdigit() and int(where) < len(lines)
-        fields.append(FieldError(_at(lines[int(where)], field), each.message) if known else each)
-    wrong.fields = tuple(fields)
-    return wrong
-
-
-def _at(line: Line, field: str) -> str:
-    field = field.removesuffix("body").rstrip(".")
-    return f"line {line.number}{', ' if field else ''}{field}"
 
 
 def _json_lines(file: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -44,5 +44,5 @@ def plan_part(part: ScrapeJob, first: int) -> Iterator[Plan]:
     return plan_targets(part.targets, first, DIGITS)
 
 
-PARTS = Parts(ScrapeJobInParts, plan_part, JobLimits(turn=1 + MOST_TARGETS))
+PARTS = Parts(ScrapeJobInParts, plan_part, lambda _: JobLimits(turn=1 + MOST_TARGETS))
 """Such a job comes after every batch that was sent whole."""

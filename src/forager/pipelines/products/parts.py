@@ -1,0 +1,42 @@
+"""Lists of pages of any size: the job first, then its pages in parts, so that no row and no request holds them all."""
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from forager.core.pipeline import JobLimits, Parts
+from forager.core.task import Plan
+from forager.pipelines.products.job import CrawlJob, CrawlOptions
+from forager.pipelines.products.tasks import Crawl
+
+USUAL = 5
+"""The priority of a job that names none."""
+
+
+class CrawlJobInParts(CrawlOptions):
+    """A crawl whose pages follow."""
+
+    source: str | None = Field(
+        default=None, max_length=200, description="Name of the list that the pages come from. Lists of jobs show it."
+    )
+
+
+def plan_pages(job: CrawlJob) -> Iterator[Plan]:
+    """One task per page."""
+    for url in dict.fromkeys(job.urls):
+        crawl = Crawl(url=url, **job.asked(url))
+        yield Plan(crawl, rank=job.priority, due=job.scheduled_at, retries=crawl.max_retries)
+
+
+def limits(job: CrawlOptions) -> JobLimits:
+    """Jobs of a higher priority come first in a domain's lane."""
+    return JobLimits(max_cost=job.max_pages, turn=turn_of(job.priority))
+
+
+def turn_of(priority: int) -> int:
+    """The usual priority is the fair turn of all jobs; a higher one is before them, a lower one behind, for a while."""
+    return priority - USUAL
+
+
+PARTS = Parts(CrawlJobInParts, lambda part, _: plan_pages(part), limits)
+"""A page is known by its URL, wherever in the list it stands."""

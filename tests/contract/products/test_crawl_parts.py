@@ -1,0 +1,152 @@
+"""Lists of pages of any size: sent in parts, interrupted and continued, one job with each page once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forager.cli.transport import LocalTransport
+from forager.core.errors import Rejected
+from forager.kit.cli.client import Answer, Api
+from forager.kit.cli.invocation import Reached
+from forager.pipelines.products import cli_list
+from forager.pipelines.products.cli_list import UrlFile, crawl_list, plan_list, url_file
+from tests.support.api import KEY
+from tests.support.shop import JOBS, OpenShop, Shop
+
+PAGES = 25
+PART = 10
+
+
+class Killed(Exception):
+    """The client is gone."""
+
+
+class DyingTransport:
+    """Carries so many requests; then its client is gone, before or after the server has acted on the last one."""
+
+    where = "here"
+
+    def __init__(self, shop: Shop, requests: float, *, acts: bool) -> None:
+        self._send = LocalTransport(shop.client._transport.app)  # type: ignore[attr-defined]
+        self._left = requests
+        self._acts = acts
+
+    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        self._left -= 1
+        if self._left > 0:
+            return await self._send(method, target, headers, body)
+        if self._acts:
+            await self._send(method, target, headers, body)
+        raise Killed
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_list, "MOST_URLS", PART)
+    monkeypatch.setattr(cli_list, "FEW", 2)
+
+
+def url_list(shop: Shop, folder: Path, *more: str) -> UrlFile:
+    """A file with every page of the shop, some of them twice, in other spellings and in other parts."""
+    urls = [shop.site.product_url(number) for number in range(1, PAGES + 1)]
+    again = [f"{urls[0]}?utm_source=mail", urls[3]]
+    path = folder / "urls.txt"
+    path.write_text("\n".join(["# our shop", *urls[:PART], "", *again, *urls[PART:], *again, *more]))
+    return UrlFile(path, path.name)
+
+
+async def sent(shop: Shop, file: UrlFile, *, requests: float = float("inf"), acts: bool = True, **options: Any) -> None:
+    """Run the command beside a running Forager, until its client is gone."""
+    at = Reached(Api(DyingTransport(shop, requests, acts=acts), KEY))
+    await crawl_list(at, file, options, watch=False, as_json=True)
+
+
+async def crawls(shop: Shop) -> list[dict[str, Any]]:
+    return [job for job in await shop.get("/jobs") if job["pipeline"] == "products"]
+
+
+@pytest.mark.parametrize("acts", [False, True], ids=["unsent", "unanswered"])
+async def test_a_client_that_dies_between_parts_and_runs_again_ends_with_one_job_and_each_page_once(
+    shop_of: OpenShop, tmp_path: Path, acts: bool
+) -> None:
+    shop = await shop_of(pages=PAGES)
+    file = url_list(shop, tmp_path)
+    for requests in (1, 2, 3):
+        with pytest.raises(Killed):
+            await sent(shop, file, requests=requests, acts=acts, recrawl=False, max_pages=100)
+    await sent(shop, file, recrawl=False, max_pages=100)
+    await shop.work()
+    (job,) = await crawls(shop)
+    assert (job["state"], job["total"], job["completed"]) == ("completed", PAGES, PAGES)
+    assert sorted(map(int, shop.asked())) == list(range(1, PAGES + 1))
+    assert len(await shop.get("/products", limit=100)) == PAGES
+    assert "urls" not in job["params"]
+    assert job["params"]["source"] == "urls.txt"
+    await sent(shop, file, recrawl=False, max_pages=100)
+    await shop.work()
+    assert len(await crawls(shop)) == 2, "the same command crawls again when the job has ended"
+
+
+async def test_the_options_of_a_list_hold_for_all_of_its_parts(shop_of: OpenShop, tmp_path: Path) -> None:
+    shop = await shop_of(pages=PAGES)
+    await sent(shop, url_list(shop, tmp_path), max_pages=12, priority=2, frequency=7_200)
+    await shop.work()
+    (job,) = await crawls(shop)
+    assert (job["completed"], job["skipped"], job["spent"]) == (12, PAGES - 12, 12)
+    seen = await shop.get(f"/admin/crawl-jobs/{job['id']}")
+    assert seen["priority"] == 2
+    rows = await shop.app.database.fetch("SELECT priority, frequency FROM pages")
+    assert {(row["priority"], row["frequency"]) for row in rows} == {(2, 7_200)}
+
+
+async def test_a_list_with_a_line_that_is_no_url_starts_nothing(shop_of: OpenShop, tmp_path: Path) -> None:
+    shop = await shop_of(pages=1)
+    with pytest.raises(Rejected) as refused:
+        await sent(shop, url_list(shop, tmp_path, "ftp://shop.example/", "no url at all"))
+    assert [each.field for each in refused.value.fields] == ["line 32", "line 33"]
+    assert await crawls(shop) == []
+
+
+async def test_parts_must_continue_one_another_and_have_at_most_ten_thousand_pages(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=1)
+    base = "https://shop.example/p"
+
+    async def post(path: str, **body: Any) -> tuple[int, Any]:
+        got = await shop.client.post(f"{JOBS}{path}", json=body, headers={"Idempotency-Key": "list"})
+        said = got.json()
+        return got.status_code, said["data"] if said["success"] else said["error"]
+
+    assert (await post("/in-parts", urls=[f"{base}/{n}" for n in range(10_001)], more=True))[0] == 422
+    assert (await post("/in-parts", urls=[], more=True))[0] == 422
+    assert (await post("/in-parts", urls=["ftp://shop.example/"], more=True))[0] == 422
+    assert await crawls(shop) == []
+    status, made = await post("/in-parts", urls=[f"{base}/{n}" for n in range(10_000)], more=True)
+    assert (status, made["total"], made["status"]) == (202, 10_000, "receiving")
+    add = f"/{made['job_id']}/urls"
+    status, gap = await post(add, urls=[f"{base}/a"], first=10_001)
+    assert (status, "Send from 10,000" in gap) == (409, True)
+    assert (await post(add, urls=["ftp://shop.example/"], first=10_000))[0] == 422
+    status, last = await post(add, urls=[f"{base}/a", f"{base}/a#x", f"{base}/7"], first=10_000)
+    assert (status, last["total"], last["status"]) == (202, 10_001, "queued")
+    assert (await post(add, urls=[f"{base}/b"], first=10_001))[0] == 409
+    places = await shop.submit(urls=[f"{base}/c"])
+    assert (await post(f"/{places}/urls", urls=[f"{base}/d"], first=1))[0] == 409
+    unknown = "00000000-0000-4000-8000-000000000000"
+    assert (await post(f"/{unknown}/urls", urls=[f"{base}/d"], first=1))[0] == 404
+
+
+async def test_a_long_list_is_planned_in_parts_and_a_pipe_is_read_once(shop_of: OpenShop, tmp_path: Path) -> None:
+    shop = await shop_of(pages=1)
+    at = Reached(Api(DyingTransport(shop, float("inf"), acts=True), KEY))
+    path = tmp_path / "urls.txt"
+    path.write_text("\n".join(f"https://{host}.example/p/{n}" for host in "ab" for n in range(PAGES)))
+    with url_file(path) as file:
+        assert file.few() is None
+        planned = await plan_list(at, file, {})
+        bounded = await plan_list(at, file, {"max_pages": 30})
+    assert (planned["pages"], planned["seconds"], planned["more"]) == (2 * PAGES, PAGES, False)
+    assert [(shop["domain"], shop["pages"]) for shop in planned["shops"]] == [("a.example", 25), ("b.example", 25)]
+    assert bounded["pages"] == 30
+    assert shop.asked() == []
