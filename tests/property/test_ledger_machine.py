@@ -117,15 +117,16 @@ def test_no_order_of_events_breaks_the_ledger_on_postgres__R6(request: pytest.Fi
         rig.catalog.shared = frozenset({"site"})  # of the two lanes, one has an owner and one is shared
         return rig
 
-    _run(lambda: WatchingMachine(make, None))
+    _run(lambda: WatchingMachine(make, None), examples=15)  # each of them costs six times what it costs on SQLite
 
 
-def _run(machine: Callable[[], WatchingMachine]) -> None:
+def _run(machine: Callable[[], WatchingMachine], examples: int = 25) -> None:
+    """Run the machine with a seed of its own each time; `make fuzz` has many more examples."""
     number = int(os.environ.get("FORAGER_TEST_SEED") or random.randrange(2**32))
     sys.stdout.write(f"FORAGER_TEST_SEED={number}\n")
     chosen = settings()
     if chosen.max_examples < FULL_SIZE:
-        chosen = settings(max_examples=25, stateful_step_count=30)
+        chosen = settings(max_examples=examples, stateful_step_count=30)
     size = settings(chosen, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), database=None)
     factory: Any = seed(number)(machine)  # hypothesis takes a factory, its annotation wants a class
     run_state_machine_as_test(factory, settings=size)

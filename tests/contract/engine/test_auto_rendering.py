@@ -14,6 +14,8 @@ from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
+pytestmark = pytest.mark.one_store  # which way a page is fetched is decided by the engine
+
 
 def usual_challenge() -> Answer:
     """A page that asks whether we are a browser, as one of the big walls writes it."""

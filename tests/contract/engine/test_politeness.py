@@ -14,6 +14,8 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import until
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
+pytestmark = pytest.mark.one_store  # rates, hours and robots.txt are kept by the engine
+
 # ── robots.txt ──
 
 

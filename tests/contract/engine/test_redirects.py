@@ -10,6 +10,8 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import until
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
+pytestmark = pytest.mark.one_store  # hops, lanes and robots.txt are the work of the engine
+
 
 async def test_each_hop_is_charged_to_the_lane_of_its_own_host(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
