@@ -113,7 +113,7 @@ async def test_a_process_that_does_not_know_of_its_pooler_is_refused_with_the_re
     assert direct.state == "ok"
 
 
-async def test_transactions_set_what_they_need_and_leave_nothing_behind_on_any_server(
+async def test_transactions_set_what_they_need_and_leave_nothing_behind_on_any_server__PR_21(
     postgres_url: str, pgbouncer: PgBouncer
 ) -> None:
     address = in_schema(postgres_url, "apart")

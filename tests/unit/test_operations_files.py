@@ -32,7 +32,7 @@ DASHBOARDS = sorted((ROOT / "ops" / "grafana").glob("*.json"))
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_is_pinned_restarted_and_checked(name: str) -> None:
+def test_a_service_is_pinned_restarted_and_checked__PR_22(name: str) -> None:
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     if name in OURS:
@@ -91,7 +91,7 @@ def test_our_ports_are_reachable_from_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_prometheus_scrapes_every_process_on_its_port() -> None:
+def test_prometheus_scrapes_every_process_on_its_port__PR_22() -> None:
     jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
     assert jobs["forager-api"]["static_configs"] == [{"targets": [f"api:{_option('api', '--port')}"]}]
     for service, option in (("worker", "--metrics-port"), ("kafka-worker", "--metrics-port"), ("shifts", "--port")):
@@ -133,14 +133,14 @@ def test_an_alert_tells_what_happened_and_what_to_do(rule: dict[str, Any]) -> No
         assert f"## `forager {command}`" in (ROOT / "docs" / "cli.md").read_text()
 
 
-def test_every_alert_is_seen_to_fire() -> None:
+def test_every_alert_is_seen_to_fire__PR_22() -> None:
     tests = yaml.safe_load((ROOT / "ops" / "alerts_test.yml").read_text())["tests"]
     expected = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case.get("exp_alerts")}
     assert expected == {rule["alert"] for rule in ALERTS}
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
-def test_a_dashboard_has_panels_of_its_own_that_do_not_overlap(path: Path) -> None:
+def test_a_dashboard_has_panels_of_its_own_that_do_not_overlap__PR_22(path: Path) -> None:
     board = json.loads(path.read_text())
     assert board["uid"]
     panels = board["panels"]
@@ -172,7 +172,7 @@ def test_every_row_of_what_happens_when_something_dies_names_a_test_that_exists(
         "promtool test rules ops/alerts_test.yml",
     ],
 )
-def test_the_programs_that_read_the_files_accept_them(command: str) -> None:
+def test_the_programs_that_read_the_files_accept_them__PR_22(command: str) -> None:
     program, *arguments = command.split()
     environment = {"FORAGER_SERVICE_KEY": "k" * 32, "PATH": os.environ["PATH"]}
     ran = subprocess.run(

@@ -77,7 +77,7 @@ WHOLE = {
 }
 
 
-async def test_money_times_and_nested_values_have_their_types(tmp_path: Path) -> None:
+async def test_money_times_and_nested_values_have_their_types__PR_21(tmp_path: Path) -> None:
     await sink_in(tmp_path).write([change(1, "offer", body=WHOLE), change(2, "offer", body={"uid": "k2"})])
     row, empty = read(tmp_path)
     assert {name: value for name, value in row.items() if not name.startswith("change_")} == {
