@@ -49,6 +49,7 @@ class Cluster:
                     "transaction.timeout.ms": 2 * milliseconds,
                     "linger.ms": 5,
                     "compression.type": "lz4",
+                    "delivery.report.only.error": True,  # a callback for each message would double its cost here
                 }
             ),
             logger=_log,

@@ -31,15 +31,27 @@ class Publisher:
     """Publishes under one name. Only one publisher of a name works at a time: a new one fences the last."""
 
     def __init__(
-        self, cluster: Cluster, name: str, topics: Sequence[str], cursors: str, faults: Faults, *, together: bool = True
+        self,
+        cluster: Cluster,
+        name: str,
+        topics: Sequence[str],
+        cursors: str,
+        faults: Faults,
+        *,
+        prefix: str = "",
+        together: bool = True,
     ) -> None:
-        """`together=False` writes the cursor in a transaction of its own, before the messages: the negative control of
-        the tests that kill publishers. Raises `Transient` if the brokers cannot be reached."""
+        """`prefix` goes before the topic of each message; `topics` and `cursors` are whole names.
+
+        `together=False` writes the cursor in a transaction of its own, before the messages: the negative control of the
+        tests that kill publishers. Raises `Transient` if the brokers cannot be reached.
+        """
         self._cluster = cluster
         self._name = name
         self._topics = tuple(topics)
         self._cursors = cursors
         self._faults = faults
+        self._prefix = prefix
         self._together = together
         self._published: NumberSet | None = None
         self._refused: KafkaError | None = None
@@ -95,11 +107,13 @@ class Publisher:
         producer, at = self._producer, self._faults.at
         producer.begin_transaction()
         at("kafka-begun")
+        source, delivered = (SOURCE, self._name.encode()), self._delivered
         for change, message in messages:
-            headers: list[Any] = [(CHANGE, str(change).encode()), (SOURCE, self._name.encode())]
-            headers += [(name, value.encode()) for name, value in message.headers.items()]
-            value = encoded(message.value)
-            producer.produce(message.topic, value, message.key, headers=headers, on_delivery=self._delivered)
+            headers: list[Any] = [(CHANGE, str(change).encode()), source]
+            if message.headers:
+                headers += [(name, value.encode()) for name, value in message.headers.items()]
+            topic, value = self._prefix + message.topic, encoded(message.value)
+            producer.produce(topic, value, message.key, headers=headers, on_delivery=delivered)
         at("kafka-produced")
         producer.produce(self._cursors, cursor.encoded(), self._name, on_delivery=self._delivered)
         at("kafka-cursor")
@@ -109,6 +123,7 @@ class Publisher:
         at("kafka-committed")
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
+        """Called for messages that were not delivered (`delivery.report.only.error`)."""
         if error is not None and error.code() in UNACCEPTABLE:
             self._refused = error
 

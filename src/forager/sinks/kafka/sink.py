@@ -6,7 +6,6 @@ own place in the log moves afterwards and may be behind; changes that come again
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -93,8 +92,7 @@ class KafkaSink:
         publication = self._publications.get(change.pipeline or "")
         if publication is None or change.kind not in publication.kinds:
             return None
-        message = publication.message(change)
-        return None if message is None else replace(message, topic=self._prefix + message.topic)
+        return publication.message(change)
 
     async def _open(self) -> Publisher:
         publisher = await asyncio.to_thread(self._connect)
@@ -111,7 +109,15 @@ class KafkaSink:
         if self._partitions:
             for problem in self._cluster.make_topics(self._topics, self._partitions, compacted=[cursors]):
                 log.warning("a Kafka topic could not be created", problem=problem)
-        return Publisher(self._cluster, self._name, self._topics, cursors, self._faults, together=self._together)
+        return Publisher(
+            self._cluster,
+            self._name,
+            self._topics,
+            cursors,
+            self._faults,
+            prefix=self._prefix,
+            together=self._together,
+        )
 
     async def _check_ledger(self, cursor: Cursor) -> None:
         """Raises `Transient` if the cursor in Kafka is not about this ledger: publishing would leave changes out."""
