@@ -161,11 +161,15 @@ def _run_deployment(prefect: PrefectServer, **parameters: Any) -> dict[str, Any]
         deployment = _until(
             lambda: client.get("/deployments/name/create-scraping-job/create-job"), lambda r: r.is_success
         )
-        asked = client.post(f"/deployments/{deployment.json()['id']}/create_flow_run", json={"parameters": parameters})
-        run = asked.raise_for_status().json()["id"]
+        wanted = {"parameters": parameters, "idempotency_key": "once"}
+        created = _until(
+            lambda: client.post(f"/deployments/{deployment.json()['id']}/create_flow_run", json=wanted),
+            lambda r: r.is_success,
+        )
+        run = created.json()["id"]
         ended = _until(
             lambda: client.get(f"/flow_runs/{run}"),
-            lambda r: r.json()["state_type"] in ("COMPLETED", "FAILED", "CRASHED"),
+            lambda r: r.is_success and r.json()["state_type"] in ("COMPLETED", "FAILED", "CRASHED"),
         )
         assert ended.json()["state_type"] == "COMPLETED", ended.text
         found: dict[str, Any] = ended.json()
@@ -173,6 +177,7 @@ def _run_deployment(prefect: PrefectServer, **parameters: Any) -> dict[str, Any]
 
 
 def _until(ask: Callable[[], httpx.Response], holds: Callable[[httpx.Response], bool]) -> httpx.Response:
+    """Ask until the answer is the right one. Prefect's server answers with 503 while its SQLite is busy."""
     give_up = time.monotonic() + PATIENCE
     while not holds(answer := ask()):
         assert time.monotonic() < give_up, answer.text
@@ -182,8 +187,10 @@ def _until(ask: Callable[[], httpx.Response], holds: Callable[[httpx.Response], 
 
 def _flows_shown(prefect: PrefectServer) -> set[str]:
     """The flows of which Prefect has runs."""
-    flows = httpx.post(f"{prefect.api_url}/flows/filter", json={}, timeout=PATIENCE).raise_for_status().json()
-    return {flow["name"] for flow in flows}
+    flows = _until(
+        lambda: httpx.post(f"{prefect.api_url}/flows/filter", json={}, timeout=PATIENCE), lambda r: r.is_success
+    )
+    return {flow["name"] for flow in flows.json()}
 
 
 def _job(tables: Tables) -> Mapping[str, Any]:

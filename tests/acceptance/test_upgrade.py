@@ -76,8 +76,10 @@ async def test_old_and_new_workers_share_an_upgraded_database__R18(postgres_url:
                 await until(lambda: completed() >= handed + SOME, PATIENCE)
         (job,) = tables.read("SELECT * FROM jobs")
         tables.close()
-    assert job["failed"] == job["skipped"] == 0
+    assert job["failed"] == job["skipped"] == job["running"] == 0
+    assert job["completed"] + job["queued"] == QUERIES
     assert audit(sandbox.log).repeats == 0
+    assert len(sandbox.log) == job["completed"], "no answer was lost"
 
 
 def _revisions(tables: PostgresTables) -> set[str]:

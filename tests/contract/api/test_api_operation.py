@@ -182,6 +182,14 @@ async def test_every_metric_of_the_alerts_the_dashboards_and_the_guide_exists(si
     assert named - shown == set()
 
 
+async def test_every_metric_is_documented(simple: Front) -> None:
+    docs = "".join(path.read_text() for path in (Path(__file__).parents[3] / "docs").glob("*.md"))
+    shown = re.findall(r"^# TYPE (forager_\w+) ", (await simple.client.get("/metrics")).text, re.MULTILINE)
+    own = [name for name in shown if not name.endswith("_created")]  # the client library adds these
+    assert len(own) > 50
+    assert [name for name in own if f"`{name}" not in docs and f"({name}[" not in docs] == []
+
+
 async def _metrics(front: Front) -> dict[tuple[str, ...], float]:
     text = (await front.client.get("/metrics")).text
     families = text_string_to_metric_families(text)
