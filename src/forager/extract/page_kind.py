@@ -4,9 +4,11 @@ A page that is not an item must not yield one: its values would be those of othe
 """
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from forager.extract.document import Document
+from forager.extract.structured_data import Thing
 
 PageKind = Literal["item", "list", "form", "error", "empty", "other"]
 """`other`: a page with text that has nothing of what was asked for."""
@@ -39,6 +41,19 @@ _PERSONAL = re.compile(
     re.IGNORECASE,
 )
 LEAST_INPUTS = 3
+_ITEMS = frozenset(
+    {"JobPosting", "Product", "RealEstateListing", "Apartment", "House", "SingleFamilyResidence", "Recipe"}
+)
+"""Types of structured data that declare the page of one item."""
+OUTER = 1
+"""Depth down to which a thing can be what the page is about: at the top, or one level below (`mainEntity`, `@graph`)."""
+
+
+def declares_other(known: Iterable[Thing], *own: str) -> bool:
+    """Whether the structured data of a page declare an item, and none of the types `own`: a salary is not a rent, and
+    the headline of a job posting is not a person's name."""
+    declared = frozenset[str]().union(*(thing.types for thing in known if thing.depth <= OUTER))
+    return bool(declared & _ITEMS) and not declared & frozenset(own)
 
 
 def is_empty(document: Document) -> bool:

@@ -35,6 +35,15 @@ async def test_a_page_without_the_item_fails_with_what_it_is_instead(simple: Ser
     assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, reason)
 
 
+@pytest.mark.parametrize("target_type", ["listing", "product", "linkedin_profile"])
+@pytest.mark.parametrize("layout", ["jsonld", "microdata", "plain"])
+async def test_a_job_posting_is_neither_a_home_nor_a_product_nor_a_profile(
+    simple: Service, layout: str, target_type: str
+) -> None:
+    answer = await simple.sync(f"/jobs/{layout}/1", target_type=target_type, render="http")
+    assert (answer.status_code, answer.json()["meta"]["reason"]) == (502, "no_item")
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

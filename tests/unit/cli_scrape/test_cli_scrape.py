@@ -55,7 +55,11 @@ def test_options_may_come_first_and_json_has_where_each_field_was_found(forager:
 def test_a_page_that_cannot_be_had_is_exit_code_1_with_the_reason(forager: Forager, site: SandboxSite) -> None:
     ran = forager("scrape", site.url("/nowhere"), "--as", "job_posting", "--http")
     assert ran.code == 1
+    assert "could not be fetched: " in ran.err
     assert "no such page (404)" in ran.err
+    other = forager("scrape", site.url("/jobs/jsonld/2"), "--as", "listing", "--http")
+    assert other.code == 1
+    assert "/jobs/jsonld/2 is not a page of the type listing: it has none of the values" in other.err
     as_json = forager("scrape", site.url("/nowhere"), "--as", "job_posting", "--http", "--json")
     assert (as_json.code, as_json.data["reason"]) == (1, "not_found")
 

@@ -16,7 +16,7 @@ from forager.extract.addresses import addresses
 from forager.extract.document import Document, Line
 from forager.extract.homes import words
 from forager.extract.homes.places import Place, is_street, place_of
-from forager.extract.page_kind import PageKind, error_of, is_empty
+from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
 from forager.extract.prices import parse_price
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line
@@ -58,7 +58,10 @@ def read_home(document: Document) -> Home:
     home.kind = _kind(document, lines, headline)
     if home.kind != "item":
         return home
-    for thing in of_type(things(document), *HOMES):
+    known = things(document)
+    if declares_other(known, *HOMES):
+        return Home("other")
+    for thing in of_type(known, *HOMES):
         _read_thing(thing, home)
     home.add("title", headline, "css:h1", LABEL)
     scope = _scope(lines, headline)
@@ -66,9 +69,14 @@ def read_home(document: Document) -> Home:
     _read_numbers(scope, headline, home)
     _read_place(document, scope, headline, home)
     _read_offer(document, scope, headline, home)
-    if not home.values.keys() & {"price", "bedrooms", "area", "street"}:
-        return Home("other")
-    return home
+    return home if _is_home(home) else Home("other")
+
+
+def _is_home(home: Home) -> bool:
+    """Whether the values identify a home. Everything has a price, so a price counts only beside a word for rent or
+    sale, or beside its period."""
+    known = home.values.keys()
+    return bool(known & {"bedrooms", "area", "street"}) or ("price" in known and bool(known & {"offer", "price_period"}))
 
 
 def _headline(document: Document) -> str | None:

@@ -103,8 +103,7 @@ def page(
     if not asked.is_read:
         if as_json:
             render.show_json(asked.shown)
-        why = str(asked.task["error"] or asked.task["status"]).removeprefix(f"{target_url}: ")
-        raise JobNotDone(f"{target_url} could not be fetched: {why}")
+        raise JobNotDone(f"{target_url} {asked.problem}")
     if as_json or (output and not form):
         cli_page.show_all(asked, output)
     elif form:

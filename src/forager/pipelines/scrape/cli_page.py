@@ -15,6 +15,7 @@ from forager.kit.cli.invocation import Reached
 from forager.kit.cli.row_files import opened
 from forager.kit.cli.run_job import see_through
 from forager.pipelines.scrape.cli_words import words
+from forager.pipelines.scrape.words import NOT_AN_ITEM
 
 SCREENSHOT = "screenshot"
 
@@ -29,6 +30,14 @@ class Asked:
     @property
     def is_read(self) -> bool:
         return bool(self.task["status"] == "completed")
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, to be read after the URL: the page could not be fetched, or it is not what was asked for."""
+        why = str(self.task["error"] or self.task["status"]).removeprefix(f"{self.task['target_url']}: ")
+        if self.task.get("reason") in NOT_AN_ITEM:
+            return f"is not a page of the type {self.task['target_type']}: it {why.partition(' ')[2]}"
+        return f"could not be fetched: {why}"
 
     @property
     def shown(self) -> dict[str, Any]:

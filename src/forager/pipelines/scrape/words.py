@@ -67,9 +67,11 @@ INSTEAD: dict[PageKind, tuple[str, str]] = {
     "form": (FORM_PAGE, "is a form to fill in. Give the URL of the page that it belongs to."),
     "error": (ERROR_PAGE, "says that what it showed is not there any more."),
     "empty": (EMPTY_PAGE, "shows next to nothing."),
-    "other": (NO_ITEM, "has none of the fields of this target type. Check that the type fits the page."),
+    "other": (NO_ITEM, "has none of the values that identify one. Check that the target type fits the page."),
 }
 """Reason and message for each kind of page that is not an item."""
+NOT_AN_ITEM = frozenset(reason for reason, _ in INSTEAD.values())
+"""Reasons of pages that were fetched and are not what was asked for."""
 
 
 def shown_reason(reason: str | None) -> str | None:

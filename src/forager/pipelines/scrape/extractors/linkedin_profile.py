@@ -12,7 +12,7 @@ from forager.core.visit import Click, Scroll, WaitFor
 from forager.extract.document import Document
 from forager.extract.locations import location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
-from forager.extract.page_kind import PageKind, error_of, is_empty
+from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line, paragraphs
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
@@ -67,7 +67,10 @@ class LinkedInProfile(BaseModel):
 def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     document = Document(page.html, page.url)
     findings = Findings(wanted)
-    person = _main_person(things(document))
+    known = things(document)
+    person = _main_person(known)
+    if person is None and declares_other(known, "Person", "ProfilePage"):
+        return Extracted(kind="other")
     if person is not None:
         _from_person(person, findings)
     elif document.first_text(*_NAMES[:-1]) is None:
@@ -81,7 +84,10 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
         if employer:
             findings.offer("current_company", employer["company"], "text:headline", GUESS)
     kind: PageKind = "item"
-    if "name" in wanted and not findings.names:
+    # Every page has a headline, so a name alone does not make a profile, unless markup or selectors call it a person's.
+    named = person is not None or document.first_text(*_NAMES[:-1]) is not None
+    little = findings.names <= {"name"} and len(wanted - {"profile_url"}) > 1 and not named
+    if "name" in wanted and (little or not findings.names):
         kind = "error" if error_of(document) else "empty" if is_empty(document) else "other"
     return findings.extracted("profile_url", _profile_url(document), kind=kind)
 
