@@ -46,6 +46,31 @@ def test_a_prefect_server_that_does_not_answer_is_named_without_a_traceback(tmp_
     assert "Traceback" not in ran.stderr
 
 
+LOGGED = """
+import logging
+import structlog
+from prefect.logging.configuration import setup_logging
+from forager.logs import configure_logs
+from forager.runners.prefect.log import share_log
+
+setup_logging()
+for _ in range(2):
+    configure_logs("INFO", "json")
+    share_log()
+structlog.get_logger("forager.engine").info("our own line")
+logging.getLogger("prefect.flow").info("a line of prefect")
+"""
+
+
+def test_in_a_flow_run_our_lines_and_those_of_prefect_are_written_once_each(tmp_path: Path) -> None:
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "DO_NOT_TRACK": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", LOGGED], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert ran.stderr.count("our own line") == 1
+    assert ran.stderr.count("a line of prefect") == 1
+
+
 def _serve(folder: Path, more: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "FORAGER_"))}
     return subprocess.run(

@@ -6,7 +6,6 @@ work.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +24,7 @@ from forager.engine.batch import BatchWork
 from forager.kit.cli.client import Api
 from forager.kit.queries import job_number
 from forager.logs import configure_logs
+from forager.runners.prefect.log import share_log
 from forager.settings import Settings
 
 PIPELINE = "places"
@@ -114,7 +114,7 @@ async def at_desk() -> AsyncIterator[Desk]:
         return
     settings = load_settings()
     configure_logs(settings.log_level, settings.log_format, settings.secrets())
-    logging.getLogger("prefect").propagate = False  # it has handlers of its own: its lines would be written twice
+    share_log()
     async with AsyncExitStack() as stack:
         desk = await open_desk(settings, stack)
         token = _CURRENT.set(desk)
