@@ -22,6 +22,9 @@ def test_the_markets_of_the_install_are_listed_and_a_city_is_one_command__LI_1__
     assert "disabled" in forager("markets", "disable", "worcester").out
     listed = forager("markets", "list").out
     assert "Worcester" in listed
+    lines = [line for line in listed.splitlines() if "washington-dc" in line]
+    assert len(lines) == 1, "each market on one line of 80 columns, with its whole id"
+    assert "Washington DC, DC" in lines[0]
     assert "disabled" in listed
     assert "Removed." in forager("markets", "remove", "worcester").out
     assert forager("markets", "show", "worcester").code != 0

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import signal
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +375,10 @@ def test_the_audit_fails_when_a_page_after_a_short_one_was_paid__PL_10(tmp_path:
     found = audit_crash(written(tmp_path, *entries), ENDED, sorted(expected_places(entries)))
 
     assert found.failures == ("1 pages were paid for after a short one",)
+
+
+def test_a_moment_in_a_table_is_its_distance_from_now() -> None:
+    now = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+    assert render.relative("2026-03-14T11:40:00Z", now) == "20 min ago"
+    assert render.relative("2026-03-14T17:00:00Z", now) == "in 5 h"
+    assert render.relative(None, now) == "-"

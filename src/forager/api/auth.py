@@ -23,7 +23,7 @@ from forager.kit.http.envelope import refusal
 HEADER = b"x-service-key"
 OPEN_PATHS = frozenset({"/health", "/readiness", "/metrics"})
 TICKET_HEADER = b"x-page-ticket"
-DOCUMENTS = frozenset({"/docs", "/openapi.json", "/demo"})
+DOCUMENTS = frozenset({"/", "/docs", "/openapi.json", "/demo"})
 TICKET_PATHS = ("/api/v1/review-fetch", "/api/v1/demo/stream/")
 TICKET_SECONDS = 12 * 3600
 ASK_A_BROWSER = 'Basic realm="Forager: any name, the service key as the password", charset="UTF-8"'

@@ -8,7 +8,7 @@ import base64
 import hashlib
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from forager.api.docs_html import page_of
 from forager.api.docs_script import SCRIPT
@@ -38,5 +38,10 @@ def docs_router() -> Router:
         if not made:
             made.append(await asyncio.to_thread(lambda: page_of(request.app.openapi()).encode()))
         return Response(made[0], headers=HEADERS, media_type="text/html")
+
+    @router.get("/", include_in_schema=False)
+    async def show_start() -> Response:
+        """Lead people who open the address that `forager up` prints to the documentation."""
+        return RedirectResponse("/docs", status_code=307)
 
     return router

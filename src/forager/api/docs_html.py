@@ -13,14 +13,11 @@ from forager.api.docs_style import STYLE
 Part = Mapping[str, Any]
 
 _BOUNDS = (
-    ("minLength", "{} characters or more"),
-    ("maxLength", "at most {} characters"),
-    ("minItems", "{} or more"),
-    ("maxItems", "at most {}"),
-    ("minimum", "from {}"),
-    ("maximum", "to {}"),
-    ("pattern", "as {}"),
+    ("minLength", "maxLength", "characters"),
+    ("minItems", "maxItems", "entries"),
+    ("minimum", "maximum", ""),
 )
+"""A lower bound, an upper bound, and what they count."""
 
 
 _KEY = (
@@ -187,8 +184,24 @@ def _kind(document: Part, schema: Part) -> str:
     kind = schema.get("format") or schema.get("type", "anything")
     if kind == "array":
         kind = f"list of {_kind(document, schema.get('items', {}))}"
-    bounds = [words.format(_number(schema[bound])) for bound, words in _BOUNDS if bound in schema]
-    return ", ".join((str(kind), *bounds))
+    return ", ".join((str(kind), *_bounds(schema)))
+
+
+def _bounds(schema: Part) -> Iterator[str]:
+    """Yield the limits of a value: "1 to 200 characters", "at least 0", "matches ^[A-Z]{2}$"."""
+    for lower, upper, unit in _BOUNDS:
+        least, most = schema.get(lower), schema.get(upper)
+        if least is not None and most is not None:
+            words = f"{_number(least)} to {_number(most)}" if least != most else f"exactly {_number(least)}"
+        elif least is not None:
+            words = f"at least {_number(least)}"
+        elif most is not None:
+            words = f"at most {_number(most)}"
+        else:
+            continue
+        yield f"{words} {unit}".rstrip()
+    if "pattern" in schema:
+        yield f"matches {schema['pattern']}"
 
 
 def _resolved(document: Part, schema: Part) -> Part:

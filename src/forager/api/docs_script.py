@@ -52,6 +52,9 @@ async function send(form) {
     shown.textContent = `No answer: ${error.message}`;
   }
 }
+if (matchMedia('(max-width: 60rem)').matches) {
+  document.querySelector('nav details').open = false;  // above the text it would fill several screens
+}
 document.addEventListener('submit', (event) => {
   event.preventDefault();
   send(event.target);

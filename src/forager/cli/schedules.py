@@ -152,8 +152,10 @@ def _last(schedule: dict[str, Any]) -> Any:
     from rich.text import Text
 
     from forager.kit.cli import render
+    from forager.kit.cli.ids import short_job
 
-    below = [schedule["last_job"], schedule["last_error"]]
+    job = schedule["last_job"]
+    below = [short_job(job) if job else None, schedule["last_error"]]
     lines = [render.moment(schedule["last_at"]), *(line for line in below if line)]
     return Text("\n").join(render.plain(line) for line in lines)
 

@@ -22,8 +22,8 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         render.show_json(sinks)
         return
-    figures = ("behind", "lag", "per second", "refused")
-    rows = render.table("sink", "type", "state", *figures, "error", right=figures, fold=("error",))
+    figures = ("behind", "lag", "rate", "refused")
+    rows = render.table("sink", "type", "state", *figures, right=figures)
     for each in sinks:
         rows.add_row(
             render.plain(each["name"]),
@@ -31,11 +31,13 @@ def list_sinks(context: typer.Context, as_json: Json = False) -> None:
             state_of(each),
             render.count(each["behind"]),
             render.duration(each["lag_seconds"]),
-            f"{each['rate']:,.1f}",
+            f"{each['rate']:,.1f}/s",
             render.count(each["set_aside"]),
-            render.plain(each["problem"] or (each["error"] if each["failures"] else None)),
         )
     render.out().print(rows)
+    for each in sinks:
+        if wrong := each["problem"] or (each["error"] if each["failures"] else None):
+            render.out().print(render.plain(f"{each['name']}: {wrong}"), soft_wrap=True)
 
 
 @app.command()

@@ -46,7 +46,7 @@ _ITEMS = frozenset(
 )
 """Types of structured data that declare the page of one item."""
 OUTER = 1
-"""Depth down to which a thing can be what the page is about: at the top, or one level below (`mainEntity`, `@graph`)."""
+"""Depth down to which a thing can be what the page is about: at the top, or one level below, as a `mainEntity` is."""
 
 
 def declares_other(known: Iterable[Thing], *own: str) -> bool:

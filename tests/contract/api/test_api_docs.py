@@ -39,7 +39,8 @@ async def test_the_page_shows_every_operation_of_the_document(simple: Front) -> 
     ids = [attributes["id"] for tag, attributes in shown.tags if tag == "article"]
     operations = [operation for each in document["paths"].values() for operation in each.values()]
     assert sorted(ids, key=str) == sorted(operation["operationId"] for operation in operations)
-    for said in (*document["paths"], *(operation["summary"] for operation in operations), "coffee roasters"):
+    bounds = ("string, 1 to 200 characters", "matches ^[A-Z]{2}$")
+    for said in (*document["paths"], *(operation["summary"] for operation in operations), "coffee roasters", *bounds):
         assert said in shown.text, said
     targets = {attributes.get("id") for _, attributes in shown.tags}
     links = [attributes["href"] or "" for tag, attributes in shown.tags if tag == "a"]
@@ -87,7 +88,11 @@ async def test_a_call_is_tried_from_the_page_in_a_browser(simple: Front, chromiu
         browser = await play.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
         context = await browser.new_context(http_credentials={"username": "me", "password": KEY})
         page = await context.new_page()
-        await page.goto(f"{url}/docs")
+        await page.set_viewport_size({"width": 400, "height": 800})
+        await page.goto(url)
+        assert page.url == f"{url}/docs", "the address that `forager up` prints leads to the documentation"
+        assert not await page.locator("nav ul").first.is_visible(), "on a narrow screen the contents begin closed"
+        assert await page.evaluate("document.documentElement.scrollWidth") == 400
         await page.fill("#key", KEY)
         form = page.locator("article#create_job form")
         await page.locator("article#create_job details.try > summary").click()

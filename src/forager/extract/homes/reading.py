@@ -76,7 +76,8 @@ def _is_home(home: Home) -> bool:
     """Whether the values identify a home. Everything has a price, so a price counts only beside a word for rent or
     sale, or beside its period."""
     known = home.values.keys()
-    return bool(known & {"bedrooms", "area", "street"}) or ("price" in known and bool(known & {"offer", "price_period"}))
+    is_offered = "price" in known and bool(known & {"offer", "price_period"})
+    return is_offered or bool(known & {"bedrooms", "area", "street"})
 
 
 def _headline(document: Document) -> str | None:

@@ -159,6 +159,15 @@ def age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
+def relative(value: Any, now: datetime | None = None) -> str:
+    """Format a timestamp of the API by its distance from now: `20 min ago`, `in 5 h`; `-` for none."""
+    parsed = when(value)
+    if parsed is None:
+        return "-"
+    seconds = (parsed - (now or datetime.now(UTC))).total_seconds()
+    return f"in {age(seconds)}" if seconds > 0 else f"{age(-seconds)} ago"
+
+
 def moment(value: Any) -> str:
     """Format a timestamp of the API (ISO 8601) to the second, in UTC."""
     parsed = when(value)

@@ -26,20 +26,19 @@ FIELDS = {
 
 @commands.command("list")
 def list_markets(context: typer.Context, as_json: Json = False) -> None:
-    """List all markets: tier, last scrape, next scrape."""
+    """List all markets: tier, last and next scrape, and what is wrong."""
     markets = with_api(context, lambda at: at.api.get(MARKETS))
     if as_json:
         render.show_json(markets)
         return
-    rows = render.table("id", "market", "tier", "last scrape", "status", "next scrape", "")
+    rows = render.table("id", "market", "tier", "last", "next", "")
     for each in markets:
         rows.add_row(
             each["id"],
             render.plain(f"{each['display_name']}, {each['state']}"),
             f"{each['tier']}, {each['scrape_frequency_hours']} h",
-            render.moment(each["last_scrape_at"]),
-            each["last_scrape_status"] or "-",
-            render.moment(each["next_scrape_at"]),
+            render.relative(each["last_scrape_at"]),
+            render.relative(each["next_scrape_at"]),
             _remark(each),
         )
     render.out().print(rows)
@@ -175,7 +174,10 @@ def _remark(market: Any) -> str:
     if market["scraping_job"]:
         return "scraping"
     failures = render.some(market["consecutive_failures"], "failure")
-    return f"circuit open after {failures}" if market["circuit_open"] else ""
+    if market["circuit_open"]:
+        return f"circuit open after {failures}"
+    last = market["last_scrape_status"]
+    return f"last: {last}" if last not in (None, "completed") else ""
 
 
 def _facts(market: Any) -> list[tuple[str, Any]]:
