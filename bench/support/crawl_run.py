@@ -9,6 +9,8 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,11 +25,10 @@ from forager.config import load_settings
 from forager.ledger.sqlite import store as sqlite_store
 from forager.ledger.sqlite import writer
 from forager.logs import configure_logs
+from forager.pipelines.products.cli_list import MOST_URLS
 from forager.sandbox.shop import ShopConfig, ShopSandbox
 
 IN_FLIGHT = 64
-IN_PART = 10_000
-"""URLs of one part of a list."""
 POLICY = f"no pause (100,000/s at once), {IN_FLIGHT} in flight, under the shop's own domain"
 
 
@@ -53,7 +54,7 @@ async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
             _without_fsync()
         async with open_app(loaded) as app:
             started, used = time.perf_counter(), _cpu()
-            job = await submit(app, addresses(base, pages))
+            job = await submit(app, base, pages)
             async with app.engine(schedules=False):
                 await ended(app, pages)
                 seconds, used = time.perf_counter() - started, _cpu() - used
@@ -62,22 +63,22 @@ async def run(base: str, pages: int, *, fsync: bool = True) -> dict[str, Any]:
     return {"seconds": seconds, "cpu": used, "peak_mb": peak_mb(), "items": row["items"]}
 
 
-async def submit(app: App, urls: list[str]) -> UUID:
-    """Submit a list as `forager crawl --file` does: in parts."""
-    part = min(IN_PART, len(urls) // 2)
-    opened = await app.open_job("products", {"recrawl": False}, {"urls": urls[:part], "recrawl": False}, key=None)
-    for first in range(part, len(urls), part):
-        more = first + part < len(urls)
-        body = {"urls": urls[first : first + part], "recrawl": False}
-        await app.add_part(opened.job, "products", body, first, more=more)
+async def submit(app: App, base: str, pages: int) -> UUID:
+    """Submit a list as `forager crawl --file` does: read and sent in parts."""
+    about, urls = {"recrawl": False}, addresses(base, pages)
+    part = min(MOST_URLS, pages // 2)
+    opened = await app.open_job("products", about, {**about, "urls": list(islice(urls, part))}, key=None)
+    for first in range(part, pages, part):
+        body = {**about, "urls": list(islice(urls, part))}
+        await app.add_part(opened.job, "products", body, first, more=first + part < pages)
     return opened.job
 
 
-def addresses(base: str, pages: int) -> list[str]:
-    """The addresses of the shop's products: every side gets the same ones."""
+def addresses(base: str, pages: int) -> Iterator[str]:
+    """Yield the addresses of the shop's products: every side gets the same ones."""
     shop = ShopSandbox(ShopConfig(pages=pages, change_days=(0, 0)))
     root = base.rstrip("/")
-    return [f"{root}{shop.catalogue.path(number, 'jsonld')}" for number in range(1, pages + 1)]
+    return (f"{root}{shop.catalogue.path(number, 'jsonld')}" for number in range(1, pages + 1))
 
 
 def _without_fsync() -> None:

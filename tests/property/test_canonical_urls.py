@@ -4,10 +4,11 @@ import json
 from random import Random
 from urllib.parse import parse_qsl, quote, urlsplit
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forager.extract.canonical import canonical_url
+from forager.extract.canonical import _spelled, canonical_url
 from forager.extract.urls import is_tracking
 from tests.support.shared_data import shared_data
 
@@ -38,6 +39,26 @@ def test_applying_it_twice_changes_nothing__PR_5(text: str) -> None:
         assert canonical_url(once) == once
         assert "#" not in once
         assert urlsplit(once).scheme in ("http", "https")
+
+
+plain_hosts = st.sampled_from(["shop.example", "127.0.0.1", "0127.0.0.1", "127.1", "a..b", "-a.example", "x.example."])
+ports = st.sampled_from(["", ":80", ":443", ":8080", ":0", ":08", ":65535", ":65536"])
+segments = st.lists(
+    st.sampled_from(["a", "..", ".", "b.html", "", "A-b", "x~y", "...", "a..b", ".hid", "%41"]), max_size=5
+)
+
+
+@given(st.sampled_from(["http", "https"]), plain_hosts, ports, segments)
+def test_a_plain_url_is_spelled_as_any_other_is__PR_5(scheme: str, host: str, port: str, path: list[str]) -> None:
+    """Most URLs take a shorter way, which must lead to the same spelling and the same refusals."""
+    url = f"{scheme}://{host}{port}/{'/'.join(path)}"
+    try:
+        expected = _spelled(url)
+    except ValueError:
+        with pytest.raises(ValueError, match=r".+"):
+            canonical_url(url)
+    else:
+        assert canonical_url(url) == expected
 
 
 @given(hosts, paths, pairs, st.lists(tracking, max_size=3), st.randoms(use_true_random=False))

@@ -184,15 +184,21 @@ class LaneRun:
         A wait of more than `longest` seconds is not begun; its length is returned instead.
         """
         while True:
-            now = self._clock.monotonic()
+            at, now = self.start_request(at)
             if at <= now:
-                at = self._limiter.start(now)
-                if at <= now:
-                    return 0.0
+                return 0.0
             if at - now > longest:
                 self._limiter.unplan(at)
                 return at - now
             await self._clock.sleep(at - now)
+
+    def start_request(self, at: float) -> tuple[float, float]:
+        """Start a request that was planned for `at`, if its moment has come and the window has room.
+
+        Returns the moment for which it is planned now, and the present moment: it was started unless the first is
+        later."""
+        now = self._clock.monotonic()
+        return (self._limiter.start(now) if at <= now else at), now
 
     def left(self) -> None:
         """Record that an admitted request has been sent."""

@@ -238,6 +238,9 @@ class LaneFetch:
         """Wait until the lane admits a request. The wait does not count towards the step's time-out."""
         own, self._start_at = (self._start_at if lane is self.lane else None), None
         at = lane.plan_request() if own is None else own
+        at, now = lane.start_request(at)
+        if at <= now:
+            return  # most requests need not wait, so the time-out is not touched
         limit = self.limit if lane.policy.site else None
         if limit is not None:
             limit.stop()
