@@ -11,16 +11,18 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import uvloop
 from pydantic import BaseModel
 
+from bench.support.filled import filled_store
 from bench.support.home_pairs import pairs, real_addresses
 from bench.support.machine import Machine
 from bench.support.options import Options, StoreKind, parse
-from bench.support.stores import Store, Stores, open_ledger, run_sql
+from bench.support.stores import Store, Stores, open_ledger
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.http import Fetch
 from forager.core.ledger import Ledger, NewJob, Session, Settlement, Want
@@ -30,7 +32,6 @@ from forager.core.record import Record
 from forager.core.states import TaskState
 from forager.core.task import Plan, Task
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.pipelines.listings.apify import Apify
 from forager.pipelines.listings.blocks import cell_block, nearby_cells, zip_block
 from forager.pipelines.listings.duties_items import ItemsDuty
@@ -91,7 +92,9 @@ def main(options: Options) -> None:
     growth: dict[StoreKind, list[float]] = defaultdict(list)
     with Stores(options.stores) as stores:
         for kind in stores.kinds:
-            filled = {size: prepared(stores, kind, size) for size in sizes}
+            # Analysed, as by autovacuum and the daily maintenance.
+            fill = partial(filled_store, stores, kind, PIPELINE, "listings", rows=_rows, analyse=True)
+            filled = {size: fill(size=size) for size in sizes}
             for number in range(options.rounds):
                 machine.sample()
                 took = uvloop.run(measure(filled, number, batches))
@@ -151,23 +154,8 @@ def home(source: str, k: int) -> Found:
     )
 
 
-def prepared(stores: Stores, kind: StoreKind, size: int) -> Store:
-    started, store = time.perf_counter(), stores.new(kind)
-    if store.url is None:
-        create_sqlite(store.path, Catalog([PIPELINE]))
-    else:
-        create_postgres(store.url, Catalog([PIPELINE]))
-    uvloop.run(run_sql(store, lambda of: [_fill(of, size), "ANALYZE"]))  # as autovacuum and the daily maintenance do
-    print(f"  filled {kind} with {size:,} homes in {time.perf_counter() - started:.1f} s", flush=True)
-    return store
-
-
-def _fill(kind: StoreKind, size: int) -> str:
-    if kind == "sqlite":
-        series = f"WITH RECURSIVE s(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM s WHERE k < {size}) "
-        source, code = "s", "printf('%05d', k % 50000)"
-    else:
-        series, source, code = "", f"generate_series(1, {size}) AS s(k)", "lpad((k % 50000)::text, 5, '0')"
+def _rows(kind: StoreKind) -> tuple[str, str]:
+    code = "printf('%05d', k % 50000)" if kind == "sqlite" else "lpad((k % 50000)::text, 5, '0')"
     number = "(k % 900 + 10)"
     columns = (
         "listing_key, market_id, title, address, zip, latitude, longitude, rent_min, rent_max, beds_min, beds_max,"
@@ -179,7 +167,7 @@ def _fill(kind: StoreKind, size: int) -> str:
         f" {code} || ':' || {number}, (10000 + k % 5000) || ':' || (-23334 - k / 5000) || ':' || {number},"
         " 1, 1, 1, 1, 1"
     )
-    return f"INSERT INTO listings ({columns}) {series}SELECT {values} FROM {source}"
+    return columns, values
 
 
 async def measure(filled: dict[int, Store], round_: int, batches: int) -> dict[int, dict[str, list[float]]]:

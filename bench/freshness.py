@@ -13,13 +13,13 @@ from typing import Any
 
 import uvloop
 
+from bench.support.filled import filled_store
 from bench.support.machine import Machine
 from bench.support.options import Options, StoreKind, parse
 from bench.support.stores import Store, Stores, open_ledger, run_sql
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.ledger import Ledger
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.pipelines.listings.apify import Apify
 from forager.pipelines.listings.duties_upkeep import PAGE, ZERO
 from forager.pipelines.listings.pipeline import build
@@ -48,7 +48,7 @@ def main(options: Options) -> None:
     figures: dict[str, Any] = {}
     with Stores(options.stores) as stores:
         for kind in stores.kinds:
-            filled = {size: prepared(stores, kind, size) for size in sizes}
+            filled = {size: filled_store(stores, kind, PIPELINE, "listings", size, _rows) for size in sizes}
             for number in range(options.rounds):
                 machine.sample()
                 looks, rows = uvloop.run(measure(filled, number))
@@ -69,23 +69,7 @@ def main(options: Options) -> None:
     conclude("freshness", figures, TARGETS, machine)
 
 
-def prepared(stores: Stores, kind: StoreKind, size: int) -> Store:
-    started, store = time.perf_counter(), stores.new(kind)
-    if store.url is None:
-        create_sqlite(store.path, Catalog([PIPELINE]))
-    else:
-        create_postgres(store.url, Catalog([PIPELINE]))
-    uvloop.run(run_sql(store, lambda of: [_fill(of, size)]))
-    print(f"  filled {kind} with {size:,} listings in {time.perf_counter() - started:.1f} s", flush=True)
-    return store
-
-
-def _fill(kind: StoreKind, size: int) -> str:
-    if kind == "sqlite":
-        series = f"WITH RECURSIVE s(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM s WHERE k < {size}) "
-        source = "s"
-    else:
-        series, source = "", f"generate_series(1, {size}) AS s(k)"
+def _rows(_: StoreKind) -> tuple[str, str]:
     columns = (
         "listing_key, market_id, title, address, source_url, area_max, confidence_base, confidence_updated_at,"
         " decay_rate, zero_at, verify_at, version, first_seen_at, last_seen_at, changed_at, times_seen"
@@ -94,7 +78,7 @@ def _fill(kind: StoreKind, size: int) -> str:
         "'a:' || k, 'm' || (k % 19), 'Home ' || k, k || ' Mill Road', 'https://homes.example/' || k, 700, 100,"
         f" {LATER} + k, 1 + k % 3, {LATER} + k, {LATER} + k, 1, 1, 1, 1, 1"
     )
-    return f"INSERT INTO listings ({columns}) {series}SELECT {values} FROM {source}"
+    return columns, values
 
 
 async def measure(filled: dict[int, Store], round_: int) -> tuple[dict[int, list[float]], int | None]:

@@ -14,20 +14,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.submit import CLIENTS, SLICES
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
 from bench.support.peers import ROOT
+from bench.support.pressed_api import WITHOUT, api, press_in_turn
 from bench.support.reviews import Hosts, google
 from bench.support.reviews_run import ReviewsRun
-from bench.support.stores import Store, Stores
+from bench.support.stores import Stores
 from bench.support.verdict import Target, conclude, print_table
 from forager.sinks.kafka.cluster import Cluster
 from tests.support.kafka import MockCluster
 from tests.support.kafka_broker import Broker, why_none
 
-KEY = secrets.token_urlsafe(32)
-WITHOUT = "without the store"
+TOKEN = json.dumps({"access_token": "sandbox-bench"})
 ACCEPTED = 6_000
 LATENCIES = {"accounts": 200, "locations": 500, "reviews": 1_000}
 PATH = sum(LATENCIES.values()) / 1000
@@ -85,48 +84,15 @@ def accept(stores: Stores, options: Options, _: Mapping[str, Any]) -> dict[str, 
     """Jobs per second that the route accepts, with a store and without one, in turn."""
     jobs = ACCEPTED // 6 if options.quick else ACCEPTED
     with contextlib.ExitStack() as stack:
-        urls: dict[str, str] = {kind: stack.enter_context(api(stores.new(kind))) for kind in stores.kinds}
-        urls[WITHOUT] = stack.enter_context(api(stores.new("sqlite"), with_store=False))
-        taken = dict.fromkeys(urls, 0.0)
-        for _slice in range(SLICES):
-            for name, url in urls.items():
-                stores.settle()
-                taken[name] += press(url, jobs // SLICES)
+        urls: dict[str, str] = {kind: stack.enter_context(api(stores.new(kind), "reviews")) for kind in stores.kinds}
+        urls[WITHOUT] = stack.enter_context(api(stores.new("sqlite"), "reviews", with_store=False))
+        taken = press_in_turn(stores, urls, jobs, "/api/v1/review-fetch", TOKEN)
     rates = {name: jobs / seconds for name, seconds in taken.items()}
     shares = {name: rates[name] / rates[WITHOUT] for name in stores.kinds}
     default = "sqlite" if "sqlite" in shares else stores.kinds[0]
     told = {f"{name}_accepted_per_s": rates[name] for name in stores.kinds}
     others = {f"{name}_api_share": share for name, share in shares.items() if name != default}
     return {"api_share": shares[default], "accepted_per_s": rates[default], **told, **others}
-
-
-@contextlib.contextmanager
-def api(store: Store, *, with_store: bool = True) -> Iterator[str]:
-    request = {"kind": store.kind, "home": str(store.home), "url": store.url, "key": KEY, "with_store": with_store}
-    command = [sys.executable, "-m", "bench.support.api_server", json.dumps({**request, "pipeline": "reviews"})]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        if not url:
-            raise RuntimeError("the API did not start; what it said is above")
-        yield url  # leaving the block closes its standard input, which ends it
-
-
-def press(url: str, jobs: int) -> float:
-    body = json.dumps({"access_token": "sandbox-bench"})
-    command = [
-        sys.executable,
-        "-m",
-        "bench.support.load",
-        url,
-        KEY,
-        str(CLIENTS),
-        str(jobs),
-        "/api/v1/review-fetch",
-        body,
-    ]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return float(json.loads(done.stdout)["seconds"])
 
 
 # ── the engine ──

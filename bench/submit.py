@@ -6,30 +6,23 @@ what durability leaves of the route's speed.
 """
 
 import contextlib
-import json
-import secrets
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 
 import uvloop
 
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
-from bench.support.peers import ROOT
 from bench.support.places import places_app, zip_codes
-from bench.support.stores import Store, Stores
+from bench.support.pressed_api import CLIENTS, WITHOUT, api, press_in_turn
+from bench.support.stores import Stores
 from bench.support.verdict import Target, conclude, print_table
 from forager.cli.process import SWITCH_INTERVAL
 
 TASKS, PAGES = 100_000, 4
-CLIENTS = 64
-JOBS, SLICES = 8_000, 8
-KEY = secrets.token_urlsafe(32)
-WITHOUT = "without the store"
+JOBS = 8_000
 TARGETS = (Target("seconds_100k", at_most=1.5, quiet_only=True), Target("api_share", at_least=0.7))
 
 
@@ -48,7 +41,7 @@ def main(options: Options) -> None:
             if "sqlite" in stores.kinds:
                 seconds.append(create_big(stores, tasks))
                 print(f"  round {number}: sqlite, {tasks:,} tasks in {seconds[-1]:.3f} s", flush=True)
-            for name, seconds_taken in create_small(stores, urls, jobs).items():
+            for name, seconds_taken in press_in_turn(stores, urls, jobs).items():
                 rates[name].append(jobs / seconds_taken)
                 print(f"  round {number}: API, {name:17} {rates[name][-1]:7,.0f} jobs/s", flush=True)
         machine.sample()
@@ -71,34 +64,6 @@ def create_big(stores: Stores, tasks: int) -> float:
         return uvloop.run(run())
     finally:
         stores.drop(store)
-
-
-@contextlib.contextmanager
-def api(store: Store, *, with_store: bool = True) -> Iterator[str]:
-    request = {"kind": store.kind, "home": str(store.home), "url": store.url, "key": KEY, "with_store": with_store}
-    command = [sys.executable, "-m", "bench.support.api_server", json.dumps(request)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        if not url:
-            raise RuntimeError("the API did not start; what it said is above")
-        yield url  # leaving the block closes its standard input, which ends it
-
-
-def create_small(stores: Stores, urls: Mapping[str, str], jobs: int) -> dict[str, float]:
-    """Seconds that each API takes to create so many jobs."""
-    taken = dict.fromkeys(urls, 0.0)
-    for _ in range(SLICES):
-        for name, url in urls.items():
-            stores.settle()
-            taken[name] += press(url, jobs // SLICES)
-    return taken
-
-
-def press(url: str, jobs: int) -> float:
-    command = [sys.executable, "-m", "bench.support.load", url, KEY, str(CLIENTS), str(jobs)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return float(json.loads(done.stdout)["seconds"])
 
 
 def report(seconds: list[float], rates: dict[str, list[float]], tasks: int, machine: Machine) -> None:

@@ -18,9 +18,10 @@ import asyncpg
 import uvloop
 from pydantic import BaseModel
 
+from bench.support.filled import filled_store
 from bench.support.machine import Machine
 from bench.support.options import Options, StoreKind, parse
-from bench.support.stores import Store, Stores, open_ledger, run_sql
+from bench.support.stores import Store, Stores, open_ledger
 from bench.support.verdict import Target, conclude, print_table
 from forager.core.http import Fetch
 from forager.core.outcome import Done, Outcome
@@ -29,7 +30,6 @@ from forager.core.record import Clear, Index, Record
 from forager.core.task import Task
 from forager.core.watch import watch
 from forager.ledger.catalog import Catalog
-from forager.ledger.schema.migrate import create_postgres, create_sqlite
 
 FEW, MANY = 10_000, 1_000_000
 QUICK_MANY = 100_000
@@ -94,7 +94,7 @@ def main(options: Options) -> None:
     rows: dict[StoreKind, float] = {}
     with Stores(options.stores, NEVER_ANALYSE) as stores:
         for kind in stores.kinds:
-            filled = {size: prepared(stores, kind, size) for size in sizes}
+            filled = {size: filled_store(stores, kind, PIPELINE, "bench_watched", size, _rows) for size in sizes}
             for number in range(1, options.rounds + 1):
                 machine.sample()
                 took = uvloop.run(measure(filled, number))
@@ -118,26 +118,10 @@ def main(options: Options) -> None:
     conclude("watches", figures, TARGETS, machine)
 
 
-def prepared(stores: Stores, kind: StoreKind, size: int) -> Store:
-    started, store = time.perf_counter(), stores.new(kind)
-    if store.url is None:
-        create_sqlite(store.path, Catalog([PIPELINE]))
-    else:
-        create_postgres(store.url, Catalog([PIPELINE]))
-    uvloop.run(run_sql(store, lambda of: [_fill(of, size)]))
-    print(f"  filled {kind} with {size:,} records in {time.perf_counter() - started:.1f} s", flush=True)
-    return store
-
-
-def _fill(kind: StoreKind, size: int) -> str:
-    if kind == "sqlite":
-        series = f"WITH RECURSIVE s(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM s WHERE k < {size}) "
-        source = "s"
-    else:
-        series, source = "", f"generate_series(1, {size}) AS s(k)"
+def _rows(_: StoreKind) -> tuple[str, str]:
     columns = "name, number, title, next_at, version, first_seen_at, last_seen_at, changed_at, times_seen"
     values = f"'record ' || k, k, 'title of record ' || k, {LATER} + k, 1, 1, 1, 1, 1"
-    return f"INSERT INTO bench_watched ({columns}) {series}SELECT {values} FROM {source}"
+    return columns, values
 
 
 async def measure(filled: dict[int, Store], round_: int) -> dict[int, list[float]]:

@@ -5,10 +5,7 @@ written, or a steady rate. Its line, four times a second, is the number of tasks
 """
 
 import asyncio
-import contextlib
-import signal
 import sys
-import time
 from collections.abc import Iterator
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -16,16 +13,14 @@ from urllib.parse import urlsplit
 import uvloop
 from pydantic import BaseModel
 
+from bench.support.worker_main import work
 from forager.core.clock import SystemClock
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import Done, Outcome
 from forager.core.pipeline import Lane, Pipeline, step
 from forager.core.record import Record
 from forager.core.task import Plan, Task
-from forager.engine.work import Worker
-from forager.ledger.catalog import Catalog
 
-TELL_EVERY = 0.25
 SLOW, WRITING, PACED = "slow", "writing", "paced"
 LANES = (
     Lane(f"{SLOW}:*", rate=None, concurrency=4),
@@ -90,22 +85,5 @@ async def answer(request: Request) -> Response:
 PIPELINE = Pipeline("scale", ScaleJob, plan, (step(Piece, look),), records=(Found,), lanes=LANES)
 
 
-async def work(url: str, name: str, capacity: str) -> None:
-    from forager.ledger.postgres import PostgresLedger
-
-    ledger = await PostgresLedger.open(url, Catalog([PIPELINE]))
-    worker = Worker(ledger, [PIPELINE], answer, SystemClock(), name=name, capacity=int(capacity))
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    running = asyncio.create_task(worker.run())
-    while not stop.is_set() and not running.done():
-        print(time.time(), worker.stats.ended["completed"], flush=True)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), TELL_EVERY)
-    await worker.drain(1.0)
-    await running
-    await ledger.close()
-
-
 if __name__ == "__main__":
-    uvloop.run(work(*sys.argv[1:]))
+    uvloop.run(work(PIPELINE, answer, sys.argv[1], sys.argv[2], int(sys.argv[3])))

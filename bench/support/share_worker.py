@@ -5,28 +5,23 @@ four times a second, until it is told to stop.
 """
 
 import asyncio
-import contextlib
-import signal
 import sys
-import time
 from collections.abc import Iterator
 from typing import ClassVar
 
 import uvloop
 from pydantic import BaseModel
 
+from bench.support.worker_main import work
 from forager.core.clock import SystemClock
 from forager.core.http import Fetch, Request, Response
 from forager.core.outcome import Done, Outcome
 from forager.core.pipeline import Lane, Pipeline, step
 from forager.core.task import Plan, Task
-from forager.engine.work import Worker
-from forager.ledger.catalog import Catalog
 
 RATE = 5
 """Tasks a second in each lane: busy, and slow enough that the machine is not what is measured."""
 TAKES = 0.1
-TELL_EVERY = 0.25
 FAMILY = "busy:*"
 
 
@@ -69,22 +64,5 @@ async def answer(request: Request) -> Response:
 PIPELINE = Pipeline("busy", BusyJob, plan, (step(Busy, stay_busy),), lanes=(Lane(FAMILY, rate=RATE),))
 
 
-async def work(url: str, name: str) -> None:
-    from forager.ledger.postgres import PostgresLedger
-
-    ledger = await PostgresLedger.open(url, Catalog([PIPELINE]))
-    worker = Worker(ledger, [PIPELINE], answer, SystemClock(), name=name)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    running = asyncio.create_task(worker.run())
-    while not stop.is_set() and not running.done():
-        print(time.time(), worker.stats.ended["completed"], flush=True)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), TELL_EVERY)
-    await worker.drain(1.0)
-    await running
-    await ledger.close()
-
-
 if __name__ == "__main__":
-    uvloop.run(work(*sys.argv[1:]))
+    uvloop.run(work(PIPELINE, answer, sys.argv[1], sys.argv[2]))
