@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from forager.core.database import Database, Row
 from forager.core.record import Record
 from forager.kit.search.ranking import Candidates, Found, find
+from forager.kit.search.word_table import WordTable
 from forager.kit.search.words import can_be_misspelt, forms_of, rows_for, words_of
 
 AT_ONCE = 1_000
@@ -63,11 +64,6 @@ class Store(Candidates, Protocol):
         """Remove what was indexed of records that are no longer there."""
         ...
 
-    async def add_words(self, rows: Sequence[tuple[str, str]]) -> None: ...
-    async def near(self, forms: Sequence[str]) -> Sequence[str]:
-        """The stored words under any of these forms."""
-        ...
-
     async def marked(self, terms: Sequence[Sequence[str]], ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
         """By record and field: its text, with `START` and `END` around each match."""
         ...
@@ -86,6 +82,10 @@ class SearchIndex:
     @property
     def name(self) -> str:
         return f"search_{self.record.table}"
+
+    @property
+    def _words(self) -> WordTable:
+        return WordTable(self.record, self.database)
 
     async def search(
         self, text: str, columns: Sequence[str] = (), only: Sequence[str] = (), values: Mapping[str, Any] | None = None
@@ -183,11 +183,11 @@ class SearchIndex:
             self._known.clear()
         new = list(rows_for(met))
         for start in range(0, len(new), 500):
-            await self.store.add_words(new[start : start + 500])
+            await self._words.add(new[start : start + 500])
         self._known |= met
 
     async def _near(self, word: str) -> Sequence[str]:
-        return await self.store.near(sorted(forms_of(word)))
+        return await self._words.near(sorted(forms_of(word)))
 
 
 def _vocabulary(rows: Iterable[Row]) -> set[str]:

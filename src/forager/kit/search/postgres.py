@@ -11,6 +11,7 @@ from typing import Any
 from forager.core.database import Database, Row
 from forager.core.record import Record
 from forager.kit.search.ranking import END, START
+from forager.kit.search.word_table import words_table
 from forager.kit.search.words import folding
 
 LANGUAGE = "english"
@@ -30,7 +31,7 @@ class PostgresStore:
         self._record = record
         self._db = database
         self._table = f"search_{record.table}"
-        self._words = f"{self._table}_words"
+        self._words = words_table(record)
         self._fields = tuple(record.search)
 
     @property
@@ -66,19 +67,6 @@ class PostgresStore:
         values = {f"id{number}": each for number, each in enumerate(ids)}
         marks = ", ".join(f":{mark}" for mark in values)
         await self._db.write(f"DELETE FROM {self._table} WHERE id IN ({marks})", values)
-
-    async def add_words(self, rows: Sequence[tuple[str, str]]) -> None:
-        values: dict[str, Any] = {}
-        for number, (form, word) in enumerate(rows):
-            values |= {f"f{number}": form, f"w{number}": word}
-        marks = ", ".join(f"(:f{number}, :w{number})" for number in range(len(rows)))
-        await self._db.write(f"INSERT INTO {self._words} (form, word) VALUES {marks} ON CONFLICT DO NOTHING", values)
-
-    async def near(self, forms: Sequence[str]) -> Sequence[str]:
-        values = {f"f{number}": form for number, form in enumerate(forms)}
-        marks = ", ".join(f":{mark}" for mark in values)
-        rows = await self._db.fetch(f"SELECT word FROM {self._words} WHERE form IN ({marks})", values)
-        return [row["word"] for row in rows]
 
     async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
         (row,) = await self._db.fetch_by_words(

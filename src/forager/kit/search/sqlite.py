@@ -6,6 +6,7 @@ from typing import Any
 from forager.core.database import Database, Row
 from forager.core.record import Record
 from forager.kit.search.ranking import END, START, WEIGHTS
+from forager.kit.search.word_table import words_table
 
 
 class SqliteStore:
@@ -15,7 +16,7 @@ class SqliteStore:
         self._record = record
         self._db = database
         self._table = f"search_{record.table}"
-        self._words = f"{self._table}_words"
+        self._words = words_table(record)
         self._fields = tuple(record.search)
 
     @property
@@ -50,19 +51,6 @@ class SqliteStore:
         values = {f"id{number}": each for number, each in enumerate(ids)}
         marks = ", ".join(f":{mark}" for mark in values)
         await self._db.write(f"DELETE FROM {self._table} WHERE rowid IN ({marks})", values)
-
-    async def add_words(self, rows: Sequence[tuple[str, str]]) -> None:
-        values: dict[str, Any] = {}
-        for number, (form, word) in enumerate(rows):
-            values |= {f"f{number}": form, f"w{number}": word}
-        marks = ", ".join(f"(:f{number}, :w{number})" for number in range(len(rows)))
-        await self._db.write(f"INSERT OR IGNORE INTO {self._words} (form, word) VALUES {marks}", values)
-
-    async def near(self, forms: Sequence[str]) -> Sequence[str]:
-        values = {f"f{number}": form for number, form in enumerate(forms)}
-        marks = ", ".join(f":{mark}" for mark in values)
-        rows = await self._db.fetch(f"SELECT word FROM {self._words} WHERE form IN ({marks})", values)
-        return [row["word"] for row in rows]
 
     async def matches(self, terms: Sequence[Sequence[str]], most: int) -> int:
         (row,) = await self._db.fetch(
