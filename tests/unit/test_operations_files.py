@@ -91,6 +91,12 @@ def test_our_ports_are_reachable_from_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
+def test_our_containers_gain_no_privileges_and_those_with_browsers_allow_their_sandbox() -> None:
+    for name in OURS:
+        profile = ["seccomp=./ops/seccomp-browser.json"] if "shm_size" in SERVICES[name] else []
+        assert SERVICES[name]["security_opt"] == ["no-new-privileges:true", *profile]
+
+
 def test_prometheus_scrapes_every_process_on_its_port__PR_22() -> None:
     jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
     assert jobs["forager-api"]["static_configs"] == [{"targets": [f"api:{_option('api', '--port')}"]}]
