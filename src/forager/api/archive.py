@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,13 +21,27 @@ SECONDS = 5.0
 A_DAY, CENTURY = 86_400, 100 * 365 * 86_400
 
 
+def _sensible(seconds: float) -> float:
+    if not A_DAY <= seconds <= CENTURY:
+        raise ValueError("must be at least a day and at most a century; write it with its unit, such as 180d")
+    return seconds
+
+
+Age = Annotated[
+    float,
+    BeforeValidator(in_seconds),
+    AfterValidator(_sensible),
+    WithJsonSchema({"type": "number", "minimum": A_DAY, "maximum": CENTURY}),
+]
+
+
 class ArchiveBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"kind": "product", "inactive_for": "180d", "dry_run": True}]}
     )
 
     kind: str = Field(description="The kind of records, such as product.")
-    inactive_for: Annotated[float, BeforeValidator(in_seconds), Field(ge=A_DAY, le=CENTURY)] = Field(
+    inactive_for: Age = Field(
         description="How long a record was neither seen nor changed: seconds, or text such as 180d; at least one day."
     )
     format: Literal["parquet", "jsonl"] = Field(default="parquet", description="The format of the files.")

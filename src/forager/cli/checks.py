@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forager import __version__
+from forager.cli.file_checks import check_files
 from forager.cli.place_checks import check_places
 from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
 from forager.kit.cli.finding import Finding
@@ -44,7 +45,8 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
             Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml."),
         ]
     findings.append(Finding("settings", "ok", "valid"))
-    for check in (_folder, _disk, _keys, _owner, _store, _broker, _port, _features, _chromium, check_places):
+    machine = (_folder, _disk, _keys, _owner, _store, _broker, _port)
+    for check in (*machine, _features, _chromium, check_files, check_places):
         findings.extend(check(settings))
     return findings
 

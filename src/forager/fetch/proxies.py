@@ -338,7 +338,7 @@ class ProxyPool:
 
 def given_proxies(addresses: Sequence[str], file: Path | None) -> list[ProxyEndpoint]:
     """Return the proxies of the settings, in order. Raises `Rejected` with all mistakes and where each is."""
-    endpoints = [parse_endpoint(text, field=f"SCRAPER_PROXY_ENDPOINTS[{n}]") for n, text in enumerate(addresses, 1)]
+    endpoints = [_given(text, f"SCRAPER_PROXY_ENDPOINTS[{number}]") for number, text in enumerate(addresses, 1)]
     if file is not None:
         try:
             endpoints += parse_file(file.read_text("utf-8").splitlines(), file.name)
@@ -347,3 +347,10 @@ def given_proxies(addresses: Sequence[str], file: Path | None) -> list[ProxyEndp
             message = f"the proxy file {file} cannot be read ({problem}). Correct the path or unset FORAGER_PROXY_FILE."
             raise Rejected(message, fields=[FieldError("FORAGER_PROXY_FILE", message)]) from None
     return endpoints
+
+
+def _given(text: str, field: str) -> ProxyEndpoint:
+    try:
+        return parse_endpoint(text, field=field)
+    except Rejected as error:
+        raise Rejected(f"{field}: {error.message}", fields=error.fields) from None

@@ -114,7 +114,7 @@ async def test_what_is_no_filter_is_refused_and_so_is_the_cursor_of_another_filt
 
     for path in ("/api/v1/records/sighting", "/api/v1/export/sighting"):
         wrong = await front.client.get(path, params={"color": "red"})
-        message = "is not a filter of 'sighting'; use one of place_uid, zip"
+        message = "not a filter of 'sighting'; choose from place_uid, zip"
         assert wrong.status_code == 422
         assert wrong.json()["meta"]["fields"] == [{"field": "color", "message": message}]
     twice = await front.client.get("/api/v1/records/sighting?zip=85001&zip=85002")

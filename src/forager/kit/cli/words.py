@@ -27,6 +27,13 @@ def answered(job: Job) -> str:
     return f"{count(job['completed'])} completed of {count(job['total'])}"
 
 
+def found(job: Job) -> str:
+    """Format the records of a job, and how many of them no job had found before. Records that all jobs share count
+    only when they are new."""
+    new = f"{count(job['discoveries'])} new"
+    return f"{count(job['records'])}, {new}" if job["records"] else new
+
+
 def _request(params: Mapping[str, Any]) -> str:
     given = [f"{name}={value}" for name, value in params.items() if value not in (None, False)]
     return ", ".join(given[:3])
@@ -35,7 +42,7 @@ def _request(params: Mapping[str, Any]) -> str:
 def _results(job: Job) -> Figures:
     return [
         ("tasks", answered(job)),
-        ("records", count(job["records"])),
+        ("records", found(job)),
         ("credits", spent_with_assumed(job) if job["spent"] else None),
         ("skipped", count(job["skipped"]) if job["skipped"] else None),
     ]

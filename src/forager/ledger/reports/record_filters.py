@@ -67,14 +67,14 @@ def read_filters(record: type[Record], given: Mapping[str, str]) -> Filters:
     values, wrong = dict[str, Any](), list[FieldError]()
     for name, text in given.items():
         if name not in known:
-            wrong.append(FieldError(name, f"is not a filter of {record.kind!r}; use one of {', '.join(known)}"))
+            wrong.append(FieldError(name, f"not a filter of {record.kind!r}; choose from {', '.join(known)}"))
             continue
         try:
             values[name] = _encoded(record, name, text)
         except ValueError as error:
             wrong.append(FieldError(name, str(error)))
     if wrong:
-        raise Rejected(f"{wrong[0].field}: {wrong[0].message}", fields=wrong)
+        raise Rejected(f"{wrong[0].field}: {wrong[0].message}.", fields=wrong)
     return _driven(record, values)
 
 
