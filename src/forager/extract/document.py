@@ -97,6 +97,11 @@ class Document:
         end = end_of_markup(self.source, self.lowered, self.marks) if self._markup_first else None
         return self.tree if end is None else LexborHTMLParser(bounded(self.source[:end]))
 
+    def _trees(self) -> Iterator[LexborHTMLParser]:
+        """The beginning, and the whole tree if what is searched is not there."""
+        yield self.beginning
+        yield self.tree
+
     @cached_property
     def base(self) -> str:
         element = self.beginning.css_first("base[href]") if self.marks.base >= 0 else None
@@ -117,11 +122,7 @@ class Document:
 
     @cached_property
     def title(self) -> str | None:
-        element = (
-            self.beginning.css_first("head > title")
-            or self.tree.css_first("head > title")
-            or self.tree.css_first("title")
-        )
+        element = _own_title(self.beginning) or _own_title(self.tree) or self.tree.css_first("title")
         return (one_line(element.text()) or None) if element else None
 
     @cached_property
@@ -133,7 +134,7 @@ class Document:
     def metas(self) -> dict[str, str]:
         """Meta tags by their name or property in lower case; the first that says something holds."""
         metas: dict[str, str] = {}
-        for node in self.beginning.css("meta[content]"):
+        for node in self.beginning.tags("meta"):  # the first search by a selector costs more than all of this
             attributes = node.attributes
             name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop")
             content = one_line(attributes.get("content") or "")
@@ -143,7 +144,7 @@ class Document:
 
     @cached_property
     def canonical(self) -> str | None:
-        for tree in (self.beginning, self.tree):
+        for tree in self._trees():
             for node in tree.css("link[rel][href]"):
                 if (node.attributes.get("rel") or "").lower() == "canonical":
                     return self.absolute(_decoded_whole(node.attributes.get("href") or ""))
@@ -162,11 +163,11 @@ class Document:
     @cached_property
     def headline(self) -> str | None:
         """The text of the first <h1> that has some."""
-        first = self.beginning.css_first("h1")
-        if first is not None and (words := _words_of(first)):
-            return words
-        found = self.first_text("h1")
-        return found[0] if found else None
+        for tree in self._trees():
+            for node in tree.tags("h1"):
+                if words := _words_of(node):
+                    return words
+        return None
 
     def first_text(self, *selectors: str) -> tuple[str, str] | None:
         """Text and selector of the first of these that finds some."""
@@ -206,6 +207,11 @@ class Document:
         if len(self.lines) <= MOST_SHOWN:
             return self.lines
         return self.lines[: MOST_SHOWN * 3 // 4] + self.lines[-MOST_SHOWN // 4 :]
+
+
+def _own_title(tree: LexborHTMLParser) -> LexborNode | None:
+    """The page's title; pictures in it may have one, too."""
+    return next((node for node in tree.tags("title") if node.parent is not None and node.parent.tag == "head"), None)
 
 
 def _words_of(node: LexborNode) -> str:

@@ -93,7 +93,7 @@ def types_of(data: dict[str, Any]) -> frozenset[str]:
 
 
 def _json_ld(document: Document) -> Iterator[Any]:
-    scripts = document.beginning.css("script[type]")
+    scripts = document.beginning.tags("script")
     marked = [node for node in scripts if "ld+json" in (node.attributes.get("type") or "").lower()]
     for node in marked[:MOST_SCRIPTS]:
         value = loads_tolerantly(node.text())
