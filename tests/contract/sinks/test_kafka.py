@@ -30,8 +30,8 @@ from tests.support import kafka
 from tests.support.engine import EngineRig
 from tests.support.sink_suite import log_of, make_changes, open_store
 
-PRODUCE, END_TXN = 0, 26
-NOT_LEADER, TOO_LARGE, COORDINATOR_NOT_AVAILABLE = 6, 10, 15
+PRODUCE, LIST_OFFSETS, END_TXN = 0, 2, 26
+LEADER_NOT_AVAILABLE, NOT_LEADER, TOO_LARGE, COORDINATOR_NOT_AVAILABLE = 5, 6, 10, 15
 
 
 @pytest.fixture
@@ -122,6 +122,18 @@ async def test_errors_that_pass_are_not_seen(engine: EngineRig, tmp_path: Path) 
     cluster.say(f"errors {PRODUCE} {NOT_LEADER} {NOT_LEADER}")
     cluster.say(f"errors {END_TXN} {COORDINATOR_NOT_AVAILABLE}")
     await sink.write(log[1:])
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
+
+
+async def test_a_topic_that_has_no_leader_yet_is_waited_for(engine: EngineRig, tmp_path: Path) -> None:
+    """A broker has created it a moment ago."""
+    cluster = kafka.MockCluster()
+    (tmp_path / kafka.BROKERS).write_text(f"mock {cluster.brokers}")
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    sink = sink_of(engine, tmp_path)
+    cluster.say(f"errors {LIST_OFFSETS} {NOT_LEADER} {LEADER_NOT_AVAILABLE} {NOT_LEADER}")
+    assert await sink.write(log)
     assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
 
 

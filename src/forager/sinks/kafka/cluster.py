@@ -25,6 +25,8 @@ UNREACHABLE = frozenset(  # errors of the client itself, whose public names begi
     {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}  # noqa: SLF001
 )
 
+WITHOUT_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -139,18 +141,29 @@ class Cluster:
             known = seer.list_topics(topic, timeout=self.timeout).topics[topic]
             if known.error is not None or not known.partitions:  # never take a topic for empty that is only not known
                 raise Transient(f"The topic {topic} is not there: {known.error}.")
-            partitions = [TopicPartition(topic, number) for number in known.partitions]
-            ends = {}
-            for each in partitions:
-                marks = seer.get_watermark_offsets(each, timeout=self.timeout)
-                if marks is None:
-                    raise Transient(f"The end of the topic {topic} could not be read within {self.timeout:.0f} s.")
-                ends[each.partition] = marks[1]
-            return ends
+            return {number: self._end(seer, TopicPartition(topic, number)) for number in known.partitions}
         except KafkaException as error:
             raise Transient(f"The topic {topic} could not be read: {reason_of(error)}.") from error
         finally:
             seer.close()
+
+    def _end(self, seer: Consumer, partition: TopicPartition) -> int:
+        """Return the offset behind the last message of a partition. One that was created a moment ago has no leader
+        for a while, which is waited for."""
+        give_up = time.monotonic() + self.timeout
+        while True:
+            try:
+                marks = seer.get_watermark_offsets(partition, timeout=self.timeout)
+            except KafkaException as error:
+                if code_of(error) not in WITHOUT_LEADER or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)
+                continue
+            if marks is None:
+                raise Transient(
+                    f"The end of the topic {partition.topic} could not be read within {self.timeout:.0f} s."
+                )
+            return int(marks[1])
 
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
