@@ -1,5 +1,8 @@
 """`forager products …`, `forager search` and `forager reparse` on a store without products."""
 
+from pathlib import Path
+
+from forager.pipelines.products.cli_words import request
 from tests.support.cli import Forager
 
 
@@ -27,3 +30,15 @@ def test_a_plan_names_pages_and_time__PR_1(forager: Forager) -> None:
     planned = forager("crawl", "https://shop.example/p/1", "--plan")
     assert "shop.example" in planned.out
     assert "1 page. Nothing was fetched." in planned.err
+
+
+def test_a_long_list_is_planned_and_checked_line_by_line__PR_1(forager: Forager, tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    urls = [f"https://shop.example/p/{number}" for number in range(2_100)]
+    file.write_text("# tables\n\n" + "\n".join(urls))
+    planned = forager("crawl", "--file", str(file), "--plan", "--json").data
+    assert (planned["pages"], [shop["domain"] for shop in planned["shops"]]) == (2_100, ["shop.example"])
+    file.write_text("\n".join([*urls, "ftp://shop.example/"]))
+    refused = forager("crawl", "--file", str(file))
+    assert (refused.code != 0, "line 2101" in refused.err) == (True, True), refused.err
+    assert request({"source": "urls.txt", "priority": 5}) == "pages of urls.txt"
