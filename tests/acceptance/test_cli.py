@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +19,8 @@ import pytest
 from forager.cli.main import run
 from forager.kit.cli.exit_codes import ExitCode
 from forager.ledger.sqlite.lock import Owner, read_owner
+from tests.support.cli import Ran
+from tests.support.forked_command import Command, start_command
 
 pytestmark = pytest.mark.acceptance
 
@@ -38,7 +40,17 @@ class Machine:
             # Two dozen processes start here: each would compile everything again.
             self.environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
 
-    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str) -> Ran:
+        """A command to its end, in a process that need not load everything again."""
+        out, err = self.folder / "run.out", self.folder / "run.err"
+        code = self._start(arguments, out, err).wait(PATIENCE)
+        return Ran(code, out.read_text(), err.read_text())
+
+    def _start(self, arguments: Sequence[str], out: Path, err: Path) -> Command:
+        return start_command(arguments, environment=self.environment, folder=self.folder, out=out, err=err)
+
+    def run_anew(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """A command to its end, started as a shell does it."""
         return subprocess.run(
             [*FORAGER, *arguments],
             env=self.environment,
@@ -63,8 +75,18 @@ class Machine:
         return json.loads(out.getvalue())
 
     @contextlib.contextmanager
+    def forked(self, *arguments: str) -> Iterator[Command]:
+        """A command that stays, ended with the block, in a process that need not load everything again."""
+        process = self._start(arguments, self.folder / "out", self.folder / "err")
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+    @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """A command that stays, ended with the block. Its output goes to files, so that no pipe can fill."""
+        """The same, started as a shell does it. Its output goes to files, so that no pipe can fill."""
         with (
             (self.folder / "out").open("w") as out,
             (self.folder / "err").open("w") as err,
@@ -108,17 +130,20 @@ def machine(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine
 def upstream(machine: Machine) -> Iterator[Path]:
     """The sandbox as `forager sandbox` starts it; gives its log of requests."""
     log = machine.folder / "requests.jsonl"
-    command = [*FORAGER, "sandbox", "--json", "--latency-ms", "150", "--log-path", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=machine.environment) as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
+    out, err = machine.folder / "sandbox.out", machine.folder / "sandbox.err"
+    arguments = ("sandbox", "--json", "--latency-ms", "150", "--log-path", str(log))
+    process = start_command(arguments, environment=machine.environment, folder=machine.folder, out=out, err=err)
+    try:
+        ready = json.loads(until(lambda: "\n" in (text := out.read_text()) and text, err.read_text))
         machine.environment |= {
             "FORAGER_SERPER_BASE_URL": ready["url"],
             "SERPER_API_KEY": ready["key"],
             "FORAGER_EGRESS_ALLOW": ready["url"].removeprefix("http://"),
         }
         yield log
+    finally:
         process.terminate()
+        process.wait(PATIENCE)
 
 
 def test_a_page_of_the_sandbox_is_read_as_it_says_and_its_webhook_printed(machine: Machine) -> None:
@@ -137,8 +162,8 @@ def test_a_page_of_the_sandbox_is_read_as_it_says_and_its_webhook_printed(machin
             assert len(pages) == 2
             for command in pages:
                 ran = machine.run(*command)
-                assert ran.returncode == 0, ran.stderr
-                assert "company_name" in ran.stdout
+                assert ran.code == 0, ran.err
+                assert "company_name" in ran.out
             told = until(lambda: [line for line in _webhooks(machine) if "(1 total, 1 completed, 0 failed)" in line])
             assert all("completed" in line for line in told)
         finally:
@@ -150,7 +175,7 @@ def _webhooks(machine: Machine) -> list[str]:
 
 
 def test_the_demo_needs_nothing_shows_places_and_ends_by_itself(machine: Machine) -> None:
-    ran = machine.run("demo")
+    ran = machine.run_anew("demo")
 
     assert ran.returncode == 0, ran.stderr
     assert "saved by early exit (worst case 915)" in ran.stdout
@@ -163,7 +188,7 @@ def test_the_demo_needs_nothing_shows_places_and_ends_by_itself(machine: Machine
 
 
 def test_the_crash_demo_loses_nothing_and_counts_what_was_sent_again__R2(machine: Machine) -> None:
-    ran = machine.run("demo", "--crash", "--json")
+    ran = machine.run_anew("demo", "--crash", "--json")
 
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -176,15 +201,15 @@ def test_the_crash_demo_loses_nothing_and_counts_what_was_sent_again__R2(machine
 def test_run_does_the_work_itself_and_reports_it(machine: Machine, upstream: Path) -> None:
     ran = machine.run("places", "run", "-k", "bars", "-s", "DE", "--pages", "2")
 
-    assert ran.returncode == 0, ran.stderr
-    assert "completed" in ran.stdout
-    assert "credits" in ran.stderr
+    assert ran.code == 0, ran.err
+    assert "completed" in ran.out
+    assert "credits" in ran.err
     job = machine.data("jobs", "list")[0]
     assert job["spent"] == sum(json.loads(line)["credits"] for line in upstream.read_text().splitlines())
 
 
 def test_ctrl_c_drains_and_the_job_goes_on_later_without_paying_twice__R7(machine: Machine, upstream: Path) -> None:
-    with machine.started("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "5") as process:
+    with machine.forked("places", "run", "-k", "bars", "-s", "DE", "--concurrency", "5") as process:
         until(lambda: upstream.exists() and len(upstream.read_text().splitlines()) > 10, lambda: machine.said)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
@@ -192,7 +217,7 @@ def test_ctrl_c_drains_and_the_job_goes_on_later_without_paying_twice__R7(machin
 
     went_on = machine.run("worker", "--until-idle")
 
-    assert went_on.returncode == 0, went_on.stderr
+    assert went_on.code == 0, went_on.err
     job = machine.data("jobs", "list")[0]
     sent = [json.loads(line) for line in upstream.read_text().splitlines()]
     assert job["state"] == "completed"
@@ -211,8 +236,8 @@ def test_commands_beside_up_go_through_its_api_and_others_are_told_who_has_the_s
 
         for command in ("worker", "up"):
             refused = machine.run(command)
-            assert refused.returncode == 3
-            assert f"process {owner.pid}" in refused.stderr
+            assert refused.code == 3
+            assert f"process {owner.pid}" in refused.err
 
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
@@ -257,7 +282,7 @@ def test_a_killed_up_is_started_again_and_its_job_ends__R4(machine: Machine, ups
 @pytest.mark.parametrize("command", ["scrape", "crawl"])
 def test_a_wait_shows_its_reason_and_ctrl_c_says_how_to_resume_or_cancel(machine: Machine, command: str) -> None:
     machine.data("lanes", "pause", "shop.example")
-    with machine.started(command, "https://shop.example/page") as process:
+    with machine.forked(command, "https://shop.example/page") as process:
         until(lambda: "waiting: shop.example is paused by an operator" in machine.said, lambda: machine.said)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == ExitCode.INTERRUPTED, machine.said
@@ -274,7 +299,7 @@ def test_a_worker_until_idle_ends_when_nothing_can_run_and_lists_what_is_left(ma
 
     ran = machine.run("worker", "--until-idle")
 
-    assert ran.returncode == 0, ran.stderr
-    assert "1 job left that cannot run now:" in ran.stderr
-    assert job[:8] in ran.stdout
-    assert "serper is paused by an operator" in " ".join(ran.stdout.split())
+    assert ran.code == 0, ran.err
+    assert "1 job left that cannot run now:" in ran.err
+    assert job[:8] in ran.out
+    assert "serper is paused by an operator" in " ".join(ran.out.split())

@@ -65,6 +65,9 @@ class Machine:
     def __init__(self, folder: Path, world: World) -> None:
         self.folder = folder
         self.plain = {name: value for name, value in os.environ.items() if not name.startswith(("FORAGER_", "SERPER_"))}
+        zips = folder / "zips.csv"
+        zips.write_text("zip,state\n85001,AZ\n")  # the table that ships takes a second to load
+        self.plain |= {"FORAGER_ZIP_TABLE": str(zips)}
         self.plain |= {"FORAGER_EGRESS_ALLOW": world.address, "FORAGER_SERVICE_KEY": KEY, "FORAGER_PORT": "0"}
         site = install(PACKAGE, folder / "site")
         path = os.pathsep.join([str(site), *filter(None, [self.plain.get("PYTHONPATH")])])

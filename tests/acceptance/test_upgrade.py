@@ -3,11 +3,13 @@ one."""
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,7 +99,21 @@ def _source_before_the_newest_migration(folder: Path) -> Path:
         ["git", "archive", before.decode().strip(), "src"], cwd=ROOT, check=True, capture_output=True
     )
     subprocess.run(["tar", "--extract"], input=archive.stdout, cwd=folder, check=True)
+    _take_over_compiled(ROOT / "src", folder / "src")
     return folder / "src"
+
+
+def _take_over_compiled(ours: Path, theirs: Path) -> None:
+    """Give files that are the same as ours our compiled modules, which are valid for one time of change."""
+    for old in theirs.rglob("*.py"):
+        new = ours / old.relative_to(theirs)
+        if new.exists() and new.read_bytes() == old.read_bytes():
+            os.utime(old, ns=(new.stat().st_atime_ns, new.stat().st_mtime_ns))
+            compiled = Path(cache_from_source(str(new)))
+            if compiled.exists():
+                there = Path(cache_from_source(str(old)))
+                there.parent.mkdir(exist_ok=True)
+                shutil.copy(compiled, there)
 
 
 def _git(*arguments: str) -> bytes | None:

@@ -29,11 +29,16 @@ PRELOADED = (
 
 def start_forked(work: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> ForkServerProcess:
     """Run this coroutine in a process of its own, and return that; it is killed with the test process at the latest."""
+    return start_function(_run, work, arguments, daemon=True)
+
+
+def start_function(function: Callable[..., None], *arguments: Any, daemon: bool) -> ForkServerProcess:
+    """The same for a function. A daemon is killed with the test process, and may not use multiprocessing itself."""
     context = get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     with contextlib.chdir(ROOT):  # where `tests` can be imported, wherever a test has gone
         forkserver.ensure_running()
-    process = context.Process(target=_run, args=(work, arguments), daemon=True)
+    process = context.Process(target=function, args=arguments, daemon=daemon)
     process.start()
     return process
 
