@@ -68,6 +68,10 @@ class _Explaining:
     async def fetch_by_words(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self.fetch(sql, values)
 
+    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        await self.fetch(sql, values)
+        return await self._database.fetch_tuples(sql, values)
+
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return await self.fetch(sql, values)
 
