@@ -1,6 +1,8 @@
 """Rebuilds of an external index, beside a running sink: nothing is lost, whoever is interrupted when."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -50,10 +52,12 @@ async def test_a_rebuild_beside_a_running_sink_loses_nothing_and_is_searchable_a
     await writer.close()
 
 
-async def test_changes_that_the_sink_wrote_to_the_index_before_are_in_the_new_one__PR_19(
-    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A change between the last look at the log and the move of the alias."""
+@asynccontextmanager
+async def late_change(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool = False
+) -> AsyncIterator[None]:
+    """One change, and while a rebuild moves the alias a second one, which a sink writes to the index before. A rebuild
+    that dies does so after the move."""
     await make_changes(engine.ledger, 1)
     await index.ready()
     writer = elastic.index_at(engine.ledger, tmp_path)
@@ -64,41 +68,37 @@ async def test_changes_that_the_sink_wrote_to_the_index_before_are_in_the_new_on
         await make_changes(engine.ledger, 2)
         await writer.put(await things(engine))
         await move(target)
+        if dies:
+            raise Transient("the process dies here")
 
     monkeypatch.setattr(index._alias, "move_to", late)
-    began = len(await log_of(engine.ledger))
-    assert await index.rebuild(1_000) == 0
-    wanted = dict(elastic.wanted(await things(engine)))
-    assert wanted["thing/new-1"] > began
-    assert sizes(tmp_path) == {identity: max(began, change) for identity, change in wanted.items()}
+    yield
     await writer.close()
+
+
+async def test_changes_that_the_sink_wrote_to_the_index_before_are_in_the_new_one__PR_19(
+    engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with late_change(engine, index, tmp_path, monkeypatch):
+        began = len(await log_of(engine.ledger))
+        assert await index.rebuild(1_000) == 0
+        wanted = dict(elastic.wanted(await things(engine)))
+        assert wanted["thing/new-1"] > began
+        assert sizes(tmp_path) == {identity: max(began, change) for identity, change in wanted.items()}
 
 
 async def test_a_rebuild_that_dies_after_the_alias_has_moved_is_completed_at_the_next_start__PR_19(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await make_changes(engine.ledger, 1)
-    await index.ready()
-    writer = elastic.index_at(engine.ledger, tmp_path)
-    await writer.ready()
-    move = index._alias.move_to
-
-    async def die(target: str) -> None:
-        await make_changes(engine.ledger, 2)
-        await writer.put(await things(engine))  # to the index before
-        await move(target)
-        raise Transient("the process dies here")
-
-    monkeypatch.setattr(index._alias, "move_to", die)
-    with pytest.raises(ServiceAway):
-        await index.rebuild(1_000)
-    assert "thing/new-1" not in sizes(tmp_path)
-    heir = elastic.index_at(engine.ledger, tmp_path)
-    await heir.ready()
-    assert set(sizes(tmp_path)) == {"thing/known", "thing/new-0", "thing/new-1"}
-    assert await engine.ledger.database.fetch("SELECT alias FROM search_rebuilds") == []
-    await writer.close()
-    await heir.close()
+    async with late_change(engine, index, tmp_path, monkeypatch, dies=True):
+        with pytest.raises(ServiceAway):
+            await index.rebuild(1_000)
+        assert "thing/new-1" not in sizes(tmp_path)
+        heir = elastic.index_at(engine.ledger, tmp_path)
+        await heir.ready()
+        assert set(sizes(tmp_path)) == {"thing/known", "thing/new-0", "thing/new-1"}
+        assert await engine.ledger.database.fetch("SELECT alias FROM search_rebuilds") == []
+        await heir.close()
 
 
 async def test_a_rebuild_that_stood_still_until_its_changes_were_pruned_begins_anew(
