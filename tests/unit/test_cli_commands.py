@@ -153,6 +153,15 @@ def test_a_store_whose_owner_has_an_api_says_where_it_answers(tmp_path: Path) ->
         lock.release()
 
 
+def test_a_schedule_needs_a_unit_and_a_whole_cron_expression(forager: Forager) -> None:
+    params = ("-p", "keyword=bars", "-p", "state=RI")
+    assert (
+        "'6' has no unit; write 90s, 30m, 6h or 1d" in forager("schedules", "add", "bars", "--every", "6", *params).err
+    )
+    wrong = forager("schedules", "add", "bars", "--cron", "0 6 * *", *params)
+    assert (wrong.code, wrong.err.startswith("forager: --cron: '0 6 * *' cannot be used:")) == (2, True)
+
+
 def test_a_schedule_is_kept_paused_and_removed(forager: Forager) -> None:
     added = forager(
         "schedules", "add", "bars", "--every", "6h", "-p", "keyword=bars", "-p", "state=RI", "-p", "pages=2"

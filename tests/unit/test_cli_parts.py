@@ -171,6 +171,14 @@ def test_the_pace_is_that_of_the_last_seconds_and_gives_the_time_left() -> None:
     assert progress.Pace().left(job()) is None
 
 
+def test_the_time_left_ends_with_the_budget() -> None:
+    pace = progress.Pace()
+    pace.note(job(spent=0), 0.0)
+    now = job(completed=2, spent=2, total=1_000, max_cost=5)
+    pace.note(now, 2.0)
+    assert pace.left(now) == pytest.approx(3.0)
+
+
 def test_only_early_exit_counts_as_saved() -> None:
     assert saved(job(skipped=7)) == 7
     assert saved(job(skipped=7, failed=1)) is None
@@ -243,7 +251,7 @@ def test_scraped_text_can_neither_colour_nor_move_the_terminal() -> None:
     assert render.plain("\x1b[31m[red]Bar\r\n").plain == "·[31m[red]Bar··"
 
 
-@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30m", 1_800), ("6h", 21_600), ("1.5d", 129_600)])
+@pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("30m", 1_800), ("6h", 21_600), ("1.5d", 129_600)])
 def test_lengths_of_time_have_units(text: str, expected: float) -> None:
     assert seconds(text) == expected
 

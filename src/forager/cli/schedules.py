@@ -167,7 +167,10 @@ def rhythm(schedule: dict[str, Any]) -> str:
 
 
 def seconds(text: str) -> float:
-    """Parse `90`, `30m`, `6h` or `1d` into seconds."""
+    """Parse `90s`, `30m`, `6h` or `1d` into seconds. A plain number is refused: a schedule that was meant to fire every
+    six hours would spend money every six seconds."""
+    if text.strip().isdigit():
+        raise typer.BadParameter(f"{text!r} has no unit; write 90s, 30m, 6h or 1d.", param_hint="--every")
     try:
         return read_seconds(text)
     except ValueError as error:

@@ -33,7 +33,9 @@ def next_firing(schedule: Schedule, after: int) -> int:
         try:
             moment = next(CronSim(schedule.cron, datetime.fromtimestamp(after / 1000, UTC)))
         except (CronSimError, StopIteration) as error:
-            raise _bad("cron", f"{schedule.cron!r} never fires or is not a cron expression: {error}") from error
+            why = str(error) or "it never fires"
+            example = "write minute, hour, day, month and weekday, such as 0 6 * * 1"
+            raise _bad("cron", f"{schedule.cron!r} cannot be used: {why.rstrip('.')}; {example}") from error
         return round(moment.timestamp() * 1000)
     if schedule.every is None or schedule.every < 1:
         raise _bad("every", "give `cron`, or `every` as at least one second")
@@ -142,4 +144,4 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def _bad(field: str, message: str) -> Rejected:
-    return Rejected(f"The schedule is not valid: {field}: {message}.", fields=[FieldError(field, message)])
+    return Rejected(f"{field}: {message}.", fields=[FieldError(field, message)])

@@ -77,10 +77,12 @@ class Pace:
     """The speed of a job over the last seconds."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int, int]] = deque()
+        self._seen: deque[tuple[float, int, int, int]] = deque()
+        """(moment, tasks that have ended, answers, units spent)"""
 
     def note(self, job: Job, now: float) -> None:
-        self._seen.append((now, done(job), int(job["completed"] + job["failed"] + job["retries"])))
+        answers = int(job["completed"] + job["failed"] + job["retries"])
+        self._seen.append((now, done(job), answers, int(job.get("spent") or 0)))
         while len(self._seen) > 2 and now - self._seen[0][0] > RATE_OVER:
             self._seen.popleft()
 
@@ -90,9 +92,12 @@ class Pace:
         return self._per_second(2)
 
     def left(self, job: Job) -> float | None:
-        """Return the estimated seconds until the end, or None if it is too early to tell."""
-        per_second = self._per_second(1)
-        return (job["total"] - done(job)) / per_second if per_second > 0 else None
+        """Return the estimated seconds until the last task has ended or the budget is spent, whichever comes first;
+        None if it is too early to tell."""
+        ends = [(job["total"] - done(job), self._per_second(1))]
+        if job.get("max_cost") is not None:
+            ends.append((job["max_cost"] - job["spent"], self._per_second(3)))
+        return min((max(0, amount) / per_second for amount, per_second in ends if per_second > 0), default=None)
 
     def _per_second(self, column: int) -> float:
         if len(self._seen) < 2:

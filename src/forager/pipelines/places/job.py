@@ -158,7 +158,7 @@ class PlacesJob(BaseModel):
     @model_validator(mode="after")
     def _state_or_zips(self) -> Self:
         if self.state is None and self.zips is None:
-            raise ValueError('give `state` (such as AZ) or `zips` (such as ["85001"])')
+            raise ValueError("give `state` (such as AZ) or `zips` (such as 85001)")
         if self.state is not None and self.zips is not None:
             raise ValueError("give either `state` or `zips`, not both: `zips` says by itself where to look")
         return self

@@ -10,6 +10,7 @@ import typer
 from forager.core.durations import read_seconds
 from forager.core.errors import NotFound, Rejected
 from forager.kit.cli import render
+from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
@@ -116,7 +117,7 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) 
     if not ended["completed"]:
         tasks = await at.api.get(f"/jobs/{made['job_id']}/tasks", limit=1)
         why = (tasks[0]["error"] if tasks else None) or f"its job is {ended['state']}"
-        raise Rejected(f"{url} was not crawled: {why}")
+        raise JobNotDone(f"{url} was not crawled: {str(why).removeprefix(f'{url}: ')}")
     products = await at.api.get("/products", url=url, gone=True)
     if not products:
         raise NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
