@@ -45,7 +45,9 @@ def search(
     elif listings:
         render.out().print(listings_table(listings))
     else:
-        render.notes().print("No listings match. Scrape a market: forager markets scrape boston", soft_wrap=True)
+        what = f"of {market} match. Scrape it" if market else "match. Scrape a market"
+        hint = f"No listings {what}: forager markets scrape {market or 'boston'}"
+        render.notes().print(hint, soft_wrap=True, markup=False)
 
 
 @commands.command()
