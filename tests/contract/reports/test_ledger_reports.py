@@ -62,10 +62,6 @@ class _Explaining:
             self.scans.append(f"{details}: {sql}")
         return await self._database.fetch(sql, values)
 
-    async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[tuple[Any, ...]]:
-        await self.fetch(sql, values)
-        return await self._database.fetch_tuples(sql, values)
-
     async def fetch_by_keys(self, sql: str, keys: Mapping[str, Sequence[str]]) -> Sequence[Row]:
         return await self._database.fetch_by_keys(sql, keys)
 
