@@ -1,8 +1,7 @@
 """What a page says of itself in structured data: JSON-LD first, then microdata, then RDFa, in one shape. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
@@ -17,8 +16,7 @@ DEEPEST = 12
 _NESTED = (dict, list)
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(NamedTuple):
     source: str
     """`json-ld`, `microdata` or `rdfa`."""
     types: frozenset[str]

@@ -7,7 +7,7 @@ is listed in `refused` with its reason.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from forager.extract.availability import availability_of
 from forager.extract.confidence import DISAGREED
@@ -50,8 +50,7 @@ FIELDS = (
 MOST_IMAGES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One value of a field."""
 
     value: Any
@@ -62,8 +61,7 @@ class Value:
         return {"source": self.source, "confidence": round(self.confidence, 2)}
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(NamedTuple):
     """A price that one source has."""
 
     amount: Decimal
@@ -73,8 +71,7 @@ class Offered:
     """Whether it is the low end of a range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     url: str
     alt: str | None = None
     kind: ImageKind = "gallery"
