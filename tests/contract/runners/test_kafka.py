@@ -5,6 +5,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from forager.config import new_settings
 from forager.core.errors import Rejected
@@ -12,7 +13,8 @@ from forager.core.lane_names import sink_lane
 from forager.ledger.postgres.tasks import OFFERED_MS
 from forager.pipelines.reviews.publication import publication
 from forager.runners.kafka.start_checks import check
-from forager.runners.kafka.work import stage_of
+from forager.runners.kafka.work import make_topics, stage_of
+from forager.sinks.kafka.cluster import Cluster
 from forager.wiring import build_pipelines
 from tests.support.runner_rig import PATIENCE, RunnerRig
 
@@ -61,6 +63,13 @@ class TestAsProcesses:
         for each in (job, other):
             done = await runner.until(each)
             assert (done.failed, done.completed) == (0, done.total)
+
+
+async def test_a_worker_that_finds_no_kafka_logs_it_and_starts_all_the_same() -> None:
+    with capture_logs() as lines:
+        await make_topics(Cluster("127.0.0.1:1", timeout=0.5), ["fetch-reviews"], 1)
+    assert [line["event"] for line in lines] == ["connecting to Kafka", "a Kafka topic could not be created"]
+    assert lines[0]["brokers"] == "127.0.0.1:1"
 
 
 @pytest.mark.parametrize(

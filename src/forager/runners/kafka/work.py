@@ -7,14 +7,21 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
 
 from forager.app import App
-from forager.core.errors import FieldError, Rejected
+from forager.core.errors import FieldError, Rejected, Transient
 from forager.kit.publication import Publication, Stage
 from forager.runners.kafka.feed import StageFeed
 from forager.sinks.kafka.settings import KafkaSettings
 from forager.sinks.kafka.wiring import cluster_of
 
+if TYPE_CHECKING:
+    from forager.sinks.kafka.cluster import Cluster
+
+log = structlog.get_logger("forager.kafka")
 AHEAD = 50
 """Messages that are taken beyond the places of their lane, so that none of these waits for Kafka."""
 
@@ -32,7 +39,7 @@ async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[S
     prefix, claims = settings.kafka_topic_prefix, app.worker.claims
     if settings.kafka_partitions:
         topics = [prefix + stage.topic for stage in stages]
-        await asyncio.to_thread(cluster.make_topics, topics, settings.kafka_partitions)
+        await make_topics(cluster, topics, settings.kafka_partitions)
     feeds = [
         StageFeed(
             stage,
@@ -59,6 +66,18 @@ async def consuming(app: App, queues: Sequence[str]) -> AsyncIterator[Sequence[S
         yield feeds
     finally:
         await asyncio.gather(*(asyncio.to_thread(feed.consumer.close) for feed in feeds))
+
+
+async def make_topics(cluster: "Cluster", topics: Sequence[str], partitions: int) -> None:
+    """Create missing topics. If Kafka does not answer, that is logged and the worker starts all the same: its tasks are
+    in the ledger, and the consumer connects when Kafka is back."""
+    log.info("connecting to Kafka", brokers=cluster.brokers)
+    try:
+        problems = await asyncio.to_thread(cluster.make_topics, topics, partitions)
+    except Transient as error:
+        problems = [error.message]
+    for problem in problems:
+        log.warning("a Kafka topic could not be created", problem=problem)
 
 
 def stage_of(publications: Mapping[str, Publication], queue: str) -> Stage:
