@@ -260,6 +260,18 @@ def test_doctor_tries_the_broker_and_shows_no_password(forager: Forager, monkeyp
     assert "s3cret-word" not in ran.all + told.all
 
 
+def test_doctor_tries_kafka_and_elasticsearch(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("FORAGER_KAFKA_BROKERS", f"127.0.0.1:{port},127.0.0.1:1")
+        monkeypatch.setenv("FORAGER_ELASTICSEARCH_URL", f"http://127.0.0.1:{port}")
+        ran = forager("doctor")
+    assert f"✓ kafka       127.0.0.1:{port} answers" in ran.out
+    assert "✗ kafka       127.0.0.1:1 does not answer" in ran.out
+    assert f"✓ search      127.0.0.1:{port} answers" in ran.out
+    assert "1 problem found: kafka." in ran.err
+
+
 def test_a_file_that_is_no_store_is_named_and_doctor_says_how_to_replace_it(forager: Forager, tmp_path: Path) -> None:
     (tmp_path / ".forager").mkdir()
     (tmp_path / ".forager" / "ledger.db").write_text("not a database at all" * 10)

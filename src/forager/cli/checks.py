@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from forager import __version__
 from forager.cli.file_checks import check_files
 from forager.cli.place_checks import check_places
+from forager.cli.service_checks import check_services
 from forager.core.errors import ForagerError, Rejected, StoreFull, StoreUnavailable
 from forager.kit.cli.finding import Finding
 from forager.kit.cli.render import near
@@ -28,8 +29,6 @@ OLDEST_SQLITE = (3, 38, 0)
 LITTLE_ROOM = 1 << 30
 NO_ROOM = 100 << 20
 KEY_FILES = ("service.key", "secret.key")
-BROKER_PORTS = {"redis": 6379, "rediss": 6379, "amqp": 5672, "pyamqp": 5672, "amqps": 5671}
-BROKER_SECONDS = 3.0
 MEND_SERVER = "Start the database, or correct FORAGER_DATABASE_URL."
 
 
@@ -45,7 +44,7 @@ def examine(load: "Callable[[], Settings]") -> list[Finding]:
             Finding("settings", "problem", wrong, "Correct it in the environment, .env or forager.toml."),
         ]
     findings.append(Finding("settings", "ok", "valid"))
-    machine = (_folder, _disk, _keys, _owner, _store, _broker, _port)
+    machine = (_folder, _disk, _keys, _owner, _store, check_services, _port)
     for check in (*machine, _features, _chromium, check_files, check_places):
         findings.extend(check(settings))
     return findings
@@ -181,28 +180,6 @@ def _mend_file(path: Path) -> str:
         f"This user must be able to read and write {near(path)}. If it is damaged, restore a copy of it, or move it"
         f" away (with {path.name}-wal and {path.name}-shm): the next start makes an empty one."
     )
-
-
-def _broker(settings: "Settings") -> Iterator[Finding]:
-    """Connect to the broker of Celery, if one is set. Its URL may have a password, so only host and port are shown."""
-    from urllib.parse import urlsplit
-
-    for url in settings.broker_url.get_secret_value().split(";") if settings.broker_url else ():
-        remedy = "Start the broker, or correct FORAGER_BROKER_URL, such as redis://127.0.0.1:6379/0."
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port or BROKER_PORTS.get(parts.scheme)
-        except ValueError:
-            host = port = None
-        if not host or not port:
-            yield Finding("broker", "problem", "FORAGER_BROKER_URL is not a valid URL of a broker", remedy)
-            continue
-        try:
-            socket.create_connection((host, port), timeout=BROKER_SECONDS).close()
-        except OSError as error:
-            yield Finding("broker", "problem", f"{host}:{port} does not answer ({error.strerror or error})", remedy)
-        else:
-            yield Finding("broker", "ok", f"{host}:{port} answers")
 
 
 def _port(settings: "Settings") -> Iterator[Finding]:
