@@ -31,6 +31,7 @@ from tests.support.stepped import SteppedClock
 GRACE = 60.0
 STUCK = 30.0
 """Real seconds after which a thread that does not answer is a fault of the test."""
+A_MOMENT = 0.002
 
 
 class SimulatedClock(SteppedClock):
@@ -66,7 +67,7 @@ class SimulatedClock(SteppedClock):
             if not any(busy() for busy in self._busy):
                 return
             assert loop.time() < deadline, "a thread has not answered"
-            await asyncio.sleep(0.00002)  # lets the loop wait for the thread
+            await _heard(loop)
 
     @contextlib.contextmanager
     def counting_threads(self) -> Iterator[None]:
@@ -92,6 +93,29 @@ class SimulatedClock(SteppedClock):
 
     def _answered(self, _: object) -> None:
         self._threads -= 1
+
+
+async def _heard(loop: Any) -> None:
+    """Wait until the loop has heard of a socket or of a thread, or for a moment, in case a thread says so before it has
+    quite ended. To look again and again instead would keep the threads from what is waited for."""
+    woken, process = loop.create_future(), loop._process_events
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    def heard(events: Any) -> None:
+        process(events)
+        if events:
+            wake()
+
+    loop._process_events = heard  # it has no public name either
+    moment = loop.call_later(A_MOMENT, wake)
+    try:
+        await woken
+    finally:
+        moment.cancel()
+        del loop._process_events
 
 
 @dataclass
