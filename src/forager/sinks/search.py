@@ -44,7 +44,5 @@ class SearchSink:
             if change.kind in self._indexes:
                 keys.setdefault(change.kind, {})[change.key] = None
         for kind, changed in keys.items():
-            index = self._indexes[kind]
-            await index.catch_up()
-            await index.put(list(changed))
+            await self._indexes[kind].put(list(changed))
         return bool(keys)

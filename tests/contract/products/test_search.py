@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,32 @@ async def test_the_index_in_the_store_is_made_anew_when_its_definition_changed__
     await shop.app.database.write("UPDATE search_indexes SET definition = 'of an earlier version'")
     await index_of(Product, shop.app.database).ensure()
     assert len(await shop.names("collection")) == 12
+
+
+@pytest.mark.parametrize("shop_of", ["sqlite", "postgres"], indirect=True)
+async def test_changed_products_and_new_ones_are_indexed_together_and_each_once__PR_19(
+    shop_of: OpenSearchShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = await shop_of(pages=12)
+    await shop.crawl(sitemap=shop.site.url("/sitemap.xml"))
+    assert len(await shop.names("collection")) == 12
+    await shop.empty()
+    database = shop.app.database
+    rows = await database.fetch("SELECT id, url_hash FROM items ORDER BY id")
+    await database.write("UPDATE search_indexes SET filled = :id", {"id": rows[8]["id"]})
+    index, indexed = index_of(Product, database), 0
+    put = type(index.store).put
+
+    async def counted(store: Any, condition: str, values: dict[str, Any]) -> None:
+        nonlocal indexed
+        (row,) = await database.fetch(f"SELECT count(*) AS number FROM items WHERE {condition}", values)
+        indexed += row["number"]
+        await put(store, condition, values)
+
+    monkeypatch.setattr(type(index.store), "put", counted)
+    await index.put([row["url_hash"] for row in (rows[0], rows[1], rows[9], rows[11])])
+    assert len(await shop.names("collection")) == 5
+    assert indexed == 5
 
 
 async def test_words_are_found_without_their_accents_and_marked_as_they_are_written__PR_19(

@@ -101,12 +101,15 @@ class SearchIndex:
         return await self.store.marked(matches.terms, ids) if ids else {}
 
     async def put(self, keys: Sequence[str]) -> None:
-        """Index the records with these keys as they are now."""
+        """Index the records with these keys as they are now, and all that were stored since the last time. A record
+        that is both, as most are while a shop is crawled for the first time, is indexed once."""
         await self.ensure()
+        before = await self._filled()
+        await self._fill(before)  # from here on, whatever another process has indexed meanwhile: it may be older
         for start in range(0, len(keys), 500):
             part = {f"key{n}": key for n, key in enumerate(keys[start : start + 500])}
             marks = ", ".join(f":{mark}" for mark in part)
-            await self._put(f"{self.record.key_field} IN ({marks})", part)
+            await self._put(f"id <= :before AND {self.record.key_field} IN ({marks})", {**part, "before": before})
 
     async def forget(self, gone: Mapping[int, str]) -> None:
         """Remove records from the index that are no longer in their table, by their ids: none is given twice."""
@@ -121,7 +124,10 @@ class SearchIndex:
         The sink indexes every change; this also covers records that were stored before the index existed.
         """
         await self.ensure()
-        filled = await self._filled()
+        return await self._fill(await self._filled(), most)
+
+    async def _fill(self, filled: int, most: int | None = None) -> int:
+        """Index the records after the id `filled`, at most about `most`. Returns how many ids are left."""
         (row,) = await self.database.fetch(f"SELECT coalesce(max(id), 0) AS last FROM {self.record.table}")
         last, stop = int(row["last"]), None if most is None else filled + most
         while filled < last and (stop is None or filled < stop):
@@ -173,8 +179,9 @@ class SearchIndex:
     async def _put(self, condition: str, values: Mapping[str, Any]) -> None:
         fields = ", ".join(self.record.search)
         rows = await self.database.fetch(f"SELECT {fields} FROM {self.record.table} WHERE {condition}", values)
-        await self._learn(rows)
-        await self.store.put(condition, values)
+        if rows:
+            await self._learn(rows)
+            await self.store.put(condition, values)
 
     async def _learn(self, rows: Sequence[Row]) -> None:
         """Store the words that were not met before, so that a misspelt one finds them."""
@@ -192,7 +199,7 @@ class SearchIndex:
 
 def _vocabulary(rows: Iterable[Row]) -> set[str]:
     texts = (value for row in rows for value in row.values() if value)
-    return {word for text in texts for word in words_of(text) if can_be_misspelt(word)}
+    return {word for word in {word for text in texts for word in words_of(text)} if can_be_misspelt(word)}
 
 
 _INDEXES = """

@@ -21,7 +21,10 @@ def words_of(text: str) -> list[str]:
 
 def plain(text: str) -> str:
     """Lower case, without accents: as the index spells it."""
-    decomposed = unicodedata.normalize("NFD", text.lower())
+    lower = text.lower()
+    if lower.isascii():
+        return lower
+    decomposed = unicodedata.normalize("NFD", lower)
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
