@@ -48,7 +48,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         given = getattr(getattr(item, "callspec", None), "params", {})
-        if item.get_closest_marker("one_store") and "postgres" in given.values():
+        one = item.get_closest_marker("one_store")
+        if one is not None and one.args != (False,) and "postgres" in given.values():
             item.add_marker(pytest.mark.chaos)
         if {"postgres", "postgres_server", "require_postgres"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgres)

@@ -56,7 +56,7 @@ def _declares(**attributes: Any) -> type[Record]:
 @pytest.mark.parametrize(
     ("attributes", "why"),
     [
-        ({"quiet": frozenset({"nothing"})}, "quiet names nothing, which are no fields"),
+        ({"quiet": frozenset({"nothing"})}, "quiet names nothing, which are not fields"),
         ({"quiet": frozenset({"name"})}, "quiet names its key"),
         ({"indexes": (Index(("value DESC", "colour")),)}, "names colour, which are not columns"),
         ({"scope": "job"}, "its rows are final"),

@@ -33,8 +33,8 @@ class Database(Protocol):
         ...
 
     async def fetch_tuples(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """Read rows as sequences, in the order of the statement's columns: for pages of thousands of rows, of which a
-        dictionary each would take as long as the reading."""
+        """Read rows as sequences, in the order of the statement's columns: for pages of thousands of rows, where
+        building a dictionary for each would take as long as reading them."""
         ...
 
     async def fetch_fresh(self, sql: str, values: Mapping[str, Any] | None = None) -> Sequence[Row]:

@@ -191,7 +191,7 @@ def _settled(lease: Lease, outcome: Outcome, patience: float) -> Settlement:
         case Halt():
             return Settlement(lease, TaskState.READY, burned=False, error=outcome.reason, halt=outcome.reason)
         case _:
-            raise TypeError(f"it returned {outcome!r}, which is no outcome")
+            raise TypeError(f"it returned {outcome!r}, which is not an outcome")
 
 
 def _extras(done: Done) -> Extras | None:

@@ -44,7 +44,7 @@ class Price:
     """The price found in a text."""
 
     amount: Decimal | None
-    """Return the price; None if there is none, or none that can be believed."""
+    """None if there is none, or none that can be believed."""
     currency: str | None
     """ISO 4217; None if the text has none, or one that several countries share (`$`)."""
     symbol: str | None

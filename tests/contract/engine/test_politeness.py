@@ -43,6 +43,7 @@ async def test_a_lane_that_does_not_ask_for_robots_txt_reads_none(open_rig: Open
         assert not site.visits("/robots.txt")
 
 
+@pytest.mark.one_store(False)
 async def test_an_unreachable_robots_txt_makes_the_task_wait_and_burns_nothing__SC_7(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         site.set_robots("", status=500)
@@ -72,6 +73,7 @@ async def test_a_crawl_delay_is_kept_between_requests__SC_7(open_rig: OpenRig) -
 # ── being asked to slow down ──
 
 
+@pytest.mark.one_store(False)
 @pytest.mark.parametrize("as_date", [False, True])
 async def test_retry_after_is_obeyed_and_burns_no_attempt__SC_7(open_rig: OpenRig, as_date: bool) -> None:
     async with SandboxSite() as site:

@@ -52,6 +52,7 @@ async def test_a_slow_lane_behind_a_redirect_is_waited_for_not_begun_anew(open_r
         assert len(site.log) == 4, "no redirect was asked for twice, and waiting did not count as the step's time"
 
 
+@pytest.mark.one_store(False)
 async def test_a_redirect_that_must_wait_for_long_goes_on_where_it_was(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
 
     Whether there is an archive is read from the sequence of its files, after the rows are inserted. A sequence has no
     versions, so the answer is that of this moment: the snapshot of the statement may be older than the first archive.
+    The table itself is asked as well, because a copy of the data alone does not move the sequence.
     """
     n = len(types)
     return f"""
@@ -60,7 +61,8 @@ def _insert(table: RecordTable, types: tuple[str, ...]) -> str:
       SELECT {_values(table, types)}, 1, ${n + 2}, ${n + 2}, coalesce(x.seen::bigint, 1), ${n + 2}
       FROM {_rows(table, types, "seen")} ORDER BY x.{_key(table)}
       ON CONFLICT ({_key(table)}) DO NOTHING RETURNING {_key(table)} AS key)
-    SELECT array_agg(key), pg_sequence_last_value('archives_id_seq') IS NOT NULL FROM new"""
+    SELECT array_agg(key),
+      pg_sequence_last_value('archives_id_seq') IS NOT NULL OR EXISTS (SELECT 1 FROM archives) FROM new"""
 
 
 def _come_back(table: RecordTable) -> str:

@@ -57,11 +57,11 @@ def _default(row: type[TableRow], name: str) -> TextClause | None:
 def _check(row: type[TableRow]) -> None:
     name, fields = row.__name__, row.model_fields.keys()
     if wrong := {*row.key, *row.stamped} - fields:
-        raise Rejected(f"{name} names {', '.join(sorted(wrong))} in `key` or `stamped`, which are no fields of it.")
+        raise Rejected(f"{name} names {', '.join(sorted(wrong))} in `key` or `stamped`, which are not fields of it.")
     if not row.key or any(columns_of(row)[column].nullable for column in row.key):
         raise Rejected(f"{name} needs a `key` of columns that are never NULL.")
     if wrong := {column for column in row.stamped if columns_of(row)[column].kind != "bigint"}:
         raise Rejected(f"{name}.stamped names {', '.join(sorted(wrong))}, which hold no time.")
     for index in row.indexes:
         if wrong := set(index.names) - fields:
-            raise Rejected(f"An index of {name} names {', '.join(sorted(wrong))}, which are no columns of it.")
+            raise Rejected(f"An index of {name} names {', '.join(sorted(wrong))}, which are not columns of it.")

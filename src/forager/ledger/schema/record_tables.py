@@ -151,7 +151,7 @@ class RecordTable:
     def _index(self, name: str) -> int:
         index = self._indexes.get(name)
         if index is None:
-            raise Rejected(f"`{self.record.__name__}.derive` names {name!r}, which is no field of it.")
+            raise Rejected(f"`{self.record.__name__}.derive` names {name!r}, which is not a field of it.")
         return index
 
     @cached_property
@@ -219,7 +219,7 @@ def _check(table: RecordTable) -> None:
             f"{name} has quiet, derived or clearable fields, but job scope: its rows are final. Use world scope."
         )
     if unknown := table.record.quiet - set(table.fields):
-        raise Rejected(f"{name}.quiet names {', '.join(sorted(unknown))}, which are no fields of it.")
+        raise Rejected(f"{name}.quiet names {', '.join(sorted(unknown))}, which are not fields of it.")
     if table.record.key_field in table.record.quiet:
         raise Rejected(f"{name}.quiet names its key: the key of a record cannot be quiet.")
     for index in table.record.indexes:

@@ -30,6 +30,6 @@ def _check(pipeline: Pipeline, watch: Watch) -> None:
     if not is_time or due not in record.quiet:
         raise Rejected(f"{subject} needs {record.__name__}.{due} as a quiet field of type `datetime | Clear | None`.")
     if watch.by is not None and watch.by not in record.model_fields:
-        raise Rejected(f"{subject} has a job for each {watch.by!r}, which is no field of {record.__name__}.")
+        raise Rejected(f"{subject} has a job for each {watch.by!r}, which is not a field of {record.__name__}.")
     if not any(index.names[0] == due and index.where == watch.condition for index in record.indexes):
         raise Rejected(f'{subject} needs Index(("{due}",), where="{watch.condition}") on {record.__name__}.')

@@ -101,7 +101,7 @@ class Apify:
         rows, total = response.json(), _header(response, "x-apify-pagination-total")
         if not isinstance(rows, list) or total is None or not total.isdigit():
             raise Permanent(
-                "Apify's dataset is no list with a total.", evidence=response.evidence(), error_type=ErrorType.PARSE
+                "Apify's dataset is not a list with a total.", evidence=response.evidence(), error_type=ErrorType.PARSE
             )
         return rows, int(total), response
 

@@ -28,7 +28,7 @@ class ItemsDuty:
     thresholds: Thresholds
 
     async def read(self, task: ReadItems, fetch: Fetch) -> Outcome:
-        """Store one page of listings; rows that are none are kept beside them with the reason."""
+        """Store one page of listings; rows that cannot be read are kept beside them with the reason."""
         rows, total, response = await self.apify.items(fetch, task.dataset_id, task.offset)
         batch = read_rows(rows, task.scrape.market_id, task.scrape.decay_rate, response.at)
         resolved = await self.resolve(batch.found)

@@ -19,7 +19,7 @@ NEXT_CYCLE = timedelta(hours=1)
 def scrape_ended(job: ListingsJob, end: JobEnd) -> Sequence[Effect]:
     """Count a failed scrape on its market; a scrape that finished has counted itself.
 
-    A skipped one (a limit of the data source) and a cancelled one are no failures: the next dispatch tries again.
+    A skipped one (a limit of the data source) and a cancelled one are not failures: the next dispatch tries again.
     """
     scrape = job.scrape
     if scrape is None:

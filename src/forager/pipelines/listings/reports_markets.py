@@ -49,7 +49,7 @@ class MarketReport(Report):
     max_listings_per_scrape: int
     scrape_frequency_hours: int = Field(description="From the tier, unless it was overridden.")
     frequency_overridden: bool
-    last_scrape_at: datetime | None = Field(description="When the last scrape that was no failure ended.")
+    last_scrape_at: datetime | None = Field(description="When the last scrape that did not fail ended.")
     last_scrape_status: str | None = Field(description="completed, partial or failed")
     next_scrape_at: datetime | None = Field(description="When it is due; the next dispatch after that scrapes it.")
     consecutive_failures: int

@@ -64,7 +64,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list; empty if the value is no list."""
+    """Return the objects of a list; empty if the value is not a list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 

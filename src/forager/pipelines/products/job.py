@@ -71,7 +71,9 @@ class CrawlOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    follow: bool = Field(default=False, description="Follow the links of pages that are no products, on the same host.")
+    follow: bool = Field(
+        default=False, description="Follow the links of pages that are not products, on the same host."
+    )
     depth: int = Field(default=5, ge=0, le=MOST_DEPTH, description="How many links deep, with `follow`.")
     max_pages: int | None = Field(
         default=None, ge=1, le=MOST_PAGES, description="Never fetch more pages than this; the rest is skipped."
