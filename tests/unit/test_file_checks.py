@@ -39,3 +39,13 @@ def test_proxies_of_the_settings_are_read_and_no_password_is_shown(tmp_path: Pat
     assert "FORAGER_PROXY_FILE" in absent.message
     (right,) = found(tmp_path, proxy_endpoints=(SecretStr("http://proxy.example:3128"),))
     assert (right.state, right.message) == ("ok", "1 in the settings")
+
+
+def test_a_backend_of_log_ins_needs_https_and_a_key(tmp_path: Path) -> None:
+    key = {"backend_service_key": SecretStr("key")}
+    (clear,) = found(tmp_path, backend_api_url="http://backend.example/api", **key)
+    (keyless,) = found(tmp_path, backend_api_url="https://backend.example/api")
+    (right,) = found(tmp_path, backend_api_url="https://backend.example/api", **key)
+    assert [each.state for each in (clear, keyless, right)] == ["problem", "problem", "ok"]
+    assert "it should begin with https://" in clear.message
+    assert "FORAGER_BACKEND_SERVICE_KEY is not set" in keyless.message

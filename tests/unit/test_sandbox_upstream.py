@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from forager.sandbox import Call, GoogleConfig, GoogleSandbox, Outage, When, read_calls, repeats
+from forager.sandbox.__main__ import main
 
 GOOD = {"Authorization": "Bearer sandbox-acme"}
 
@@ -220,3 +221,8 @@ async def test_every_upstream_runs_alone(name: str, path: str) -> None:
     process.stdin.close()
     assert await asyncio.to_thread(process.wait, 10) == 0
     process.stdout.close()
+
+
+def test_an_unknown_upstream_is_named_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gogle"]) == 2
+    assert "There is no sandbox 'gogle'; choose from google, apify, shop" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""The check of `forager doctor` of the files that settings name: the policy file and the proxies."""
+"""The checks of `forager doctor` of settings that belong together or name a file: the policy file, the proxies, the
+backend of log-ins."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,11 +14,13 @@ POLICIES = "SCRAPER_DOMAIN_POLICIES_PATH"
 
 
 def check_files(settings: "Settings") -> Iterator[Finding]:
-    """Yield a finding for the policy file if one is set, and for the proxies if the settings name some."""
+    """Yield a finding for the policy file, the proxies and the backend of log-ins, each if the settings name it."""
     if settings.domain_policies_path is not None:
         yield _policies(settings)
     if settings.proxy_endpoints or settings.proxy_file is not None:
         yield _proxies(settings)
+    if settings.backend_api_url is not None:
+        yield _backend(settings.backend_api_url, has_key=settings.backend_service_key is not None)
 
 
 def _policies(settings: "Settings") -> Finding:
@@ -44,3 +47,16 @@ def _proxies(settings: "Settings") -> Finding:
     except Rejected as error:
         return Finding("proxies", "problem", error.message, "docs/proxies.md has the forms.")
     return Finding("proxies", "ok", f"{len(found):,} in the settings")
+
+
+def _backend(url: str, *, has_key: bool) -> Finding:
+    from forager.fetch.credentials import safe_url
+
+    remedy = "docs/credentials.md has an example."
+    try:
+        safe_url(url)
+    except Rejected as error:
+        return Finding("log-ins", "problem", error.message, remedy)
+    if not has_key:
+        return Finding("log-ins", "problem", "FORAGER_BACKEND_SERVICE_KEY is not set", f"Set it; {remedy}")
+    return Finding("log-ins", "ok", f"asked for at {url}")

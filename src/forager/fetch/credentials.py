@@ -48,7 +48,7 @@ class CredentialClient:
     ) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._base_url = None if base_url is None else _safe(base_url)
+        self._base_url = None if base_url is None else safe_url(base_url)
         self._ttl = ttl
         self._retries = retries
         self._known: dict[Key, _Known] = {}
@@ -149,7 +149,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _safe(base_url: str) -> str:
+def safe_url(base_url: str) -> str:
     """Raise unless the URL is https or points to this machine: secrets must not be sent in clear text."""
     parts = urlsplit(base_url)
     if parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):

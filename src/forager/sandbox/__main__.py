@@ -20,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in PROGRAMS:
         return run(words[0], words[1:])
+    if words and not words[0].startswith("-"):
+        sys.stderr.write(f"There is no sandbox {words[0]!r}; choose from {', '.join(PROGRAMS)}, or none for Serper.\n")
+        return 2
     options = _parser().parse_args(words)
     try:
         serve(_config(options), LOOPBACK, options.port, _announce, until_stdin_closes=options.until_stdin_closes)
