@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from forager.api import create_api
 from forager.app import App, open_app
 from forager.app.page_store import adopt_blobs
+from forager.cli.host import AppEngine
 from forager.config import new_settings
 from forager.core.errors import BlobMissing, Conflict, StoreError, StoreUnavailable
 from forager.core.place import FileInfo
@@ -20,6 +22,7 @@ from forager.settings import Settings
 from forager.storage.address import S3Address
 from forager.storage.s3 import S3
 from tests.contract.test_blobs import page, referring_to
+from tests.support.api import KEY, client_of
 from tests.support.clock import FakeClock
 from tests.support.lossy_s3 import LossyS3
 from tests.support.s3 import address_of, place_of, s3_server, s3_settings, s3_values
@@ -201,7 +204,14 @@ async def test_a_place_belongs_to_one_ledger_until_another_adopts_it(tmp_path: P
         await _works(other)
     async with open_app(other) as app:  # a command that does not work is not refused …
         with pytest.raises(StoreError, match="those of another ledger"):
-            await app.stored_pages.collect()  # … but removes nothing
+            await app.stored_pages.collect()  # … but removes nothing …
+        with pytest.raises(StoreError, match="those of another ledger"):
+            async with AppEngine(app).running():  # … and runs no engine that would store pages there
+                pass
+        async with client_of(create_api(app, key=KEY), key=KEY) as client:
+            refused = await client.post("/api/v1/blobs/gc")
+        assert refused.status_code == 503
+        assert "forager blobs adopt" in refused.json()["error"], "the API says what to do, too"
         await _adopt(app)
         assert (await app.stored_pages.collect(dry_run=True)).kept == 1
     await _works(other)

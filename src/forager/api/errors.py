@@ -20,6 +20,7 @@ from forager.core.errors import (
     Stopping,
     StoreError,
     StoreFull,
+    StoreMisplaced,
 )
 from forager.core.invalid import named
 from forager.kit.http.envelope import MOST_FIELDS, refusal, request_id
@@ -61,6 +62,8 @@ async def _forager(request: Request, error: Exception) -> Response:
         case ServiceAway():
             log.warning("a service did not answer a request", request_id=request_id(scope), error=error.message)
             return refusal(scope, 503, "service_unavailable", error.message, headers={"Retry-After": RETRY_AFTER})
+        case StoreMisplaced():
+            return refusal(scope, 503, "store_unavailable", error.message)
         case StoreError():
             log.warning("the store did not answer a request", request_id=request_id(scope), error=error.message)
             message = _FULL if isinstance(error, StoreFull) else _NO_ANSWER

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from forager.core.database import Database
-from forager.core.errors import SealBroken, StoreError
+from forager.core.errors import SealBroken, StoreMisplaced
 from forager.core.place import Place
 from forager.core.secret import KeyUser, Seal
 from forager.fetch.blobs.identity import FILE, give_place_id, make_folder_id, new_place_id, read_folder_id
@@ -30,8 +30,8 @@ async def check_keys(seal: Seal, tables: Sequence[KeyUser]) -> None:
 
 
 async def check_blob_folder(database: Database, folder: Path) -> None:
-    """Raise `StoreError`, with the remedy, if the ledger's stored pages are in another folder than this one. The first
-    folder becomes the ledger's. The embedded store lies beside its pages and needs no check."""
+    """Raise `StoreMisplaced`, with the remedy, if the ledger's stored pages are in another folder than this one. The
+    first folder becomes the ledger's. The embedded store lies beside its pages and needs no check."""
     if database.dialect == "sqlite":
         return
     table = BlobFolderTable(database)
@@ -40,7 +40,7 @@ async def check_blob_folder(database: Database, folder: Path) -> None:
         own = await asyncio.to_thread(make_folder_id, folder)
         wanted = await table.claim(own)
     if own != wanted:
-        raise StoreError(
+        raise StoreMisplaced(
             f"The pages of this ledger are stored in another folder than {folder}. All processes of a ledger need the"
             " same one: mount it on this machine and set FORAGER_HOME to it, or set FORAGER_BLOBS if the others do. If"
             " the other folder is lost, `forager blobs adopt` makes this one the ledger's."
@@ -48,8 +48,8 @@ async def check_blob_folder(database: Database, folder: Path) -> None:
 
 
 async def check_blob_place(database: Database, place: Place, where: str) -> None:
-    """Raise `StoreError`, with the remedy, unless this place in S3 has the pages of this ledger and of no other. The
-    first place becomes the ledger's.
+    """Raise `StoreMisplaced`, with the remedy, unless this place in S3 has the pages of this ledger and of no other.
+    The first place becomes the ledger's.
 
     The ledger notes the place first. So one that two ledgers are given belongs to the first, and a crash between the
     two notes is made up for by the next start.
@@ -60,7 +60,7 @@ async def check_blob_place(database: Database, place: Place, where: str) -> None
     if wanted.partition("@")[2] == where:
         own = await asyncio.to_thread(give_place_id, place, wanted)
     if own != wanted:
-        raise StoreError(
+        raise StoreMisplaced(
             f"{where} has not the pages of this ledger: these are stored elsewhere, or it has those of another ledger."
             " All processes of a ledger need the same FORAGER_BLOBS, and each ledger needs its own. To use this place"
             " from now on, run `forager blobs adopt`; pages that are not in it are fetched again."
@@ -79,8 +79,8 @@ async def adopt_blob_place(database: Database, place: Place, where: str) -> str:
     """Make this place in S3 the one in which the ledger's pages are stored, and return its id."""
     made = await asyncio.to_thread(give_place_id, place, new_place_id(where))
     if made is None:
-        raise StoreError(f"The id that was written to {where} is gone. Try again.")
+        raise StoreMisplaced(f"The id that was written to {where} is gone. Try again.")
     if made.partition("@")[2] != where:
-        raise StoreError(f"{where} has a copy of other pages: remove its file `{FILE}`, then try again.")
+        raise StoreMisplaced(f"{where} has a copy of other pages: remove its file `{FILE}`, then try again.")
     await BlobFolderTable(database).replace(made)
     return made

@@ -4,8 +4,8 @@ Every command imports this module, so it imports nothing heavy: pydantic and the
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from forager.kit.cli.invocation import Reached
@@ -34,8 +34,14 @@ class AppEngine:
     def __init__(self, app: "App") -> None:
         self._app = app
 
-    def running(self) -> AbstractAsyncContextManager["asyncio.Task[None]"]:
-        return self._app.engine(schedules=False)
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """Run the engine. Raises `StoreMisplaced` if the pages that it would store belong to another ledger."""
+        from forager.app.page_store import check_blobs
+
+        await check_blobs(self._app.settings, self._app.database)
+        async with self._app.engine(schedules=False) as task:
+            yield task
 
     async def give_back(self) -> None:
         await self._app.worker.drain(0)

@@ -31,6 +31,7 @@ ForagerError
     ├── StoreLocked      another process owns the embedded store
     ├── StoreFull        no space left on the disk
     ├── StoreOutdated    the schema is older or newer than this program
+    ├── StoreMisplaced   this process does not have the store of pages that belongs to the ledger
     ├── SealBroken       a secret in it cannot be decrypted: another key, another row, or changed
     └── StoreUnavailable the database does not answer
 """
@@ -297,6 +298,11 @@ class StoreLocked(StoreError):
 
 class StoreFull(StoreError):
     """The disk that holds the ledger is full."""
+
+
+class StoreMisplaced(StoreError):
+    """This process does not have the store of pages that belongs to the ledger. The message has the remedy, and nothing
+    that a caller of the API must not see."""
 
 
 class StoreOutdated(StoreError):

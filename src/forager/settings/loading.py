@@ -53,9 +53,7 @@ def load(
     try:
         loaded = tree(**assembled(given))
     except ValidationError as invalid:
-        wrong += [
-            _wrong_value(error, given, known) for error in invalid.errors(include_url=False, include_context=False)
-        ]
+        wrong += [_wrong_value(error, given, known) for error in invalid.errors(include_url=False)]
     if wrong:
         raise Rejected(_summary(wrong), fields=wrong) from None
     paths = {field: folder / value for field, value in loaded if isinstance(value, Path)}

@@ -52,6 +52,11 @@ def test_a_bad_value_is_named_as_it_was_written_with_the_remedy(
     assert "Correct it, or leave it unset" in error.message
 
 
+def test_a_limit_is_named(load: Load) -> None:
+    assert "must be at least 1." in refusal(load, env={"FORAGER_BLOB_GRACE_HOURS": "0"}).message
+    assert "must be at most 65,535." in refusal(load, env={"FORAGER_PORT": "99999"}).message
+
+
 def test_the_remedy_names_the_default(load: Load) -> None:
     assert "for the default, 8001" in refusal(load, env={"FORAGER_PORT": "abc"}).message
 
