@@ -65,7 +65,7 @@ def prefix_of(folder: Path) -> str:
 
 
 def ask(url: str, method: str, path: str, body: Any = None) -> Any:
-    """Send one request. Returns None for a 404."""
+    """Send one request. Returns None for a 404, and for an index that another process has created a moment ago."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     kind = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
     request = urllib.request.Request(url + path, data, {"Content-Type": kind}, method=method)
@@ -73,9 +73,10 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"{}")
     except urllib.error.HTTPError as error:
-        if error.code == 404:
+        said = error.read().decode()
+        if error.code == 404 or "resource_already_exists_exception" in said:
             return None
-        raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()[:500]}") from error
+        raise AssertionError(f"{method} {path}: {error.code} {said[:500]}") from error
 
 
 def index_at(ledger: Any, folder: Path) -> ElasticIndex:
