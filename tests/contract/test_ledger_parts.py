@@ -49,11 +49,26 @@ async def test_equal_tasks_of_several_parts_count_once(rig: Rig, worker: Worker,
     twice = [*part(1, 2), *part(count, count), *part(count, 1)]
     assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
     assert (await rig.ledger.add_part(job, count, twice, more=True)).total == 2 * count
-    last = await rig.ledger.add_part(job, 2 * count, [*part(0, 1), *part(2 * count, 1)], more=False)
-    assert last == Received(job, 2 * count + 1, is_open=False)
+    last = [*part(0, 1), *part(2 * count, 1)]
+    whole = Received(job, 2 * count + 1, is_open=False)
+    assert await rig.ledger.add_part(job, 2 * count, last, more=False) == whole
+    assert await rig.ledger.add_part(job, 2 * count, last, more=False) == whole, "its answer may have been lost"
     rig.check()
     assert len(set(await worker.drain())) == 2 * count + 1
     assert (rig.job(job)["state"], rig.job(job)["completed"]) == ("completed", 2 * count + 1)
+    assert await rig.ledger.add_part(job, 2 * count, last, more=False) == whole
+    with pytest.raises(Conflict, match="sent whole"):
+        await rig.ledger.add_part(job, 2 * count, [*last, *part(2 * count + 1, 1)], more=False)
+
+
+async def test_a_late_part_is_refused_also_if_the_running_job_has_grown(rig: Rig, worker: Worker) -> None:
+    job = (await rig.ledger.open_job(JOB)).job
+    await rig.ledger.add_part(job, 0, part(0, 1), more=False)
+    (lease,) = await worker.lease()
+    await worker.settle(lease, tasks=part(1, 3))
+    assert rig.job(job)["total"] == 4
+    with pytest.raises(Conflict, match="sent whole, with 4 tasks"):
+        await rig.ledger.add_part(job, 1, part(9, 1), more=False)
 
 
 async def test_a_part_that_leaves_a_gap_or_comes_too_late_is_refused(rig: Rig) -> None:

@@ -55,7 +55,7 @@ def test_text_that_cannot_be_sent_exits_2(forager: Forager, arguments: list[str]
         (["scrape", "https://example.com/", "--as", "poem"], "  --as: unknown target type 'poem'"),
         (["scrape", "example.com", "--as", "job_posting"], "  URL: not a valid http(s) URL"),
         (
-            ["crawl", "https://shop.example/", "--recrawl", "6"],
+            ["crawl", "https://shop.example/", "--recrawl", "6s"],
             "  --recrawl: must be at least a minute and at most 366",
         ),
     ],

@@ -3,19 +3,21 @@
 import asyncio
 import errno
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import typer
 
 from forager.cli import demo_setup, transport
 from forager.cli.asgi import Receive, Scope, Send, call
 from forager.cli.demos.places_audit import audit_crash, expected_places
 from forager.cli.report import report
 from forager.cli.schedules import hinted, read_params, seconds
+from forager.core.durations import in_seconds
 from forager.core.errors import (
     Conflict,
     FieldError,
@@ -33,6 +35,7 @@ from forager.kit.cli.exit_codes import ExitCode, exit_code_for
 from forager.kit.cli.job_report import ended, show_result
 from forager.kit.cli.words import spent_with_assumed
 from forager.pipelines.places.cli_words import saved, words
+from forager.pipelines.products.cli_crawl import seconds as recrawl_seconds
 from forager.sandbox import Entry
 
 # ── calling the API ──
@@ -254,6 +257,18 @@ def test_scraped_text_can_neither_colour_nor_move_the_terminal() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("30m", 1_800), ("6h", 21_600), ("1.5d", 129_600)])
 def test_lengths_of_time_have_units(text: str, expected: float) -> None:
     assert seconds(text) == expected
+    assert recrawl_seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["6", "6.0", "6.5", " 6 ", "0.5"])
+@pytest.mark.parametrize("parse", [seconds, recrawl_seconds])
+def test_a_length_of_time_without_a_unit_is_refused(parse: Callable[[str], float], text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=f"'{text}' has no unit; write 90s, 30m, 6h or 1d"):
+        parse(text)
+
+
+def test_the_api_takes_a_plain_number_for_seconds() -> None:
+    assert [in_seconds(value) for value in (90, 1.5, "90", "1.5m", None)] == [90, 1.5, 90, 90, None]
 
 
 def test_parameters_are_json_or_else_text() -> None:

@@ -105,6 +105,8 @@ def test_no_command_answers_with_the_words_of_a_validator_or_the_names_of_the_ap
         (["sinks", "add", "x", "--type", "webhook"], "forager: --option url: is required.\n"),
         (["crawl", "shop"], "  URL: the URL should begin with https:// or http://\n"),
         (["crawl", "https://shop.example/", "--recrawl", "soon"], "write 90s, 30m, 6h or 1d"),
+        (["crawl", "https://shop.example/", "--recrawl", "6"], "--recrawl: '6' has no unit; write 90s, 30m, 6h or 1d."),
+        (["archive", "--kind", "product", "--inactive-for", "90000"], "--inactive-for: '90000' has no unit; write"),
         (["export", "place", "-f", "xml"], "'--format' / '-f': 'xml' is not one of 'jsonl', 'csv'."),
         (["jobs", "list", "--limit", "0"], "Invalid value for '--limit' / '-n': must be at least 1."),
         (["scrape", "https://example.com/", "--extractor", "no.py"], "--extractor: there is no file no.py."),

@@ -178,12 +178,18 @@ class App:
         )
 
     async def open_job(
-        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None = None
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        part: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        more: bool = True,
     ) -> Received:
         """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended."""
         if self.is_stopping:
             raise Stopping
-        return await self._intake.open_job(pipeline, params, part, key=key)
+        return await self._intake.open_job(pipeline, params, part, key=key, more=more)
 
     async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
         """Validate a part of such a job and add its tasks; the last part (`more=False`) starts the job."""

@@ -97,10 +97,14 @@ class Intake:
             raise
 
     async def open_job(
-        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None
+        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None, more: bool
     ) -> Received:
         """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended.
-        Raises `Rejected`, and stores nothing, if the job or its part is invalid."""
+        Raises `Rejected`, and stores nothing, if the job or its part is invalid.
+
+        The first part is a transaction of its own: if the process dies before it, the same request adds it. If it is
+        the only part (`more=False`), the same key with other tasks raises `Conflict`.
+        """
         parts = self._parts_of(pipeline)
         job = _validated(pipeline, parts.params, params)
         self._check_callback(job)
@@ -108,10 +112,10 @@ class Intake:
         opened = await self._ledger.open_job(
             NewJob(pipeline, stored, parts.limits(job), idempotency_key=key, until_end=True)
         )
-        if not opened.created:
+        if opened.total and (more or opened.is_open):
             return opened
-        added = await self._ledger.add_part(opened.job, 0, parts.plan(checked, 0), more=True)
-        return replace(added, created=True)
+        added = await self._ledger.add_part(opened.job, 0, parts.plan(checked, 0), more=more)
+        return replace(added, created=opened.created)
 
     async def add_part(self, job: UUID, pipeline: str, part: Mapping[str, Any], first: int, *, more: bool) -> Received:
         """Validate a part of a job and add its tasks. Raises `Rejected`, and stores nothing of it, if it is invalid."""

@@ -22,6 +22,7 @@ def archive(
     as_json: Json = False,
 ) -> None:
     """Move inactive records to files in FORAGER_ARCHIVE; their keys stay in the store."""
+    from forager.core.durations import seconds_with_unit
     from forager.core.errors import Rejected
     from forager.kit.cli import render
     from forager.kit.cli.client import part
@@ -32,7 +33,11 @@ def archive(
         return
     if inactive_for is None:
         raise Rejected("--inactive-for is missing: how long a record was neither seen nor changed, such as 180d.")
-    body = {"kind": kind, "inactive_for": inactive_for, "format": form}
+    try:
+        seconds = seconds_with_unit(inactive_for)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--inactive-for") from None
+    body = {"kind": kind, "inactive_for": seconds, "format": form}
     planned = with_api(context, lambda at: at.api.post("/archive", {**body, "dry_run": True}))
     count = render.some(planned["records"], "record")
     if plan or not planned["records"]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.core.durations import read_seconds
+from forager.core.durations import seconds_with_unit
 from forager.core.errors import FieldError, Rejected
 from forager.core.names import checked_name
 from forager.kit.cli.invocation import Json, Reached
@@ -167,12 +167,9 @@ def rhythm(schedule: dict[str, Any]) -> str:
 
 
 def seconds(text: str) -> float:
-    """Parse `90s`, `30m`, `6h` or `1d` into seconds. A plain number is refused: a schedule that was meant to fire every
-    six hours would spend money every six seconds."""
-    if text.strip().isdigit():
-        raise typer.BadParameter(f"{text!r} has no unit; write 90s, 30m, 6h or 1d.", param_hint="--every")
+    """Parse `90s`, `30m`, `6h` or `1d` into seconds. Raises `BadParameter` for a time without a unit."""
     try:
-        return read_seconds(text)
+        return seconds_with_unit(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--every") from None
 

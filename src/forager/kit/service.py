@@ -105,11 +105,18 @@ class Service(Protocol):
         ...
 
     async def open_job(
-        self, pipeline: str, params: Mapping[str, Any], part: Mapping[str, Any], *, key: str | None = None
+        self,
+        pipeline: str,
+        params: Mapping[str, Any],
+        part: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        more: bool = True,
     ) -> Received:
         """Create a job that is sent in parts, with its first part, or return the one of this key that has not ended.
 
-        Only for pipelines with `Pipeline.parts`; see `Ledger.open_job`. Raises `Rejected`, `Conflict` or `Stopping`.
+        `more=False`: this part is the only one, and starts the job. Only for pipelines with `Pipeline.parts`; see
+        `Ledger.open_job`. Raises `Rejected`, `Conflict` or `Stopping`.
         """
         ...
 

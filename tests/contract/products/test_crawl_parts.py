@@ -8,10 +8,13 @@ import pytest
 
 from forager.cli.transport import LocalTransport
 from forager.core.errors import Rejected
+from forager.core.ledger import NewJob
 from forager.kit.cli.client import Answer, Api
 from forager.kit.cli.invocation import Reached
 from forager.pipelines.products import cli_list
 from forager.pipelines.products.cli_list import UrlFile, crawl_list, plan_list, url_file
+from forager.pipelines.products.cli_words import words
+from forager.pipelines.products.parts import CrawlJobInParts
 from tests.support.api import KEY
 from tests.support.shop import JOBS, OpenShop, Shop
 
@@ -89,6 +92,44 @@ async def test_a_client_that_dies_between_parts_and_runs_again_ends_with_one_job
     assert len(await crawls(shop)) == 2, "the same command crawls again when the job has ended"
 
 
+async def test_a_list_that_fits_into_one_part_is_one_job_with_its_source_and_without_its_pages(
+    shop_of: OpenShop, tmp_path: Path
+) -> None:
+    shop = await shop_of(pages=4)
+    path = tmp_path / "four.txt"
+    path.write_text("\n".join(shop.site.product_url(number) for number in (1, 2, 3, 4, 1)))
+    file = UrlFile(path, path.name)
+    assert file.few() is None
+    for _ in range(2):
+        await sent(shop, file, recrawl=False, priority=2)
+    (job,) = await crawls(shop)
+    assert (job["total"], job["params"]["source"], "urls" in job["params"]) == (4, "four.txt", False)
+    assert words.request(job["params"]) == "pages of four.txt"
+    await shop.work()
+    assert sorted(map(int, shop.asked())) == [1, 2, 3, 4]
+
+
+async def test_a_key_names_a_list_of_one_part_until_its_end_whatever_was_stored_of_it(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    urls = [shop.site.product_url(number) for number in (1, 2)]
+    about = CrawlJobInParts(source="two.txt").model_dump(mode="json")
+    opened = await shop.app.ledger.open_job(NewJob("products", about, idempotency_key="two", until_end=True))
+
+    async def post(*urls: str) -> tuple[int, Any]:
+        body = {"urls": urls, "source": "two.txt"}
+        got = await shop.client.post(f"{JOBS}/in-parts", json=body, headers={"Idempotency-Key": "two"})
+        return got.status_code, got.json()["data"] if got.is_success else got.json()["error"]
+
+    stored = {"job_id": str(opened.job), "total": 2, "status": "queued"}
+    assert await post(*urls) == (202, stored), "the process that opened the job died before it stored its part"
+    assert await post(*urls) == (202, stored)
+    status, error = await post(urls[0], f"{urls[0]}0")
+    assert (status, "was sent whole, with 2 tasks" in error) == (409, True)
+    await shop.work()
+    assert sorted(shop.asked()) == ["1", "2"]
+    assert (await post(*urls))[1]["job_id"] != stored["job_id"]
+
+
 async def test_the_options_of_a_list_hold_for_all_of_its_parts(shop_of: OpenShop, tmp_path: Path) -> None:
     shop = await shop_of(pages=PAGES)
     await sent(shop, url_list(shop, tmp_path), max_pages=12, priority=2, frequency=7_200)
@@ -107,6 +148,28 @@ async def test_a_list_with_a_line_that_is_no_url_starts_nothing(shop_of: OpenSho
         await sent(shop, url_list(shop, tmp_path, "ftp://shop.example/", "no url at all"))
     assert [each.field for each in refused.value.fields] == ["line 32", "line 33"]
     assert await crawls(shop) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "lines"),
+    [
+        (["ftp://shop.example/", "no url at all"], ["line 32", "line 33"]),
+        (["https://a.example/" + 2_048 * "a"], ["line 32"]),
+    ],
+    ids=["found here", "found by the API"],
+)
+async def test_the_plan_of_a_list_names_the_same_lines(
+    shop_of: OpenShop, tmp_path: Path, wrong: list[str], lines: list[str]
+) -> None:
+    shop = await shop_of(pages=1)
+    file = url_list(shop, tmp_path, *wrong)
+    at = Reached(Api(DyingTransport(shop, float("inf"), acts=True), KEY))
+    with pytest.raises(Rejected) as planned:
+        await plan_list(at, file, {}, as_json=True)
+    with pytest.raises(Rejected) as refused:
+        await sent(shop, file)
+    assert [each.field for each in planned.value.fields] == lines
+    assert planned.value.fields == refused.value.fields
 
 
 async def test_parts_must_continue_one_another_and_have_at_most_ten_thousand_pages(shop_of: OpenShop) -> None:
@@ -130,6 +193,8 @@ async def test_parts_must_continue_one_another_and_have_at_most_ten_thousand_pag
     assert (await post(add, urls=["ftp://shop.example/"], first=10_000))[0] == 422
     status, last = await post(add, urls=[f"{base}/a", f"{base}/a#x", f"{base}/7"], first=10_000)
     assert (status, last["total"], last["status"]) == (202, 10_001, "queued")
+    again = await post(add, urls=[f"{base}/a", f"{base}/a#x", f"{base}/7"], first=10_000)
+    assert again == (202, last), "its answer may have been lost"
     assert (await post(add, urls=[f"{base}/b"], first=10_001))[0] == 409
     places = await shop.submit(urls=[f"{base}/c"])
     assert (await post(f"/{places}/urls", urls=[f"{base}/d"], first=1))[0] == 409
@@ -144,8 +209,8 @@ async def test_a_long_list_is_planned_in_parts_and_a_pipe_is_read_once(shop_of: 
     path.write_text("\n".join(f"https://{host}.example/p/{n}" for host in "ab" for n in range(PAGES)))
     with url_file(path) as file:
         assert file.few() is None
-        planned = await plan_list(at, file, {})
-        bounded = await plan_list(at, file, {"max_pages": 30})
+        planned = await plan_list(at, file, {}, as_json=True)
+        bounded = await plan_list(at, file, {"max_pages": 30}, as_json=True)
     assert (planned["pages"], planned["seconds"], planned["more"]) == (2 * PAGES, PAGES, False)
     assert [(shop["domain"], shop["pages"]) for shop in planned["shops"]] == [("a.example", 25), ("b.example", 25)]
     assert bounded["pages"] == 30

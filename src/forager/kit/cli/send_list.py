@@ -98,7 +98,7 @@ class ListSender:
         try:
             answered = await self.api.create(self.paths.create, body, idempotency_key=self.key)
         except Rejected as wrong:
-            raise self._by_line(wrong, part) from None
+            raise by_line(wrong, part, self.paths.entries) from None
         self._note_received(answered.data)
         if answered.is_repeated and not self.quiet:
             state = "is being sent" if not self.is_whole else "has not ended"
@@ -112,22 +112,11 @@ class ListSender:
         try:
             self._note_received(await self.api.post(self.paths.add.format(job=self.job), body))
         except Rejected as wrong:
-            raise self._by_line(wrong, part) from None
+            raise by_line(wrong, part, self.paths.entries) from None
 
     def _note_received(self, answer: dict[str, Any]) -> None:
         self.job, self.received = str(answer["job_id"]), int(answer[self.paths.total])
         self.is_whole = answer["status"] != "receiving"
-
-    def _by_line(self, wrong: Rejected, part: ListPart) -> Rejected:
-        """Map errors of a request's entries to lines of the file."""
-        prefix = f"{self.paths.entries}."
-        fields = []
-        for each in wrong.fields:
-            where, _, field = each.field.removeprefix(prefix).partition(".")
-            known = each.field.startswith(prefix) and where.isdigit() and int(where) < len(part.lines)
-            fields.append(FieldError(at_line(part.lines[int(where)], field), each.message) if known else each)
-        wrong.fields = tuple(fields)
-        return wrong
 
     def _say_how_to_continue(self) -> None:
         if self.job and not self.is_whole:
@@ -135,6 +124,19 @@ class ListSender:
                 f"Interrupted: {self.received:,} of {self.words.tasks(self.size)} were sent; none was requested."
                 "\nRun the same command again to send the rest. After a minute, what was sent is removed."
             )
+
+
+def by_line(wrong: Rejected, part: ListPart, entries: str) -> Rejected:
+    """Return the error with lines of the file in place of positions in the request. `entries`: the field of the request
+    that holds the part."""
+    prefix = f"{entries}."
+    fields = []
+    for each in wrong.fields:
+        where, _, field = each.field.removeprefix(prefix).partition(".")
+        known = each.field.startswith(prefix) and where.isdigit() and int(where) < len(part.lines)
+        fields.append(FieldError(at_line(part.lines[int(where)], field), each.message) if known else each)
+    wrong.fields = tuple(fields)
+    return wrong
 
 
 def at_line(number: int, field: str = "") -> str:

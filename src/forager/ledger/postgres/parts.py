@@ -17,6 +17,8 @@ from forager.ledger.postgres.submit import (
     find_repeat,
     write_chunk,
 )
+from forager.ledger.postgres.tasks import not_there
+from forager.ledger.shared.job_creation import sent_whole
 from forager.ledger.shared.plan_encoding import Part
 
 _BEING_WRITTEN = "SELECT j.public_id, j.total FROM idempotency i JOIN jobs j ON j.id = i.job_id WHERE i.key = $1"
@@ -41,12 +43,12 @@ async def add_part(db: Db, part: Part, lanes: Mapping[str, int], catalog: Catalo
     row = await db.fetchrow(_JOB, str(part.job))
     if row is None:
         raise NotFound(f"There is no job {part.job}.")
-    total, is_open = row["total"], row["state"] == JobState.PLANNING
-    plans = part.missing(total, is_open=is_open)
-    if not is_open:
+    job, total = JobRow(row["id"], row["public_id"]), row["total"]
+    if row["state"] != JobState.PLANNING:
+        if await not_there(db, [(job.number, plan) for plan in part.plans]):
+            raise sent_whole(part.job, total)
         return Received(part.job, total, is_open=False)
-    job = JobRow(row["id"], row["public_id"])
-    total += await write_chunk(db, job, plans, lanes, {}, catalog.one_open)
+    total += await write_chunk(db, job, part.missing(total), lanes, {}, catalog.one_open)
     await db.execute("UPDATE jobs SET total = $2, queued = $2 - skipped WHERE id = $1", job.number, total)
     faults.at("chunk-written")
     if not part.more:

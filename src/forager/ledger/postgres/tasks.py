@@ -78,7 +78,7 @@ async def insert_tasks(
     `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
     be found under the numbers that `known` gives, or in the table. It is extended.
     """
-    fresh = plans if known is not None else await _not_there(db, plans)
+    fresh = plans if known is not None else await not_there(db, plans)
     if not fresh:
         return Written(set(), {}, {}, set(), {})
     numbers = await _numbers(db, len(fresh))
@@ -186,7 +186,8 @@ async def _numbers(db: Db, count: int) -> list[int]:
     return numbers
 
 
-async def _not_there(db: Db, plans: Sequence[tuple[int, Encoded]]) -> list[tuple[int, Encoded]]:
+async def not_there(db: Db, plans: Sequence[tuple[int, Encoded]]) -> list[tuple[int, Encoded]]:
+    """Return the plans that their jobs do not have, by kind and key: one search of the unique index for each."""
     rows = await db.fetch(_EXISTING, *_columns([(job, p.kind, p.key) for job, p in plans]))
     there = {(job, kind, key) for job, kind, key in rows}
     return [(job, p) for job, p in plans if (job, p.kind, p.key) not in there]

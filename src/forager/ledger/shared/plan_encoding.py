@@ -16,7 +16,7 @@ from uuid import UUID
 from forager.core.ledger import NewJob
 from forager.core.task import Plan
 from forager.ledger.catalog import Catalog
-from forager.ledger.shared.job_creation import CHUNK, IN_ONE_GO, not_in_order, sent_whole
+from forager.ledger.shared.job_creation import CHUNK, IN_ONE_GO, not_in_order
 from forager.ledger.shared.text import clean
 
 SMALL = 200
@@ -54,14 +54,15 @@ class Part(NamedTuple):
     plans: Sequence[Encoded]
     more: bool
 
-    def missing(self, total: int, *, is_open: bool) -> Sequence[Encoded]:
-        """Return the plans that a job of so many tasks lacks. Raises `Conflict` if they do not continue it."""
+    def missing(self, total: int) -> Sequence[Encoded]:
+        """Return the plans that an open job of so many tasks may lack. Raises `Conflict` if they do not continue it.
+
+        Some of them may be equal to tasks of earlier parts, which do not count again. So positions cannot show whether
+        a started job has a part: that is looked up by kind and key.
+        """
         if self.first > total:
             raise not_in_order(self.job, total, self.first)
-        new = self.plans[total - self.first :]
-        if new and not is_open:
-            raise sent_whole(self.job, total)
-        return new
+        return self.plans[total - self.first :]
 
 
 async def encode_all(plan: Iterable[Plan], catalog: Catalog) -> list[Encoded]:

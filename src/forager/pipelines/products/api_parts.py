@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.core.errors import NotFound
-from forager.core.ledger import Received, Submitted
+from forager.core.ledger import Received
 from forager.kit.http.envelope import Envelope, answer
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import REPEATED, KeyUntilEnd, checked_key
@@ -76,11 +76,7 @@ def add_parts(router: APIRouter, service: Service) -> None:
         received, so that an interrupted sender can continue."""
         key, about = checked_key(idempotency_key), body.model_dump(mode="json", exclude={"urls", "more"})
         part = await _part(service, about, body.urls)
-        if not body.more:
-            made = await service.submit(NAME, part, key=key, until_end=True)
-            stored: Received | Submitted = made
-        else:
-            stored = await service.open_job(NAME, about, part, key=key)
+        stored = await service.open_job(NAME, about, part, key=key, more=body.more)
         await _remember(service, part)
         return _answered(request, stored, created=stored.created)
 
@@ -120,9 +116,8 @@ async def _remember(service: Service, part: dict[str, Any]) -> None:
     await reports_domains.remember_domains(service.database, part["urls"], await service.ledger.now_ms())
 
 
-def _answered(request: Request, stored: Received | Submitted, *, created: bool) -> Response:
-    is_open = isinstance(stored, Received) and stored.is_open
-    data = {"job_id": stored.job, "total": stored.total, "status": "receiving" if is_open else "queued"}
+def _answered(request: Request, stored: Received, *, created: bool) -> Response:
+    data = {"job_id": stored.job, "total": stored.total, "status": "receiving" if stored.is_open else "queued"}
     return answer(request, data, status=202, headers=None if created else REPEATED)
 
 

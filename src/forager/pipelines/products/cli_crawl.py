@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.core.durations import read_seconds
+from forager.core.durations import seconds_with_unit
 from forager.core.errors import NotFound, Rejected
 from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
@@ -93,7 +93,7 @@ async def _long_list(
     pages: UrlFile, options: dict[str, Any], at: Reached, *, plan: bool, watch: bool, as_json: bool
 ) -> None:
     if plan:
-        _show_plan(await plan_list(at, pages, options), as_json=as_json)
+        _show_plan(await plan_list(at, pages, options, as_json=as_json), as_json=as_json)
     else:
         await crawl_list(at, pages, options, watch=watch, as_json=as_json)
 
@@ -125,8 +125,8 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) 
 
 
 def seconds(text: str) -> int:
-    """`6h` as seconds. Raises `BadParameter` for anything else."""
+    """Return `6h` as seconds. Raises `BadParameter` for a time without a unit, and for anything else."""
     try:
-        return round(read_seconds(text))
+        return round(seconds_with_unit(text))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--recrawl") from None

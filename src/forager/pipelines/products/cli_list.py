@@ -17,7 +17,7 @@ from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.activity import Show, activity
 from forager.kit.cli.invocation import Reached
 from forager.kit.cli.run_job import follow_created
-from forager.kit.cli.send_list import ListPart, ListSender, Paths, at_line, changed_meanwhile, with_last
+from forager.kit.cli.send_list import ListPart, ListSender, Paths, at_line, by_line, changed_meanwhile, with_last
 from forager.pipelines.products.cli_words import words
 
 PATHS = Paths("/admin/crawl-jobs/in-parts", "/admin/crawl-jobs/{job}/urls", "urls", "total")
@@ -141,15 +141,20 @@ async def crawl_list(at: Reached, file: UrlFile, options: Mapping[str, Any], *, 
     await follow_created(at, created, words=words, total="total", watch=watch, as_json=as_json)
 
 
-async def plan_list(at: Reached, file: UrlFile, options: Mapping[str, Any]) -> dict[str, Any]:
+async def plan_list(at: Reached, file: UrlFile, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Return the plan of a long list: the sum of the plans of its parts, so that a page that stands in several parts
-    counts in each."""
+    counts in each. Raises `Rejected`, naming the lines, for a file that `crawl_list` would refuse."""
+    with activity(quiet=as_json) as show:
+        checked = file.check(show)
     most, shops = options.get("max_pages"), dict[str, dict[str, Any]]()
     more = False
-    for part in _parts_of(file.lines()):
-        params = {**options, "urls": [line.url for line in part]}
+    for part in file.parts(checked):
+        params = {**options, "urls": part.entries}
         params.pop("max_pages", None)
-        planned = await at.api.post(PLAN, {"pipeline": "products", "params": params})
+        try:
+            planned = await at.api.post(PLAN, {"pipeline": "products", "params": params})
+        except Rejected as wrong:
+            raise by_line(wrong, part, "urls") from None
         more = more or planned["more"]
         for shop in planned["shops"]:
             known = shops.setdefault(shop["domain"], {**shop, "pages": 0})
