@@ -4,7 +4,8 @@ import pytest
 
 from forager.extract.document import Document
 from forager.extract.homes.places import place_of
-from forager.extract.homes.reading import Home, read_home
+from forager.extract.homes.reading import read_home
+from forager.extract.homes.values import Home
 
 PROSE = "<p>" + "A house of stone with a garden to the south. " * 5 + "</p>"
 
@@ -75,3 +76,82 @@ def test_many_prices_under_a_plural_are_a_list() -> None:
     prices = "".join(f"<p>£{300 + number},000</p>" for number in range(12))
     assert read_home(Document(f"<h1>Houses for sale in Leeds</h1>{prices}{PROSE}")).kind == "list"
     assert read_home(Document("<p>Please enable JS</p>")).kind == "empty"
+
+
+def page_of(title: str, lines: str, data: str = "") -> Home:
+    script = f'<script type="application/ld+json">{data}</script>' if data else ""
+    return read_home(
+        Document(f"<title>{title}</title>{script}<h1>{title}</h1>{lines}{PROSE}", "https://page.example/1")
+    )
+
+
+@pytest.mark.parametrize("declared", ["RealEstateListing", "House"])
+def test_a_page_that_declares_a_home_is_one_with_no_more_than_a_price(declared: str) -> None:
+    offers = '{"price": 450000, "priceCurrency": "EUR"}'
+    home = page_of("Villa Mar", "", f'{{"@type": "{declared}", "name": "Villa Mar", "offers": {offers}}}')
+    assert (home.kind, home.get("price"), home.get("currency")) == ("item", "450000", "EUR")
+
+
+@pytest.mark.parametrize(
+    ("lines", "price"),
+    [
+        ("<p>Kaufpreis: 450.000 €</p>", "450000"),
+        ("<p>Kaltmiete</p><p>800,00 €</p>", "800.00"),
+        ("<p>Asking price: $1,250,000</p>", "1250000"),
+        ("<p>Guide price £120,000</p>", "120000"),
+        ("<p>Prix : 250 000 €</p>", "250000"),
+        ("<p>Loyer : 950 €</p>", "950"),
+        ("<p>Precio: 350.000 €</p>", "350000"),
+        ("<p>Vraagprijs € 450.000 k.k.</p>", "450000"),
+        ("<p>Zimmer: 3</p><p>1.200 €</p>", "1200"),
+        ("<dl><dt>Zimmer</dt><dd>3,5</dd></dl><p>1.200 €</p>", "1200"),
+    ],
+)
+def test_a_price_with_a_label_that_homes_have_or_beside_rooms_makes_a_home(lines: str, price: str) -> None:
+    home = page_of("Mar y Sol", lines)
+    assert (home.kind, home.get("price")) == ("item", price)
+
+
+@pytest.mark.parametrize(("title", "kind"), [("Piso en Lavapiés", "item"), ("Aspiradora silenciosa", "other")])
+def test_under_a_label_that_shops_use_a_low_price_needs_a_title_that_names_a_home(title: str, kind: str) -> None:
+    assert page_of(title, "<p>Precio: 950 €</p>").kind == kind
+
+
+PRODUCT = '{"@type": "Product", "name": "x", "offers": {"price": 249, "priceCurrency": "GBP"}}'
+
+
+@pytest.mark.parametrize(
+    ("title", "lines"),
+    [
+        ("Wool rug - summer sale", "<p>£249</p>"),
+        ("Wool rug", "<p>£249</p><p>Size: 6 m²</p>"),
+        ("Wool rug - summer sale", "<p>£249</p><p>6 m²</p><footer><p class=address>4 Mill Road, Leeds</p></footer>"),
+        ("2016 Colorado, 4 doors", "<p>Price: £20,055</p>"),
+    ],
+)
+@pytest.mark.parametrize("is_open_graph", [False, True])
+def test_a_product_is_not_a_home_for_its_sale_its_size_or_the_address_of_its_shop(
+    title: str, lines: str, is_open_graph: bool
+) -> None:
+    meta, data = ('<meta property="og:type" content="product">', "") if is_open_graph else ("", PRODUCT)
+    assert page_of(title, meta + lines, data).kind == "other"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "<p>£325,000</p><p>3 beds</p>",
+        "<p>£950 pcm</p>",
+        "<p>£325,000</p><p class=address>5 Mill Lane, Leeds</p>",
+        "<p>325.000 €</p><p>Wohnfläche: 85 m²</p>",
+        "<p>325.000 €</p><p>3 Zimmer</p>",
+        "<p>Kaufpreis</p><p>325.000 €</p>",
+    ],
+)
+def test_a_home_that_is_marked_as_a_product_is_known_by_what_products_do_not_have(lines: str) -> None:
+    assert page_of("Light and quiet", lines, PRODUCT).kind == "item"
+
+
+@pytest.mark.parametrize("lines", ["<p>Salary: £45,000</p>", "<p>£45,000 per month</p><p>Hill Road, Leeds</p>"])
+def test_a_page_that_declares_a_job_is_not_a_home(lines: str) -> None:
+    assert page_of("Letting agent, apartments to rent", lines, '{"@type": "JobPosting", "title": "x"}').kind == "other"

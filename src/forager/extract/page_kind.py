@@ -49,10 +49,15 @@ OUTER = 1
 """Depth down to which a thing can be what the page is about: at the top, or one level below, as a `mainEntity` is."""
 
 
+def declared_types(known: Iterable[Thing]) -> frozenset[str]:
+    """Return the types of the things that the page can be about."""
+    return frozenset[str]().union(*(thing.types for thing in known if thing.depth <= OUTER))
+
+
 def declares_other(known: Iterable[Thing], *own: str) -> bool:
     """Whether the structured data of a page declare an item, and none of the types `own`: a salary is not a rent, and
     the headline of a job posting is not a person's name."""
-    declared = frozenset[str]().union(*(thing.types for thing in known if thing.depth <= OUTER))
+    declared = declared_types(known)
     return bool(declared & _ITEMS) and not declared & frozenset(own)
 
 

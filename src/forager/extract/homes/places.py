@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from forager.extract.address_forms import COUNTIES
 from forager.extract.countries import country_code, country_of_state
 
-_STREET = re.compile(
-    r"^\d+[A-Za-z]?[\s,-](?!\s*(?:bed|bath|bhk|br\b|room|sq|m2|m²|zimmer|hab|story|storey|of\b))|\b(?:street|st"
-    r"|road|rd|lane|ln|avenue|ave|way|drive|dr|close|court|ct|square|sq|place"
+_STREET_WORD = re.compile(
+    r"\b(?:street|st|road|rd|lane|ln|avenue|ave|way|drive|dr|close|court|ct|square|sq|place"
     r"|grove|terrace|"
     r"crescent|gardens|boulevard|blvd|common|circle|parkway|pkwy|hill|row|mews|walk)\b\.?|"
     r"(?:straße|strasse|str\.|weg|platz|allee|gasse|gatan|vej)\b|\b(?:calle|avenida|rue|via|rua|paseo|ul\.)\b",
+    re.IGNORECASE,
+)
+_STREET = re.compile(
+    r"^\d+[A-Za-z]?[\s,-](?!\s*(?:bed|bath|bhk|br\b|room|sq|m2|m²|zimmer|hab|story|storey|of\b))|"
+    + _STREET_WORD.pattern,
     re.IGNORECASE,
 )
 _POSTCODE = re.compile(
@@ -34,6 +38,11 @@ class Place:
 def is_street(text: str) -> bool:
     """Whether a text is a street with a number, and little else."""
     return bool(re.match(r"\d+[A-Za-z]?\s", text)) and bool(_STREET.search(text)) and len(text.split()) <= 7
+
+
+def has_street_word(text: str) -> bool:
+    """Whether a text has a word for a street: `10 Tall Oak Blvd`, and not `2016 Chevrolet Colorado`."""
+    return bool(_STREET_WORD.search(text))
 
 
 def place_of(text: str) -> Place:

@@ -6,25 +6,23 @@ beside a word for the price, or the first one near the headline, is the price.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+
+from selectolax.lexbor import LexborNode
 
 from forager.extract.addresses import addresses
 from forager.extract.document import Document, Line
 from forager.extract.homes import words
+from forager.extract.homes.identity import HOMES, is_home
 from forager.extract.homes.places import Place, is_street, place_of
+from forager.extract.homes.values import Home
 from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
 from forager.extract.prices import parse_price
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line
 
-HOMES = (
-    "RealEstateListing", "Apartment", "House", "SingleFamilyResidence", "Residence", "ApartmentComplex",
-    "Accommodation", "Suite", "Product",
-)  # fmt: skip
 NEAR = 14
 """Lines around the headline in which the price stands."""
 LEAST_PRICE = Decimal(100)
@@ -33,21 +31,6 @@ MANY = 8
 STRUCTURED, SELECTOR, LABEL, NEARBY, GUESS = 0.95, 0.85, 0.8, 0.7, 0.55
 _AROUND = frozenset(("nav", "footer", "header", "aside"))
 _SIGNED = re.compile(r"[$€£₹¥]|\b(?:EUR|eur|USD|GBP|AUD|ZAR|CHF)\b|\bRs\.?|\bR \d")
-
-
-@dataclass(slots=True)
-class Home:
-    """Values by field, each with its source and confidence. The first value of a field holds."""
-
-    kind: PageKind = "item"
-    values: dict[str, tuple[Any, str, float]] = field(default_factory=dict)
-
-    def add(self, name: str, value: Any, source: str, confidence: float) -> None:
-        if value not in (None, "") and name not in self.values:
-            self.values[name] = (value, source, confidence)
-
-    def get(self, name: str) -> Any:
-        return self.values[name][0] if name in self.values else None
 
 
 def read_home(document: Document) -> Home:
@@ -69,15 +52,7 @@ def read_home(document: Document) -> Home:
     _read_numbers(scope, headline, home)
     _read_place(document, scope, headline, home)
     _read_offer(document, scope, headline, home)
-    return home if _is_home(home) else Home("other")
-
-
-def _is_home(home: Home) -> bool:
-    """Whether the values identify a home. Everything has a price, so a price counts only beside a word for rent or
-    sale, or beside its period."""
-    known = home.values.keys()
-    is_offered = "price" in known and bool(known & {"offer", "price_period"})
-    return is_offered or bool(known & {"bedrooms", "area", "street"})
+    return home if is_home(home, document, known, scope) else Home("other")
 
 
 def _headline(document: Document) -> str | None:
@@ -151,16 +126,26 @@ def _read_price(scope: Sequence[Line], headline: str | None, home: Home) -> None
         amount = _amount(line.text, before)
         if amount is None:
             continue
-        after = scope[at + 1].text if at + 1 < len(scope) else ""
-        if words.PRICE_LABEL.match(line.text) or _labels(scope, at) or (_is_below(scope, at) and _is_label(after)):
-            labelled.append((line.text, amount))
+        if label := _price_label(scope, at):
+            labelled.append((line.text, amount, bool(words.HOME_PRICE.match(label))))
         elif min(abs(at - each) for each in headlines) <= NEAR:
-            near.append((line.text, amount))
+            near.append((line.text, amount, False))
     for found, source, sure in ((labelled, "label:price", LABEL), (near, "text:price", NEARBY)):
-        for text, amount in found[:1]:
+        for text, amount, has_home_label in found[:1]:
             home.add("price", str(amount), source, sure)
             home.add("currency", parse_price(text).currency, source, sure)
             home.add("price_period", _period(text), source, sure)
+            home.has_home_label |= has_home_label
+
+
+def _price_label(scope: Sequence[Line], at: int) -> str | None:
+    """Return the line that labels an amount as the price: its own, the one above or the one below; or None."""
+    if words.PRICE_LABEL.match(scope[at].text):
+        return scope[at].text
+    if _labels(scope, at):
+        return scope[at - 1].text
+    after = scope[at + 1].text if at + 1 < len(scope) else ""
+    return after if _is_below(scope, at) and _is_label(after) else None
 
 
 def _labels_other(text: str) -> bool:
@@ -254,7 +239,7 @@ def _address_texts(document: Document, scope: Sequence[Line], headline: str | No
     """Texts that may be the address, the most likely first."""
     for node in document.tree.css("[itemprop=address], [class*='address' i], [data-testid*='address' i]")[:5]:
         text = ", ".join(line.text.strip(" ,") for line in document.lines_in(node) if line.tag != "button")
-        if 5 < len(text) <= 120:
+        if 5 < len(text) <= 120 and not _is_in_footer(node):
             yield text, "css:address", SELECTOR
     if headline and ("," in headline or is_street(headline)):
         yield headline, "css:h1", LABEL
@@ -266,6 +251,14 @@ def _address_texts(document: Document, scope: Sequence[Line], headline: str | No
     told = re.search(r"\b(?:in|en)\s+(?P<place>[^|]{4,80})$", title)
     if told:
         yield told["place"], "title", GUESS
+
+
+def _is_in_footer(node: LexborNode) -> bool:
+    """Whether an element is in the page's footer, where the address is that of the portal or the shop."""
+    above: LexborNode | None = node
+    while above is not None and above.tag != "footer":
+        above = above.parent
+    return above is not None
 
 
 def _read_offer(document: Document, scope: Sequence[Line], headline: str | None, home: Home) -> None:

@@ -27,6 +27,25 @@ LABELLED_AREA = re.compile(
     r"|floor area)\s*:?\s*(?P<number>\d[\d.,]{1,8})",
     re.IGNORECASE,
 )
+LIVING_AREA = re.compile(
+    r"(?:wohnfläche|living (?:area|space)|surface habitable|superficie habitable|woonoppervlakte)\b.{0,20}\d",
+    re.IGNORECASE,
+)
+"""An area with a label that only homes have."""
+_ROOM_WORDS = r"zimmer|rooms|pièces|kamers|locali|pokoje|pokoi"
+ROOMS = re.compile(
+    rf"(?:(?:anzahl |number of )?(?:{_ROOM_WORDS}|room|zi\.)\s*:?\s*\d{{1,2}}(?:[.,]5)?"
+    rf"|\d{{1,2}}(?:[.,]5)?[\s-]?(?:{_ROOM_WORDS}))",
+    re.IGNORECASE,
+)
+"""A number of rooms, beside its label."""
+DWELLING = re.compile(
+    r"\b(?:house|flat|apartment|villa|cottage|bungalow|duplex|penthouse|townhouse|condo(?:minium)?|maisonette|chalet"
+    r"|maison|appartement|casa|piso|apartamento|appartamento|dúplex|ático|woning|mieszkanie)\b"
+    r"|\b[a-zäöü-]*(?:wohnung|familienhaus|reihenhaus|doppelhaushälfte)\b",
+    re.IGNORECASE,
+)
+"""What homes are called in titles."""
 OTHER_AREA = re.compile(
     r"\b(?:plot|lot|land|garden|balcony|terrace|garage|grundstück|keller|balkon|super area|útiles|per|pro)\b",
     re.IGNORECASE,
@@ -41,10 +60,15 @@ OTHER_MONEY = re.compile(
     re.IGNORECASE,
 )
 """Beside an amount that is not the price."""
+HOME_PRICE = re.compile(
+    r"^(?:(?:netto)?kaltmiete|miete|mietpreis|kaufpreis|(?:monthly |asking |guide |starting |base )*rent"
+    r"|(?:asking|guide) price|(?:precio del? )?alquiler|precio de venta|loyer|prix de vente|(?:canone di )?affitto"
+    r"|prezzo di vendita|vraagprijs|koopprijs|huur(?:prijs)?|czynsz)\b",
+    re.IGNORECASE,
+)
+"""Labels of prices that shops do not use."""
 PRICE_LABEL = re.compile(
-    r"^(?:kaltmiete|nettokaltmiete|miete|kaufpreis|(?:monthly |asking |guide |starting |base )*(?:rent|price)"
-    r"|precio|alquiler|"
-    r"prix|loyer|prezzo|affitto|prijs|huur|cena|czynsz)\b",
+    HOME_PRICE.pattern + r"|^(?:(?:monthly |asking |guide |starting |base )*price|precio|prix|prezzo|prijs|cena)\b",
     re.IGNORECASE,
 )
 NO_PRICE = re.compile(

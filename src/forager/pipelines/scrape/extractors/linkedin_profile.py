@@ -4,6 +4,7 @@ LinkedIn shows strangers a wall as often as a profile: that is an error, never a
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,7 +13,7 @@ from forager.core.visit import Click, Scroll, WaitFor
 from forager.extract.document import Document
 from forager.extract.locations import location_of_address
 from forager.extract.normalise import Line, Location, Prose, Url
-from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
+from forager.extract.page_kind import OUTER, PageKind, declared_types, declares_other, error_of, is_empty
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.text import one_line, paragraphs
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
@@ -51,6 +52,10 @@ _COMPANIES = (
 )  # fmt: skip
 _HEADING = re.compile(r"^(?:summary|about|info|zusammenfassung|résumé|extracto|resumen)\s*", re.IGNORECASE)
 _TITLE = re.compile(r"^(?P<name>[^|–]+?)(?:\s+[-–]\s+(?P<rest>[^|]+?))?\s*\|\s*LinkedIn", re.IGNORECASE)
+_NO_NAME = re.compile(r"^(?:sign|log)[\s-]?(?:in|on|up)\b|^join\b|\bhiring\b", re.IGNORECASE)
+_OTHER_PATH = re.compile(
+    r"//(?:[\w-]+\.)?linkedin\.com/(?:company|school|showcase|jobs|pulse|posts|feed)/", re.IGNORECASE
+)
 _AT = re.compile(r"\s(?:at|bei|chez|en|presso|hos|@)\s+(?P<company>[^|,·•]{2,80})", re.IGNORECASE)
 _MORE = re.compile(r"\s*(?:see more|show more|…|\.\.\.)\s*$", re.IGNORECASE)
 
@@ -84,8 +89,8 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
         if employer:
             findings.offer("current_company", employer["company"], "text:headline", GUESS)
     kind: PageKind = "item"
-    # Every page has a headline, so a name alone does not make a profile, unless markup or selectors call it a person's.
-    named = person is not None or document.first_text(*_NAMES[:-1]) is not None
+    # Every page has a headline, so a name alone does not make a profile, unless the page calls it a person's.
+    named = person is not None or _names_person(document, known)
     little = findings.names <= {"name"} and len(wanted - {"profile_url"}) > 1 and not named
     if "name" in wanted and (little or not findings.names):
         kind = "error" if error_of(document) else "empty" if is_empty(document) else "other"
@@ -93,13 +98,27 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
 
 
 def _main_person(known: tuple[Thing, ...]) -> Thing | None:
-    """The page's subject. A person that is only named in passing (an author, a reviewer) has a name and no more."""
+    """The page's subject. A person that is only named in passing (an author, a reviewer) has a name and no more, unless
+    the page is that person's `ProfilePage`."""
+    near = OUTER if "ProfilePage" in declared_types(known) else 0
     rich = [
         one
         for one in of_type(known, "Person")
-        if one.text("name") and (one.depth == 0 or one.get("jobTitle", "worksFor"))
+        if one.text("name") and (one.depth <= near or one.get("jobTitle", "worksFor"))
     ]
     return rich[0] if rich else None
+
+
+def _names_person(document: Document, known: tuple[Thing, ...]) -> bool:
+    """Whether the page calls its headline a person's name: by a class of a profile's layout, the page's type, a
+    title of the form `Name | LinkedIn`, or a `Person` of that name. An author's name is not the headline."""
+    if document.first_text(*_NAMES[:-1]) or "ProfilePage" in declared_types(known):
+        return True
+    if (document.metas.get("og:type") or "").casefold() == "profile" or any(_titles(document)):
+        return True
+    headline = one_line(document.headline or "").casefold()
+    people = {(one.text("name") or "").casefold() for one in of_type(known, "Person")}
+    return bool(headline) and headline in people
 
 
 def _from_person(person: Thing, findings: Findings) -> None:
@@ -153,16 +172,23 @@ def _headline(document: Document) -> str | None:
 
 def _by_title(document: Document, findings: Findings) -> None:
     """`Name - Title - Company | LinkedIn`, where nothing better is there."""
-    for source, words in (("meta:og:title", document.metas.get("og:title")), ("title", document.title)):
-        title = _TITLE.match(words or "")
-        if not title or re.match(r"sign|log|join", title["name"], re.IGNORECASE):
-            continue
+    for source, title in _titles(document):
         findings.offer("name", one_line(title["name"]), source, OPEN_GRAPH)
         parts = re.split(r"\s+[-–]\s+", title["rest"] or "")
         if parts[0]:
             findings.offer("headline", parts[0], source, GUESS)
         if len(parts) > 1:
             findings.offer("current_company", parts[-1], source, GUESS)
+
+
+def _titles(document: Document) -> Iterator[tuple[str, re.Match[str]]]:
+    """Titles that name a person, with their source. LinkedIn's pages of companies and jobs have such titles, too."""
+    if _OTHER_PATH.search(document.url):
+        return
+    for source, words in (("meta:og:title", document.metas.get("og:title")), ("title", document.title)):
+        title = _TITLE.match(words or "")
+        if title and not _NO_NAME.search(title["name"]):
+            yield source, title
 
 
 def _profile_url(document: Document) -> str:
