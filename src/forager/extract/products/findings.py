@@ -7,7 +7,7 @@ is listed in `refused` with its reason.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from forager.extract.availability import availability_of
 from forager.extract.confidence import DISAGREED
@@ -50,7 +50,8 @@ FIELDS = (
 MOST_IMAGES = 20
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Value:
     """One value of a field."""
 
     value: Any
@@ -61,7 +62,8 @@ class Value(NamedTuple):
         return {"source": self.source, "confidence": round(self.confidence, 2)}
 
 
-class Offered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Offered:
     """A price that one source has."""
 
     amount: Decimal
@@ -71,7 +73,8 @@ class Offered(NamedTuple):
     """Whether it is the low end of a range."""
 
 
-class Image(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Image:
     url: str
     alt: str | None = None
     kind: ImageKind = "gallery"
