@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_to_unicode
 
-from forager.extract.beginning import Marks, end_of_markup
+from forager.extract.beginning import Marks, beginning_of
 from forager.extract.html_limits import bounded
 from forager.extract.text import one_line
 
@@ -66,7 +66,8 @@ class Document:
     """A page to be asked. It holds no place in the network: `url` is only what relative links are relative to.
 
     With `markup_first` the caller expects that markup has all that is asked for: then only the beginning of the page is
-    parsed until something else is needed. Every answer is the same as without.
+    parsed until something else is needed. Every answer is the same as without, but for a page that is made flat because
+    of what follows its beginning (see `html_limits`): of that one the beginning is read as it was written.
     """
 
     def __init__(self, html: str | bytes, url: str = "", *, markup_first: bool = False) -> None:
@@ -94,8 +95,8 @@ class Document:
         """The tree up to the end of all meta tags and JSON-LD and of the first headline, or the whole one.
 
         What is the first of its kind here is the first one of the page."""
-        end = end_of_markup(self.source, self.lowered, self.marks) if self._markup_first else None
-        return self.tree if end is None else LexborHTMLParser(bounded(self.source[:end]))
+        tree = beginning_of(self.source, self.lowered, self.marks) if self._markup_first else None
+        return tree or self.tree
 
     def _trees(self) -> Iterator[LexborHTMLParser]:
         """The beginning, and the whole tree if what is searched is not there."""

@@ -1,0 +1,20 @@
+"""Everything about a page that its markup and its first elements tell, to compare two ways of reading it."""
+
+from forager.extract.document import Document
+from forager.extract.products.missing import says_missing
+from forager.extract.products.parsers.base import parser
+from forager.extract.structured_data import things
+
+
+def answers(document: Document) -> dict[str, object]:
+    return {
+        "missing": says_missing(document),
+        "findings": parser.read(document),
+        "things": [(thing.source, thing.types, str(thing.data), thing.depth) for thing in things(document)],
+        "title": document.title,
+        "headline": document.headline,
+        "metas": document.metas,
+        "base": document.base,
+        "canonical": document.canonical,
+        "language": document.language,
+    }
