@@ -79,7 +79,7 @@ async def test_too_many_children_at_once_are_a_dead_letter_that_says_so_trap_8(o
     assert task["cost"] == 1, "the call was made and charged all the same"
 
 
-@pytest.mark.parametrize(("how", "said"), [("bug", "ZeroDivisionError"), ("nothing", "no outcome")])
+@pytest.mark.parametrize(("how", "said"), [("bug", "ZeroDivisionError"), ("nothing", "not an outcome")])
 async def test_a_bug_in_a_step_is_a_dead_letter_with_its_trace_and_stops_nobody(
     open_rig: OpenRig, how: str, said: str
 ) -> None:
