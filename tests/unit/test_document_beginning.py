@@ -64,7 +64,7 @@ PAGES = {
     "a table that is open": f"{HEAD}<table><tr><td><link rel=canonical href=/b>{LD}{REST}</td></tr>"
     "<link rel=canonical href=/a></table>",
     "frames in place of the body": f"<html><h1></h1>{LD}{'<div></div>' * 400}<frameset><frame>",
-    "data in a picture": f"{HEAD}<svg><script type='ld+json'>{DATA[:-1]}<script></script>{REST}}}</script></svg>",
+    "data in a picture": f"{HEAD}<svg><script type='ld+json'>[{DATA}<script></script>{' ' * 6_000}]</script></svg>",
     "a canonical link in the body": f"{HEAD}{LD}</head><body><h1>A</h1>{REST}<link rel=canonical href=/p/8>",
 }
 
