@@ -61,16 +61,17 @@ def _has_types(lowered: str) -> bool:
 def beginning_of(source: str, lowered: str, marks: Marks) -> LexborHTMLParser | None:
     """Return the tree of the page's beginning, with all meta tags, JSON-LD scripts and <base> and the first headline.
 
-    `lowered` is the page in lower case. An element of these kinds, a <title> or a <link> that is the first one here is
-    the first one of the whole page, with the same text, and so is the language of the root. One exception: if the page
-    has to be made flat because of what follows (see `html_limits`), its beginning is still read as it was written.
+    `lowered` is the page in lower case, each character in its place. An element of these kinds, a <title> or a <link>
+    that is the first one here is the first one of the whole page, with the same text, and so is the language of the
+    root. One exception: if the page has to be made flat because of what follows (see `html_limits`), its beginning is
+    still read as it was written.
 
     Returns None if the whole page is to be parsed: there is no JSON-LD, which makes the rest unnecessary; other markup
     is in use; the end is too near to the end of the page; or what follows may change the beginning.
     """
     if marks.json_ld < 0 or marks.microdata or marks.loose or marks.rdfa:
         return None
-    if len(lowered) != len(source) or len(source) > MOST_CHARACTERS or source.rfind("\0") >= 0:
+    if len(source) > MOST_CHARACTERS or source.rfind("\0") >= 0:
         return None  # the places in the text would not be those of what is parsed
     end = _end_of_markup(source, lowered, marks)
     if end is None or end > len(source) * WORTH or _changes_what_precedes(lowered, end):

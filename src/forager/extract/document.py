@@ -82,8 +82,9 @@ class Document:
 
     @cached_property
     def lowered(self) -> str:
-        """The page's source in lower case."""
-        return self.source.lower()
+        """The page's source with ASCII letters in lower case, as HTML compares names, and a `?` for what is beyond
+        Latin-1: every character keeps its place, and a page in Chinese is searched as fast as one in English."""
+        return self.source.encode("latin-1", "replace").lower().decode("latin-1")
 
     @cached_property
     def marks(self) -> Marks:
