@@ -21,7 +21,7 @@ async def test_what_another_parse_would_change_is_shown_by_field_and_then_writte
         found = base.read(document)
         if old:
             del found.values["brand"]
-            found.values["product_name"] = found.values["product_name"]._replace(value="Nameless")
+            found.values["product_name"] = replace(found.values["product_name"], value="Nameless")
         else:
             found.values.pop("sku", None)
         return found
