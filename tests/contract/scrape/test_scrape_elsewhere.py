@@ -107,10 +107,10 @@ async def test_control_without_the_stores_word_nobody_is_told__SC_1(
     assert (await pair.front.data(f"/{answer.json()['meta']['task_id']}"))["status"] == "completed"
 
 
-async def test_more_jobs_than_a_notification_can_name_wake_everybody__SC_1(pair: Pair, postgres_url: str) -> None:
+async def test_more_jobs_than_a_notification_can_name_wake_everybody__SC_1(pair: Pair, app_postgres_url: str) -> None:
     heard, told = ends_heard(pair.front), asyncio.Event()
     pair.front.app.ledger.when_jobs_end(lambda jobs: told.set() if not jobs else None)
-    db = await asyncpg.connect(postgres_url)
+    db = await asyncpg.connect(app_postgres_url)
     async with db.transaction():
         jobs = await db.fetch(
             "INSERT INTO jobs (public_id, pipeline, params, state, created_at, total, queued)"

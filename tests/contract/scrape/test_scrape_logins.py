@@ -189,7 +189,7 @@ async def _everything_stored(request: pytest.FixtureRequest, home: Path) -> str:
     if (home / "ledger.db").exists():
         with sqlite3.connect(home / "ledger.db") as embedded:
             return files + "\n".join(embedded.iterdump())
-    db = await asyncpg.connect(request.getfixturevalue("postgres_url"))
+    db = await asyncpg.connect(request.getfixturevalue("app_postgres_url"))
     names = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     rows = [str(await db.fetch(f'SELECT * FROM "{name[0]}"')) for name in names]
     await db.close()
