@@ -48,8 +48,7 @@ _NEWLY_GONE = "SELECT * FROM listings WHERE gone_at > :since"
 @pytest.mark.parametrize(
     ("days", "homes"),
     [
-        (14, 10),
-        pytest.param(14, 30, marks=pytest.mark.chaos),
+        (14, 30),
         pytest.param(365, 30, marks=pytest.mark.chaos),
     ],
 )
