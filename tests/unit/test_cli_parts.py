@@ -1,20 +1,18 @@
-"""The parts under the commands: calling the API, following a job, stopping, auditing a crash."""
+"""The parts under the commands: calling the API, following a job, words, stopping."""
 
 import asyncio
 import errno
 import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 import typer
 
-from forager.cli import demo_setup, transport
+from forager.cli import transport
 from forager.cli.asgi import Receive, Scope, Send, call
-from forager.cli.demos.places_audit import audit_crash, expected_places
 from forager.cli.report import report
 from forager.cli.schedules import hinted, read_params, seconds
 from forager.core.durations import in_seconds
@@ -36,7 +34,6 @@ from forager.kit.cli.job_report import ended, show_result
 from forager.kit.cli.words import spent_with_assumed
 from forager.pipelines.places.cli_words import saved, words
 from forager.pipelines.products.cli_crawl import seconds as recrawl_seconds
-from forager.sandbox import Entry
 
 # ── calling the API ──
 
@@ -313,91 +310,6 @@ async def test_one_ctrl_c_that_arrives_twice_is_one_and_a_later_one_hurries(monk
     request.ask(signal.SIGTERM)
     await asyncio.wait_for(hurried, 60)
     assert request.by is signal.SIGINT
-
-
-# ── the demo ──
-
-
-def test_a_folder_that_is_not_of_a_demo_is_left_alone(tmp_path: Path) -> None:
-    home = tmp_path / "demo"
-    home.mkdir()
-    (home / "precious").touch()
-
-    with pytest.raises(Conflict, match="left alone"):
-        demo_setup.fresh_folder(home)
-    assert (home / "precious").exists()
-
-
-def test_what_an_earlier_demo_left_is_removed(tmp_path: Path) -> None:
-    home = demo_setup.fresh_folder(tmp_path / "demo")
-    (home / "ledger.db").touch()
-
-    demo_setup.fresh_folder(home)
-
-    assert not (home / "ledger.db").exists()
-
-
-ZIP = "85001"
-ENDED = job(state="completed", total=3, completed=1, skipped=2, spent=2)
-
-
-def asked(n: int, page: int = 1, **changes: Any) -> Entry:
-    entry = Entry(n=n, at=float(n), wall=0.0, endpoint="places", zip=ZIP, keyword="bars", page=page)
-    for name, value in {"status": 200, "credits": 1, "places": 10, "delivered": True, **changes}.items():
-        setattr(entry, name, value)
-    return entry
-
-
-def written(tmp_path: Path, *entries: Entry) -> Path:
-    log = tmp_path / "requests.jsonl"
-    log.write_bytes(b"".join(entry.json() + b"\n" for entry in entries))
-    return log
-
-
-def test_a_request_that_was_in_flight_at_the_kill_is_counted_and_passes(tmp_path: Path) -> None:
-    entries = asked(1, status=0, delivered=False), asked(2)
-    places = sorted(expected_places(entries))
-
-    found = audit_crash(written(tmp_path, *entries), ENDED, places)
-
-    assert places
-    assert found.passed, found.failures
-    assert found.sentence() == "0 lost, 0 duplicate records; 1 request in flight was sent again (1 credit)"
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda places: places[1:], "1 places are lost"),
-        (lambda places: [*places, places[0]], "1 records are duplicates"),
-        (lambda places: [*places, "invented"], "1 stored places were in no answer"),
-    ],
-)
-def test_the_audit_fails_when_the_ledger_is_wrong(tmp_path: Path, damage: Any, said: str) -> None:
-    entries = [asked(1), asked(2)]
-
-    found = audit_crash(written(tmp_path, *entries), ENDED, damage(sorted(expected_places(entries))))
-
-    assert found.failures == (said,)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"state": "partially_completed"}, {"skipped": 1}, {"spent": 1}], ids=["state", "open", "credits"]
-)
-def test_the_audit_fails_when_the_job_does_not_add_up(tmp_path: Path, changes: dict[str, Any]) -> None:
-    entries = [asked(1), asked(2)]
-
-    found = audit_crash(written(tmp_path, *entries), {**ENDED, **changes}, sorted(expected_places(entries)))
-
-    assert len(found.failures) == 1
-
-
-def test_the_audit_fails_when_a_page_after_a_short_one_was_paid__PL_10(tmp_path: Path) -> None:
-    entries = [asked(1, places=7), asked(2, page=2)]
-
-    found = audit_crash(written(tmp_path, *entries), ENDED, sorted(expected_places(entries)))
-
-    assert found.failures == ("1 pages were paid for after a short one",)
 
 
 def test_a_moment_in_a_table_is_its_distance_from_now() -> None:

@@ -4,10 +4,11 @@ An HTML parser works from the beginning to the end, so a page whose meta tags, J
 it needs only a tenth of the time. Their places are found by searching the text, which may also find one inside of a
 script, a comment or an attribute, or the end of an element that is not the one that began.
 
-So a comment is put at the end, and the tree shows how the parser has read it: it stands inside of every element that is
-still open, or it is no comment. What follows can change what precedes only through an open element (more text for a
-headline, content that is moved out of a table), by a second <html>, whose attributes are added to the first, or by a
-<frameset>, which replaces the body. In all these cases, and whenever it is not certain, the whole page is parsed.
+So a comment is appended to the beginning, and the tree shows how the parser has read it: inside every element that is
+still open, or as something other than a comment. The rest of the page can change its beginning in three ways only: by
+adding to an open element (more text for a headline, content that is moved out of a table), by a second <html>, whose
+attributes are added to the first, or by a <frameset>, which replaces the body. In all these cases, and whenever it is
+not certain, the whole page is parsed.
 """
 
 import re

@@ -1,48 +1,29 @@
 """Lists of pages of any size: sent in parts, interrupted and continued, one job with each page once."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forager.cli.transport import LocalTransport
 from forager.core.errors import Rejected
 from forager.core.ledger import NewJob
-from forager.kit.cli.client import Answer, Api
+from forager.kit.cli.client import Api
 from forager.kit.cli.invocation import Reached
 from forager.pipelines.products import cli_list
 from forager.pipelines.products.cli_list import UrlFile, crawl_list, plan_list, url_file
 from forager.pipelines.products.cli_words import words
 from forager.pipelines.products.parts import CrawlJobInParts
 from tests.support.api import KEY
+from tests.support.dying_transport import DyingTransport, Killed
 from tests.support.shop import JOBS, OpenShop, Shop
 
 PAGES = 25
 PART = 10
 
 
-class Killed(Exception):
-    """The client is gone."""
-
-
-class DyingTransport:
-    """Carries so many requests; then its client is gone, before or after the server has acted on the last one."""
-
-    where = "here"
-
-    def __init__(self, shop: Shop, requests: float, *, acts: bool) -> None:
-        self._send = LocalTransport(shop.client._transport.app)  # type: ignore[attr-defined]
-        self._left = requests
-        self._acts = acts
-
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        self._left -= 1
-        if self._left > 0:
-            return await self._send(method, target, headers, body)
-        if self._acts:
-            await self._send(method, target, headers, body)
-        raise Killed
+def api_of(shop: Shop) -> Any:
+    """The application that the shop's client calls in this process."""
+    return shop.client._transport.app  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +43,7 @@ def url_list(shop: Shop, folder: Path, *more: str) -> UrlFile:
 
 async def sent(shop: Shop, file: UrlFile, *, requests: float = float("inf"), acts: bool = True, **options: Any) -> None:
     """Run the command beside a running Forager, until its client is gone."""
-    at = Reached(Api(DyingTransport(shop, requests, acts=acts), KEY))
+    at = Reached(Api(DyingTransport(api_of(shop), requests, acts=acts), KEY))
     await crawl_list(at, file, options, watch=False, as_json=True)
 
 
@@ -163,7 +144,7 @@ async def test_the_plan_of_a_list_names_the_same_lines(
 ) -> None:
     shop = await shop_of(pages=1)
     file = url_list(shop, tmp_path, *wrong)
-    at = Reached(Api(DyingTransport(shop, float("inf"), acts=True), KEY))
+    at = Reached(Api(DyingTransport(api_of(shop), float("inf"), acts=True), KEY))
     with pytest.raises(Rejected) as planned:
         await plan_list(at, file, {}, as_json=True)
     with pytest.raises(Rejected) as refused:
@@ -204,7 +185,7 @@ async def test_parts_must_continue_one_another_and_have_at_most_ten_thousand_pag
 
 async def test_a_long_list_is_planned_in_parts_and_a_pipe_is_read_once(shop_of: OpenShop, tmp_path: Path) -> None:
     shop = await shop_of(pages=1)
-    at = Reached(Api(DyingTransport(shop, float("inf"), acts=True), KEY))
+    at = Reached(Api(DyingTransport(api_of(shop), float("inf"), acts=True), KEY))
     path = tmp_path / "urls.txt"
     path.write_text("\n".join(f"https://{host}.example/p/{n}" for host in "ab" for n in range(PAGES)))
     with url_file(path) as file:

@@ -15,33 +15,11 @@ from forager.pipelines.scrape import cli_file
 from forager.pipelines.scrape.cli_batch import many_pages
 from forager.pipelines.scrape.cli_file import TargetFile
 from tests.support.api import KEY
+from tests.support.dying_transport import DyingTransport, Killed
 from tests.support.scrape import API, Service
 
 PAGES = 45
 PART = 20
-
-
-class Killed(Exception):
-    """The client is gone."""
-
-
-class DyingTransport:
-    """Carries so many requests; then its client is gone, before or after the server has acted on the last one."""
-
-    where = "here"
-
-    def __init__(self, service: Service, requests: int, *, acts: bool) -> None:
-        self._send = LocalTransport(service.api)
-        self._left = requests
-        self._acts = acts
-
-    async def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        self._left -= 1
-        if self._left > 0:
-            return await self._send(method, target, headers, body)
-        if self._acts:
-            await self._send(method, target, headers, body)
-        raise Killed
 
 
 @pytest.fixture
@@ -75,7 +53,7 @@ async def test_a_client_that_dies_while_sending_and_runs_again_ends_with_one_job
     file = pages_file(service, tmp_path)
     for requests in (1, 2, 3):
         with pytest.raises(Killed):
-            await run(file, DyingTransport(service, requests, acts=acts))
+            await run(file, DyingTransport(service.api, requests, acts=acts))
     pages = await run(file, LocalTransport(service.api))
     assert [page["target_url"] for page in pages] == [line.target["target_url"] for line in file.lines()]
     assert {page["status"] for page in pages} == {"completed"}

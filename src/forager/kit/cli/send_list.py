@@ -5,8 +5,12 @@ same job, whether it was being sent or running.
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple, TypeVar
 
 from forager.core.errors import Conflict, FieldError, NotFound, Rejected
@@ -143,6 +147,32 @@ def at_line(number: int, field: str = "") -> str:
     """Name a field of a line of a file, for an error."""
     field = field.removesuffix("body").rstrip(".")
     return f"line {number}{', ' if field else ''}{field}"
+
+
+@contextmanager
+def rereadable(path: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice: the given one, or a copy of a pipe (`<(…)`, /dev/stdin).
+
+    Raises `Rejected` if the pipe cannot be read. A file that cannot be read is reported when it is opened.
+    """
+    if not _is_pipe(path):
+        yield path
+        return
+    with NamedTemporaryFile() as copy:
+        try:
+            with path.open("rb") as pipe:
+                shutil.copyfileobj(pipe, copy)
+        except OSError as error:
+            raise Rejected(f"{path} cannot be read: {error.strerror}.") from error
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo() or path.is_char_device() or path.is_socket()
+    except OSError:  # such as a name that is too long; opening the file reports it
+        return False
 
 
 def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:

@@ -2,13 +2,11 @@
 than a short one."""
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,7 +15,16 @@ from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.activity import Show, activity
 from forager.kit.cli.invocation import Reached
 from forager.kit.cli.run_job import follow_created
-from forager.kit.cli.send_list import ListPart, ListSender, Paths, at_line, by_line, changed_meanwhile, with_last
+from forager.kit.cli.send_list import (
+    ListPart,
+    ListSender,
+    Paths,
+    at_line,
+    by_line,
+    changed_meanwhile,
+    rereadable,
+    with_last,
+)
 from forager.pipelines.products.cli_words import words
 
 PATHS = Paths("/admin/crawl-jobs/in-parts", "/admin/crawl-jobs/{job}/urls", "urls", "total")
@@ -104,18 +111,9 @@ class UrlFile:
 
 @contextmanager
 def url_file(path: Path) -> Iterator[UrlFile]:
-    """Yield the file. A pipe (`<(…)`, /dev/stdin) is copied first, because it can be read only once."""
-    if path.is_file():
-        yield UrlFile(path, path.name)
-        return
-    with NamedTemporaryFile() as copy:
-        try:
-            with path.open("rb") as pipe:
-                shutil.copyfileobj(pipe, copy)
-        except OSError as error:
-            raise Rejected(f"{path} cannot be read: {error.strerror}.") from error
-        copy.flush()
-        yield UrlFile(Path(copy.name), path.name)
+    """Yield the file; a pipe is copied first."""
+    with rereadable(path) as file:
+        yield UrlFile(file, path.name)
 
 
 async def crawl_list(at: Reached, file: UrlFile, options: Mapping[str, Any], *, watch: bool, as_json: bool) -> None:

@@ -6,19 +6,17 @@ A file is read twice: once to check every line, and once to send it. Nothing is 
 import csv
 import hashlib
 import io
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, TextIO
 
 import orjson
 
 from forager.core.errors import FieldError, Rejected
 from forager.kit.cli.activity import Show
-from forager.kit.cli.send_list import at_line
+from forager.kit.cli.send_list import at_line, rereadable
 
 MOST_TARGETS = 10_000
 MOST_BYTES = 1_800_000
@@ -116,25 +114,9 @@ class Digest:
 
 @contextmanager
 def target_file(path: Path, otherwise: Mapping[str, Any]) -> Iterator[TargetFile]:
-    """Yield the file. A pipe (`<(…)`, /dev/stdin) is copied first, because it can be read only once."""
-    if not _is_pipe(path):
-        yield TargetFile(path, path.name, otherwise)
-        return
-    with NamedTemporaryFile() as copy:
-        try:
-            with path.open("rb") as pipe:
-                shutil.copyfileobj(pipe, copy)
-        except OSError as error:
-            raise Rejected(f"{path} cannot be read: {error.strerror}.") from error
-        copy.flush()
-        yield TargetFile(Path(copy.name), path.name, otherwise)
-
-
-def _is_pipe(path: Path) -> bool:
-    try:
-        return path.is_fifo() or path.is_char_device() or path.is_socket()
-    except OSError:  # such as a name that is too long; opening the file reports it
-        return False
+    """Yield the file; a pipe is copied first."""
+    with rereadable(path) as file:
+        yield TargetFile(file, path.name, otherwise)
 
 
 def parts_of(lines: Iterable[Line]) -> Iterator[list[Line]]:
