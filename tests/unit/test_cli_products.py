@@ -42,3 +42,11 @@ def test_a_long_list_is_planned_and_checked_line_by_line__PR_1(forager: Forager,
     refused = forager("crawl", "--file", str(file))
     assert (refused.code != 0, "line 2101" in refused.err) == (True, True), refused.err
     assert request({"source": "urls.txt", "priority": 5}) == "pages of urls.txt"
+
+
+def test_a_wrong_line_of_a_short_list_is_named_like_one_of_a_long_list__PR_1(forager: Forager, tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_text("# tables\nhttps://shop.example/p/1\nftp://shop.example/\n")
+    for options in ((), ("--plan",)):
+        refused = forager("crawl", "--file", str(file), *options)
+        assert (refused.code, "line 3: " in refused.err) == (2, True), refused.err

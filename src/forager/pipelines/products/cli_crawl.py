@@ -71,6 +71,8 @@ def crawl(
                 context, partial(_long_list, pages, options, plan=plan, watch=watch, as_json=as_json), fields=named
             )
             return
+        if pages:
+            pages.check(lambda _: None)  # so that a wrong line of a short list is named like one of a long list
         listed = [line.url for line in pages.lines()] if pages and few is None else few or []
     urls = [*([url] if url and not sitemap else ()), *listed]
     if not urls and not (url and sitemap):
