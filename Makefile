@@ -48,7 +48,7 @@ servers: $(DEV)
 test-servers: $(DEV) ## what only a real Kafka broker and a real OpenSearch can show; needs Java 17 and Maven
 	@scripts/setup kafka
 	@scripts/setup opensearch
-	$(BIN)/python -m pytest -m servers tests/servers $(ARGS)
+	$(BIN)/python -m scripts.run_tests -m servers tests/servers $(ARGS)
 
 # Unit tests never wait: more processes than processors would only import everything once more.
 quick: $(DEV) ## format, lint and unit tests, under a minute

@@ -10,7 +10,6 @@ import atexit
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import httpx
 import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
+
+from tests.support.ports import free_ports
 
 _HOME = Path(__file__).parents[2] / ".venv" / "bigquery-emulator"
 PROGRAM = _HOME / "bin" / "bqemulator"
@@ -38,7 +39,7 @@ class BigQueryEmulator:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="forager-bigquery-"))
-        port, other = _free_port(), _free_port()
+        port, other = free_ports(2)
         self.url = f"http://127.0.0.1:{port}"
         command = [str(PROGRAM), "start", "--rest-port", str(port), "--grpc-port", str(other), "--log-level", "error"]
         if setpriv := shutil.which("setpriv"):
@@ -108,12 +109,6 @@ def rows_of(folder: Path, sql: str) -> list[dict[str, Any]]:
     """The rows of a query in which `{dataset}` stands for the dataset of the test."""
     query = sql.replace("{dataset}", f"{PROJECT}.{dataset_of(folder)}")
     return [dict(row) for row in client_of(folder).query(query).result()]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

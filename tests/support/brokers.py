@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from tests.support.ports import free_ports
+
 START_SECONDS = 90.0
 RABBIT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
@@ -112,18 +114,6 @@ class Rabbit:
                     process.terminate()
             except psutil.Error:
                 continue
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, and different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def started(command: list[str], environment: dict[str, str], folder: Path, port: int) -> subprocess.Popen[bytes]:

@@ -4,7 +4,6 @@ Its jars come from `scripts/setup kafka`. `python -m tests.support.kafka_broker`
 ends with 1 if there is none.
 """
 
-import base64
 import os
 import shutil
 import socket
@@ -14,10 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.support.ports import free_ports
+
 OWN_BROKER = "FORAGER_TEST_KAFKA"
 JARS = Path(__file__).parents[2] / ".venv" / "kafka-broker"
 START_SECONDS = 60.0
 JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+CLUSTER = "Zm9yYWdlci10ZXN0LWthZg"
+"""16 bytes in base64. A random one can begin with a dash, and is then taken for an option."""
 PROPERTIES = """
 process.roles=broker,controller
 node.id=1
@@ -43,14 +46,15 @@ class Broker:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         self.brokers = f"127.0.0.1:{port}"
         self._port = port
         config = self._folder / "server.properties"
         config.write_text(PROPERTIES.format(port=port, controller=controller, folder=self._folder))
-        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        format_it = [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster, "-c", str(config)]
-        subprocess.run(format_it, check=True, capture_output=True)
+        format_it = [*self._java("kafka.tools.StorageTool"), "format", "-t", CLUSTER, "-c", str(config)]
+        formatted = subprocess.run(format_it, capture_output=True, text=True, check=False)
+        if formatted.returncode:
+            raise RuntimeError(f"the broker's folder was not formatted: {formatted.stdout}{formatted.stderr}")
         self._command = [*self._java("kafka.Kafka"), str(config)]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -106,16 +110,6 @@ def why_none() -> str | None:
     if not any(JARS.glob("kafka_2.13-*.jar")):
         return f"no real Kafka: run `scripts/setup kafka` (needs Maven), or name a broker in {OWN_BROKER}"
     return None
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.ports import bound_socket
+
 PEM = Path(__file__).parent / "tls" / "localhost.pem"
 
 
@@ -40,7 +42,7 @@ class Origin:
         if self.tls:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(PEM)
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        self._server = await asyncio.start_server(self._serve, sock=bound_socket(), ssl=context)
         self._open: set[asyncio.StreamWriter] = set()
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from tests.support.brokers import free_ports, killed, started
+from tests.support.brokers import killed, started
+from tests.support.ports import free_ports
 
 EVERYWHERE = "FORAGER_TEST_PGBOUNCER"
 """Set to 1, every ledger that a contract test opens in its own process is behind PgBouncer."""

@@ -10,10 +10,8 @@ import importlib.util
 import itertools
 import os
 import pwd
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +24,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import psutil
+
+from tests.support.ports import free_ports
 
 OWN_SERVER = "FORAGER_TEST_POSTGRES"
 START_LIMIT = 60.0
@@ -112,7 +112,7 @@ class PostgresServer(Postgres):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _take_port(self) -> None:
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._admin_url = f"postgresql://app@127.0.0.1:{self.port}/postgres"
 
     def _start_first(self) -> None:
@@ -293,15 +293,6 @@ def _copied_out(programs: Path, folder: Path) -> Path:
     for part in (package, package.with_name(f"{package.name}.libs")):
         shutil.copytree(part, folder / "wheel" / part.name)
     return folder / "wheel" / programs.relative_to(package.parent)
-
-
-def _free_port() -> int:
-    """One that no client is given by itself (Linux: from 32768 on): a server that was stopped finds it free again."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class _Admin:

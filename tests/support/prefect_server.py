@@ -5,7 +5,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.support.ports import free_ports
 
 _HOME = Path(__file__).parents[2] / ".venv" / "prefect-server"
 PROGRAM = _HOME / "bin" / "prefect"
@@ -35,7 +36,7 @@ class PrefectServer:
         folder.mkdir(parents=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self.forget()
         self.api_url = f"http://127.0.0.1:{self._port}/api"
 
@@ -77,12 +78,6 @@ def require_prefect() -> None:
         if os.environ.get("CI"):
             pytest.fail(told)
         pytest.skip(told)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

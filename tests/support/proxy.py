@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from forager.core.proxies import ProxyEndpoint, ProxyProtocol
 from forager.core.secret import Secret
 from tests.support.origin import PEM
+from tests.support.ports import bound_socket
 
 
 @dataclass
@@ -41,7 +42,7 @@ class LittleProxy:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(PEM)
         self._open: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        self._server = await asyncio.start_server(self._serve, sock=bound_socket(), ssl=context)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 

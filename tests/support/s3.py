@@ -24,7 +24,7 @@ from forager.core.errors import Transient
 from forager.storage.address import S3Address
 from forager.storage.s3 import S3
 from forager.storage.settings import S3Settings
-from tests.support.brokers import free_ports
+from tests.support.ports import free_ports
 
 PROGRAM = Path(__file__).parents[2] / ".venv" / "seaweedfs" / "bin" / "weed"
 START_SECONDS = 120.0

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import uvicorn
 from forager.api.auth import TICKET_SECONDS, ServiceKey
 from tests.support.api import KEY, client_of
 from tests.support.chromium import require_chromium
+from tests.support.ports import free_ports
 from tests.support.reviews import API, TOKEN, Reviews, open_reviews
 
 BASIC = {"Authorization": "Basic " + base64.b64encode(f"me:{KEY}".encode()).decode()}
@@ -95,9 +95,7 @@ async def test_a_ticket_that_is_forged_late_or_of_an_old_key_opens_nothing__S12(
 @asynccontextmanager
 async def served(service: Reviews) -> AsyncIterator[str]:
     """The API on a port, and its engine at work."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     # Without a log of its own: that would change the loggers of the whole process.
     server = uvicorn.Server(uvicorn.Config(service.api, port=port, log_config=None, lifespan="off"))
     tasks = [asyncio.create_task(server.serve()), asyncio.create_task(service.app.worker.run())]
