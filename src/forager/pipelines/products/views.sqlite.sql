@@ -1,7 +1,8 @@
 -- The seed's tables (PR-4, PR-11, PR-13, PR-17), in its columns and words. Times are ISO 8601 in UTC, money is decimal.
 
 -- One row per URL: what is known of the page, and how its newest task stands. A URL that was never crawled has its task
--- alone. A page that is crawled again later is pending, as for the seed's scheduler.
+-- alone, and the negative number of that task as its id; a page whose task was pruned has the page alone. A page that
+-- waits, for its first crawl or the next one, is pending, as for the seed's scheduler.
 CREATE VIEW crawl_tasks AS
 SELECT
   coalesce(p.id, -t.id) AS id,
@@ -14,28 +15,40 @@ SELECT
     WHEN parse.state = 5 AND p.outcome = 'unparsed' THEN 'failed'
     WHEN t.state = 3 THEN 'crawling'
     WHEN t.state IN (5, 7) THEN 'failed'
-    WHEN t.state IN (0, 8) THEN 'queued'
-    WHEN t.state IN (1, 2) OR p.next_crawl_at IS NOT NULL THEN 'pending'
+    WHEN t.state = 8 THEN 'queued'
+    WHEN t.state IN (0, 1, 2) OR p.next_crawl_at IS NOT NULL THEN 'pending'
+    WHEN t.state = 6 AND p.id IS NULL THEN 'failed'
     ELSE 'completed'
   END AS status,
   coalesce(p.priority, CAST(t.body AS TEXT) ->> 'priority', 5) AS priority,
-  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.due, p.next_crawl_at, p.first_seen_at) / 1000.0, 'unixepoch') AS scheduled_at,
+  strftime(
+    '%Y-%m-%dT%H:%M:%fZ', coalesce(t.due, p.next_crawl_at, p.first_seen_at, j.created_at) / 1000.0, 'unixepoch'
+  ) AS scheduled_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.claimed_at / 1000.0, 'unixepoch') AS started_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.ended_at, p.crawled_at) / 1000.0, 'unixepoch') AS completed_at,
   max(coalesce(t.attempt, 0) - 1, 0) AS retry_count,
   coalesce(p.max_retries, CAST(t.body AS TEXT) ->> 'max_retries', 3) AS max_retries,
-  CASE WHEN t.state = 7 THEN 'cancelled' ELSE coalesce(t.error, parse.error) END AS error_message,
-  coalesce(p.frequency, p.usual_frequency, 86400) || ' seconds' AS crawl_frequency,
+  CASE WHEN t.state = 7 THEN 'cancelled' ELSE coalesce(t.error, t.reason, parse.error) END AS error_message,
+  coalesce(
+    p.frequency, CAST(t.body AS TEXT) ->> 'frequency',
+    p.usual_frequency, CAST(t.body AS TEXT) ->> 'usual_frequency', d.crawl_frequency, 86400
+  ) || ' seconds' AS crawl_frequency,
   strftime('%Y-%m-%dT%H:%M:%fZ', p.next_crawl_at / 1000.0, 'unixepoch') AS next_crawl_at,
   p.html AS html_path,
-  strftime('%Y-%m-%dT%H:%M:%fZ', p.first_seen_at / 1000.0, 'unixepoch') AS created_at,
-  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(p.crawled_at, t.ended_at) / 1000.0, 'unixepoch') AS updated_at
-FROM open_keys k
-JOIN tasks_now t ON t.id = k.task_id
+  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(p.first_seen_at, j.created_at) / 1000.0, 'unixepoch') AS created_at,
+  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.ended_at, p.crawled_at, j.created_at) / 1000.0, 'unixepoch') AS updated_at
+FROM (
+  SELECT o.key, o.task_id FROM open_keys o WHERE o.kind = 'products.crawl'
+  UNION ALL
+  SELECT q.url_hash, NULL FROM pages q
+  WHERE NOT EXISTS (SELECT 1 FROM open_keys o WHERE o.kind = 'products.crawl' AND o.key = q.url_hash)
+) k
+LEFT JOIN tasks_now t ON t.id = k.task_id
+LEFT JOIN jobs j ON j.id = t.job_id
+LEFT JOIN lanes l ON l.id = t.lane_id
 LEFT JOIN pages p ON p.url_hash = k.key
-LEFT JOIN domains d ON d.domain_name = p.domain
-LEFT JOIN tasks_now parse ON parse.job_id = t.job_id AND parse.kind = 'products.parse' AND parse.key = k.key
-WHERE k.kind = 'products.crawl';
+LEFT JOIN domains d ON d.domain_name = coalesce(p.domain, l.name)
+LEFT JOIN tasks_now parse ON parse.job_id = t.job_id AND parse.kind = 'products.parse' AND parse.key = k.key;
 
 CREATE VIEW products AS
 SELECT
@@ -90,7 +103,7 @@ WHERE f.gone_at IS NULL;
 CREATE VIEW error_logs AS
 SELECT
   a.id,
-  p.id AS crawl_task_id,
+  coalesce(p.id, -k.task_id) AS crawl_task_id,
   coalesce(a.error_type, 'internal') AS error_type,
   a.message AS error_message,
   a.traceback AS stack_trace,
@@ -98,4 +111,5 @@ SELECT
 FROM attempts a
 JOIN tasks t ON t.id = a.task_id
 LEFT JOIN pages p ON p.url_hash = t.key
+LEFT JOIN open_keys k ON k.kind = 'products.crawl' AND k.key = t.key
 WHERE t.kind IN ('products.crawl', 'products.parse') AND a.status IN ('failed', 'lost');
