@@ -14,7 +14,7 @@ from forager.kit.cli.running import post, with_api
 
 app = typer.Typer(help="Jobs that are created repeatedly.", no_args_is_help=True)
 
-LAST_RUNS, TASKS_OF_A_RUN = 10, 20
+LAST_RUNS, TASKS_OF_A_RUN = 10, 1_000
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 

@@ -57,7 +57,7 @@ _PLAIN = {
 }
 _PATTERNS = {
     "^[a-z][a-z0-9_]*$": "must be lower-case letters, digits and `_`, with a letter first",
-    "^[a-z0-9][a-z0-9-]*$": "must be lower-case letters, digits and `-`, with a letter or digit first",
+    "^[a-z0-9][a-z0-9_-]*$": "must be lower-case letters, digits, `-` and `_`, with a letter or digit first",
     "^[A-Za-z0-9_-]+$": "must be letters, digits, `_` and `-`",
     "^[A-Z]{3}$": "must be three capital letters, such as EUR",
     "^[0-9a-f-]+$": "must be an id or its first characters: digits, `a` to `f` and `-`",

@@ -50,6 +50,26 @@ async def test_a_merged_home_survives_the_loss_of_one_source__LI_12(simulated: O
     assert len(await rentals.get("/listings", market="nyc")) == 6, "the first portal shows all of them"
 
 
+async def test_a_home_with_more_sources_than_one_verification_asks_is_gone_only_when_all_are__LI_12(
+    simulated: OpenRentals,
+) -> None:
+    """Seven sources, newest first; the first six answer 404, the last one shows the home."""
+    rentals = await simulated(homes=1, moving_share=0.0, twin_share=0.0)
+    await rentals.scrape("nyc")
+    await rentals.app.database.write(
+        "INSERT INTO listing_sources (id, source_key, listing_key, market_id, source, source_id, url, version,"
+        " first_seen_at, last_seen_at, times_seen, changed_at)"
+        " SELECT s.id + n, source_key || '-' || n, listing_key, market_id, source, source_id || '-' || n,"
+        " url || '-' || n, version, first_seen_at, last_seen_at + n, times_seen, changed_at FROM listing_sources s,"
+        " (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6) numbers"
+    )
+    await rentals.pass_time(hours=20.5)
+    (listing,) = await rentals.get("/listings")
+    assert (listing["is_active"], listing["verification_status"]) == (True, "verified")
+    gone = await rentals.rows("SELECT gone_reason FROM listing_sources WHERE gone_at IS NOT NULL")
+    assert [row["gone_reason"] for row in gone] == ["not_found"] * 6
+
+
 async def test_a_wrong_merge_is_split_for_good__LI_9(rentals: Rentals) -> None:
     rentals.apify.world.__dict__["twin_share"] = 1.0
     await rentals.scrape("nyc")

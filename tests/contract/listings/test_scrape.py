@@ -1,5 +1,11 @@
 """A scrape of one market through Apify, on both stores."""
 
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from forager.pipelines.listings import dispatch
 from forager.sandbox.apify.config import RunRule
 from tests.support.listings import MARKETS, Rentals
 
@@ -52,6 +58,53 @@ async def test_one_scrape_of_a_market_runs_at_a_time__LI_3(rentals: Rentals) -> 
     assert (first.status_code, second.status_code) == (202, 409)
     assert first.json()["data"]["job_id"] in second.json()["error"]
     await rentals.until_ended(first.json()["data"]["job_id"])
+
+
+async def test_of_many_calls_at_once_one_creates_the_scrape__LI_3(
+    rentals: Rentals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if every call had looked for a running scrape before any of them created one."""
+
+    async def none_open(_: object) -> dict[str, UUID]:
+        return {}
+
+    rentals.apify.script_runs(RunRule(seconds=1.0))
+    monkeypatch.setattr(dispatch, "open_scrapes", none_open)
+    answers = await asyncio.gather(*(rentals.client.post(f"{MARKETS}/boston/scrape") for _ in range(8)))
+    answers.append(await rentals.client.post(f"{MARKETS}/boston/scrape"))
+    assert sorted(answer.status_code for answer in answers) == [202, *[409] * 8]
+    (job,) = [answer.json()["data"]["job_id"] for answer in answers if answer.status_code == 202]
+    await rentals.until_ended(job)
+    assert (await rentals.client.post(f"{MARKETS}/boston/scrape")).status_code == 202, "the next one is a new job"
+
+
+async def test_a_market_that_a_client_has_read_can_be_sent_back__LI_3(rentals: Rentals) -> None:
+    """Sending back the tier's own hours is no override: the next tier still sets them."""
+    fields = ("id", "display_name", "city", "state", "tier", "is_enabled", "scrape_frequency_hours")
+    body = {name: (await rentals.market("boston"))[name] for name in fields}
+    sent = await rentals.client.put("/api/admin/markets/boston", json={**body, "city": "Boston Harbor", "state": "ma"})
+    assert sent.status_code == 200, sent.text
+    assert (sent.json()["data"]["city"], sent.json()["data"]["state"]) == ("Boston Harbor", "MA")
+    assert sent.json()["data"]["frequency_overridden"] is False
+    cool = await rentals.client.put(f"{MARKETS}/boston", json={"tier": "cool"})
+    assert cool.json()["data"]["scrape_frequency_hours"] == 24
+    other = await rentals.client.put(f"{MARKETS}/boston", json={"id": "cambridge"})
+    assert (other.status_code, other.json()["meta"]["fields"][0]["field"]) == (422, "id")
+
+
+async def test_a_row_of_sql_with_any_id_is_managed_by_the_api__LI_1(rentals: Rentals) -> None:
+    """Also one with the hours of its tier, as the seed's table has them: a new tier still sets them."""
+    await rentals.app.database.write(
+        "INSERT INTO market_configs (id, display_name, city, state, tier, scrape_frequency_hours)"
+        " VALUES ('San_José', 'San José', 'San Jose', 'CA', 'hot', 6)"
+    )
+    assert (await rentals.market("San_José"))["frequency_overridden"] is False
+    changed = await rentals.client.put(f"{MARKETS}/San_José", json={"tier": "standard"})
+    assert changed.json()["data"]["scrape_frequency_hours"] == 12
+    assert (await rentals.client.delete(f"{MARKETS}/San_José")).status_code == 200
+    assert (await rentals.client.get(f"{MARKETS}/%00")).status_code in (404, 422)
+    added = await rentals.client.post(MARKETS, json={"id": "san_jose", "city": "San Jose", "state": "ca"})
+    assert (added.status_code, added.json()["data"]["state"]) == (201, "CA")
 
 
 async def test_markets_come_with_the_install_and_are_changed_by_the_api__LI_1__LI_2__LI_3(rentals: Rentals) -> None:

@@ -1,11 +1,11 @@
 """The admin routes of markets: list, add, change, scrape, remove."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,7 +18,7 @@ from forager.kit.queries import change_row, insert_row, remove_row
 from forager.kit.service import Service
 from forager.pipelines.listings.api_examples import JOB_ID, MARKET, MARKET_DETAIL
 from forager.pipelines.listings.dispatch import scrape_now
-from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName
+from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName, override_of
 from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.reports_markets import (
     MarketDetail,
@@ -31,10 +31,21 @@ from forager.pipelines.listings.reports_markets import (
 from forager.pipelines.listings.settings import ListingsSettings
 from forager.pipelines.listings.tables import MarketConfig
 
-MarketId = Annotated[str, InPath(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9-]*$")]
+# Any id that a row can have: one that was inserted by SQL may have letters and signs that the API would not give.
+MarketId = Annotated[str, InPath(min_length=1, max_length=64)]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Most = Annotated[int, Field(ge=1, le=10_000, strict=True, description="Maximum properties of one scrape.")]
 Hours = Annotated[int, Field(ge=1, le=24 * 366, strict=True, description="Hours between two scrapes.")]
+
+
+def _state_of_the_usa(state: str) -> str:
+    code = state_code(state.upper(), "US")
+    if code is None or len(state) != 2:
+        raise ValueError("must be the two letters of a state of the USA, such as MA")
+    return code
+
+
+State = Annotated[str, AfterValidator(_state_of_the_usa), Field(description="Two letters.", examples=["MA"])]
 
 
 class MarketBody(BaseModel):
@@ -47,10 +58,10 @@ class MarketBody(BaseModel):
         },
     )
 
-    id: str = Field(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9-]*$", examples=["worcester"])
+    id: str = Field(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9_-]*$", examples=["worcester"])
     display_name: Name | None = Field(None, description="Shown to people; the city if it is left out.")
     city: Name = Field(description="The city's name in the search of the source.", examples=["Worcester"])
-    state: str = Field(description="Two letters.", examples=["MA"])
+    state: State
     tier: TierName = "standard"
     is_enabled: bool = True
     max_listings_per_scrape: Most = MAX_LISTINGS
@@ -58,22 +69,17 @@ class MarketBody(BaseModel):
         None, description="Hours between two scrapes; null: as the tier has it."
     )
 
-    @field_validator("state")
-    @classmethod
-    def _is_a_state(cls, state: str) -> str:
-        code = state_code(state, "US")
-        if code is None or len(state) != 2:
-            raise ValueError("must be the two letters of a state of the USA, such as MA")
-        return code
-
 
 class MarketChange(BaseModel):
-    """What is named is changed."""
+    """The fields to change; a field that is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"tier": "hot"}, {"is_enabled": False}]})
 
+    id: str | None = Field(None, max_length=64, description="The id in the path, if it is given: an id never changes.")
     display_name: Name | None = None
-    tier: Literal["hot", "standard", "cool"] | None = None
+    city: Name | None = None
+    state: State | None = None
+    tier: TierName | None = None
     is_enabled: bool | None = None
     max_listings_per_scrape: Most | None = None
     scrape_frequency_hours: Hours | None = Field(None, description="Null takes an override back: as the tier has it.")
@@ -99,7 +105,13 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
     @router.post(prefix, status_code=201, summary="Add a market", include_in_schema=shown, **_CREATED)
     async def add_market(request: Request, body: MarketBody) -> Response:
         """The next dispatch scrapes it. An INSERT into `market_configs` does the same."""
-        row = MarketConfig(**{**body.model_dump(), "display_name": body.display_name or body.city})
+        values = {
+            **body.model_dump(),
+            "display_name": body.display_name or body.city,
+            "scrape_frequency_hours": override_of(body.scrape_frequency_hours, body.tier),
+            "listings_rate": TIERS[body.tier].decay_rate,
+        }
+        row = MarketConfig(**values)
         if not await insert_row(service.database, row):
             raise Conflict(f"There is a market {body.id!r} already. Change that one, or choose another id.")
         return answer(request, await _detail(service, body.id), status=201)
@@ -142,13 +154,28 @@ def add_markets(router: APIRouter, service: Service, prefix: str, *, documented:
 async def _change(service: Service, market_id: str, body: MarketChange) -> None:
     market = await one_market(service.database, market_id)
     changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    _check(market_id, changes)
+    tier = body.tier or market.tier
+    if "scrape_frequency_hours" in changes:
+        changes["scrape_frequency_hours"] = override_of(body.scrape_frequency_hours, tier)
+    elif not market.frequency_overridden:
+        changes["scrape_frequency_hours"] = None
+    await change_row(service.database, Effect(MarketConfig, {"id": market_id}, set=changes))
+    if tier != market.tier:
+        rate = TIERS[tier].decay_rate
+        await service.submit(NAME, {"action": "retier", "retier": {"market_id": market_id, "rate": rate}})
+
+
+def _check(market_id: str, changes: dict[str, Any]) -> None:
+    """Refuse another id, and null where a market must have a value. Takes the id out of the changes."""
+    if changes.pop("id", market_id) != market_id:
+        raise Rejected(
+            "The id of a market cannot be changed. Add a market with the new id and remove this one.",
+            fields=[FieldError("id", "cannot be changed")],
+        )
     empty = [name for name, value in changes.items() if value is None and name != "scrape_frequency_hours"]
     if empty:
         raise Rejected(f"{empty[0]} must not be null.", fields=[FieldError(empty[0], "must not be null")])
-    await change_row(service.database, Effect(MarketConfig, {"id": market_id}, set=changes))
-    if body.tier is not None and body.tier != market.tier:
-        rate = TIERS[body.tier].decay_rate
-        await service.submit(NAME, {"action": "retier", "retier": {"market_id": market_id, "rate": rate}})
 
 
 async def _detail(service: Service, market_id: str) -> MarketDetail:

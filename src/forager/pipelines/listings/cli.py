@@ -23,7 +23,9 @@ def search(
     max_rent: Annotated[int | None, typer.Option(help="Highest monthly rent in USD.")] = None,
     beds: Annotated[float | None, typer.Option(help="Bedrooms; 0 for a studio.")] = None,
     baths: Annotated[float | None, typer.Option(help="Bathrooms.")] = None,
-    min_confidence: Annotated[int, typer.Option(help="Lowest confidence, 0 to 100.")] = 40,
+    min_confidence: Annotated[
+        int | None, typer.Option(help="Lowest confidence, 0 to 100 (default 40; inactive listings: any).")
+    ] = None,
     inactive: Annotated[bool, typer.Option("--inactive", help="Also listings that are not active any more.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of listings.")] = 20,
     as_json: Json = False,

@@ -54,20 +54,30 @@ async def dispatch_due(service: Service, markets: Sequence[MarketConfig], now: d
 
 
 async def scrape_now(service: Service, market: MarketConfig, now: datetime) -> UUID:
-    """Create a scrape whatever the schedule says. Raises `Conflict` if one waits or runs."""
+    """Create a scrape whatever the schedule says. Raises `Conflict` if one waits or runs.
+
+    The job's key names the market until the job has ended, so that of several calls at once one creates it.
+    """
     running = (await open_scrapes(service.database)).get(market.id)
     if running is not None:
         raise Conflict(f"A scrape of {market.id} is under way: job {running}.")
-    key = f"scrape/{market.id}/now/{round(now.timestamp() * 10)}"
     try:
-        job, _ = await _create(service, market, now, None, key)
-    except Conflict as same_moment:
-        raise Conflict(f"A scrape of {market.id} was created this moment.") from same_moment
+        job, created = await _create(service, market, now, None, f"scrape/{market.id}/now", until_end=True)
+    except Conflict:  # a call that was faster: the same key, another moment
+        created = False
+    if not created:
+        raise Conflict(f"A scrape of {market.id} was created at this moment by another call.")
     return job
 
 
 async def _create(
-    service: Service, market: MarketConfig, now: datetime, start_at: datetime | None, key: str
+    service: Service,
+    market: MarketConfig,
+    now: datetime,
+    start_at: datetime | None,
+    key: str,
+    *,
+    until_end: bool = False,
 ) -> tuple[UUID, bool]:
     counts = [row["found"] for row in await service.database.fetch(_FOUND, {"market": market.id})]
     scrape = Scrape(
@@ -80,5 +90,6 @@ async def _create(
         since=now,
         start_at=start_at,
     )
-    made = await service.submit(NAME, {"action": "scrape", "scrape": scrape.model_dump(mode="json")}, key=key)
+    params = {"action": "scrape", "scrape": scrape.model_dump(mode="json")}
+    made = await service.submit(NAME, params, key=key, until_end=until_end)
     return made.job, made.created

@@ -35,12 +35,17 @@ class VerifyDuty:
     timeout: float
 
     async def verify(self, task: VerifyListing, fetch: Fetch) -> Outcome:
-        """Live: confidence 80. Gone on every source: gone. Otherwise it stays pending until the next cycle."""
+        """Live: confidence 80. Gone on every source: gone. Otherwise it stays pending until the next cycle.
+
+        At most `MOST_SOURCES` pages are asked. If all of them are gone and the home has more, it is verified again at
+        once: those that were found gone are not asked any more, so the next ones have their turn.
+        """
         rows = await self.database.fetch(_LISTING, {"key": task.listing_key})
         if not rows or rows[0]["gone_at"] is not None:
             return Done(updates=[_told(task, verify_at=CLEAR)], cost=0, facts={"already_gone": 1})
         listing = rows[0]
-        sources = await self.database.fetch(_SOURCES, {"key": task.listing_key, "most": MOST_SOURCES})
+        known = await self.database.fetch(_SOURCES, {"key": task.listing_key, "most": MOST_SOURCES + 1})
+        sources = known[:MOST_SOURCES]
         home = Home(listing["title"], listing["address"], listing["phone"])
         gone: list[Gone] = []
         undecided: Judgement | None = None
@@ -54,12 +59,14 @@ class VerifyDuty:
                 gone.append(_gone_source(source, judged))
             else:
                 undecided = judged
-        if undecided is None and gone:
+        all_gone = undecided is None and bool(gone)
+        if all_gone and len(known) == len(sources):
             return Done(gone=[*gone, _gone_listing(task, gone)], cost=0, facts={"gone": 1})
         reason = undecided.reason if undecided else "no_source"
         if asked_at is None:  # no answer at all: the engine notes the failure, `on_end` the next cycle
             raise Permanent(f"The pages of {task.listing_key} cannot be asked: {reason}.", reason="unverified")
-        again = _told(task, verification_status="pending", verify_at=asked_at + NEXT_CYCLE)
+        next_look = asked_at if all_gone else asked_at + NEXT_CYCLE
+        again = _told(task, verification_status="pending", verify_at=next_look)
         return Done(updates=[again], gone=gone, cost=0, facts={"undecided": 1})
 
     async def _ask(self, source: Row, home: Home, fetch: Fetch) -> tuple[Judgement, datetime | None]:

@@ -21,6 +21,15 @@ TIERS: Final[Mapping[TierName, Tier]] = MappingProxyType(
     {"hot": Tier(6, 3), "standard": Tier(12, 2), "cool": Tier(24, 1)}
 )
 
+
+def override_of(hours: int | None, tier: TierName) -> int | None:
+    """Return the hours between two scrapes that a market keeps when its tier changes; None if the tier decides.
+
+    The tier's own number is no override, so that a client may send back what it has read.
+    """
+    return None if hours == TIERS[tier].frequency_hours else hours
+
+
 MAX_LISTINGS: Final = 100
 """Listings that one scrape of a market asks for, unless the market has its own limit."""
 

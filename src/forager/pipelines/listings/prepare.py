@@ -8,7 +8,7 @@ from forager.core.schedules import Schedule
 from forager.core.table import Effect
 from forager.kit.queries import change_row, insert_row, one_row
 from forager.kit.service import Service
-from forager.pipelines.listings.markets import INITIAL_MARKETS
+from forager.pipelines.listings.markets import INITIAL_MARKETS, TIERS
 from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.settings import ListingsSettings
 from forager.pipelines.listings.tables import SOURCE, DataSource, MarketConfig
@@ -20,7 +20,12 @@ async def prepare(service: Service) -> None:
     if source is None:
         for each in INITIAL_MARKETS:
             row = MarketConfig(
-                id=each.id, display_name=each.display_name, city=each.city, state=each.state, tier=each.tier
+                id=each.id,
+                display_name=each.display_name,
+                city=each.city,
+                state=each.state,
+                tier=each.tier,
+                listings_rate=TIERS[each.tier].decay_rate,
             )
             await insert_row(service.database, row)
         source = DataSource(id=SOURCE, name="Apify: apartments.com")

@@ -81,8 +81,21 @@ class ListingFilter(BaseModel):
     )
     beds: float | None = Field(default=None, ge=0, le=100, description="Number of bedrooms of some unit; 0: studios.")
     baths: float | None = Field(default=None, ge=0, le=100, description="Number of bathrooms of some unit.")
-    min_confidence: int = Field(default=DOUBTFUL, ge=0, le=100, description="Confidence of at least this.")
+    min_confidence: int | None = Field(
+        default=None, ge=0, le=100, description="Confidence of at least this; left out: 40 for active listings."
+    )
     inactive: bool = Field(default=False, description="Also listings that are gone or were never confirmed.")
+
+    @property
+    def level(self) -> int:
+        """The confidence that a listing must have; 0: any."""
+        return DOUBTFUL if self.min_confidence is None else self.min_confidence
+
+    @property
+    def gone_at_any_level(self) -> bool:
+        """Whether inactive listings are found whatever their confidence: without a bound of its own, a search for them
+        would find next to none, since they are below 40 when they are found gone."""
+        return self.inactive and self.min_confidence is None
 
 
 class RentPoint(Report):
@@ -104,7 +117,9 @@ async def find_listings(
 ) -> Page[ListingReport]:
     """Newest first. The index of confidence is used if few listings have it; otherwise the market drives an index. The
     other filters are looked at along it."""
-    few = await few_with_confidence(db, asked.min_confidence, now) if asked.min_confidence > 0 else None
+    few = None
+    if asked.level > 0 and not asked.gone_at_any_level:
+        few = await few_with_confidence(db, asked.level, now)
     rows, following = await walk(db, _walk_for(asked, now, few), cursor, limit)
     return Page(items=[listing_report(row, now) for row in rows], next_cursor=following)
 
@@ -188,8 +203,9 @@ def _walk_for(asked: ListingFilter, now: datetime, few: Sequence[int] | None) ->
         if value is not None:
             values[name] = value
             only.append(condition)
-    if asked.min_confidence > 0:
-        only.append(f"({' OR '.join(_confident(asked.min_confidence, now, values))})")
+    if asked.level > 0:
+        beside = ["w.gone_at IS NOT NULL"] if asked.gone_at_any_level else []
+        only.append(f"({' OR '.join([*beside, *_confident(asked.level, now, values)])})")
     if few is not None:
         where.append(f"id IN ({', '.join(map(str, few)) or 'NULL'})")
     if not asked.inactive:

@@ -14,7 +14,6 @@ from forager.core.invalid import field_errors
 from forager.kit.queries import at, decoded, one_row, read_rows
 from forager.kit.reports import Report
 from forager.pipelines.listings.dispatch import open_scrapes
-from forager.pipelines.listings.markets import TIERS
 from forager.pipelines.listings.tables import MarketConfig, MarketScrape
 
 log = structlog.get_logger("forager.listings")
@@ -156,7 +155,7 @@ def market_report(market: MarketConfig, jobs: Mapping[str, UUID]) -> MarketRepor
     return MarketReport(
         **named,
         scrape_frequency_hours=market.frequency_hours,
-        frequency_overridden=market.scrape_frequency_hours not in (None, TIERS[market.tier].frequency_hours),
+        frequency_overridden=market.frequency_overridden,
         next_scrape_at=due if market.is_enabled else None,
         circuit_open=market.circuit_open,
         scraping_job=jobs.get(market.id),

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from forager.core.record import Index
 from forager.core.table import TableRow
-from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName
+from forager.pipelines.listings.markets import MAX_LISTINGS, TIERS, TierName, override_of
 
 SOURCE: str = "apify"
 """The id of the one data source."""
@@ -49,6 +49,10 @@ class MarketConfig(TableRow):
     @property
     def frequency_hours(self) -> int:
         return self.scrape_frequency_hours or TIERS[self.tier].frequency_hours
+
+    @property
+    def frequency_overridden(self) -> bool:
+        return override_of(self.scrape_frequency_hours, self.tier) is not None
 
     @property
     def due_at(self) -> datetime | None:
