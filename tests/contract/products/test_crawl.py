@@ -60,7 +60,7 @@ async def test_a_category_is_followed_through_its_pages_within_the_budget__PR_1(
     assert shop.site.log.total - before <= 8  # and robots.txt
 
 
-async def test_the_second_crawl_shows_what_changed_and_touches_nothing_else__PR_12(shop_of: OpenShop) -> None:
+async def test_the_second_crawl_shows_what_changed_and_touches_nothing_else__PR_12__PR_18(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=20, categories=2, change_days=(1.0, 1.0), price_share=0.5)
     await shop.crawl(sitemap=shop.site.url("/sitemap.xml"))
     before = {product["id"]: product for product in await shop.get("/products", limit=100)}
@@ -75,6 +75,7 @@ async def test_the_second_crawl_shows_what_changed_and_touches_nothing_else__PR_
         moved = any(product[name] != before[number][name] for name in ("price", "currency", "availability"))
         assert len(points) == 1 + moved
         assert points[0]["price"] == product["price"]
+        assert (await shop.get(f"/products/{number}"))["price_history"] == points  # PR-18
         assert (product["updated_at"] > before[number]["updated_at"]) == (number in changed)  # PR-11
 
 

@@ -17,11 +17,15 @@ async def test_pictures_are_downloaded_with_size_and_place_and_the_same_bytes_on
     await shop.crawl(urls=[shop.site.product_url(n) for n in (1, 7, 14)])
     await download(shop)
     product = await shop.get(f"/products/{(await shop.product(7))['id']}")
-    assert [image["type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
+    assert [image["image_type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
+    (row,) = await shop.app.database.fetch("SELECT * FROM products WHERE id = :id", {"id": product["id"]})
+    assert (product["domain_id"], product["crawl_task_id"]) == (row["domain_id"], row["crawl_task_id"])
     assert [image["position"] for image in product["images"]] == [0, 1, 2]
     assert all(image["width"] > 0 and image["height"] > 0 and image["file_size"] > 0 for image in product["images"])
     rows = await shop.app.database.fetch("SELECT * FROM images ORDER BY product_id, position")
     assert len(rows) == 9
+    shown = [{name: row[name] for name in product["images"][0]} for row in rows if row["product_id"] == product["id"]]
+    assert shown == product["images"]
     assert {row["product_id"] for row in rows} == {each["id"] for each in await shop.get("/products")}
     paths = [row["image_path"] for row in rows]
     assert len(set(paths)) == 8  # the logo of products 7 and 14 is one file

@@ -17,16 +17,16 @@ from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.products import reports
 from forager.pipelines.products.api_admin import add_admin
-from forager.pipelines.products.api_examples import POINT, PRODUCT, SEARCH
+from forager.pipelines.products.api_examples import DETAILS, POINT, PRODUCT, SEARCH
 from forager.pipelines.products.api_health import add_health
 from forager.pipelines.products.api_parts import add_parts
 from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.records import Product
 from forager.pipelines.products.reports import PricePoint, ProductConditions, ProductFilter, ProductReport
+from forager.pipelines.products.reports_product import ProductDetails, history_of, one_product
 from forager.pipelines.products.reports_search import SearchReport, search_products
 
 ProductId = Annotated[int, InPath(ge=1, lt=1 << 63)]
-MOST_CHANGES = 1_000
 REBUILT_AT_ONCE = 20_000
 
 
@@ -107,12 +107,12 @@ def _add_catalogue(router: Router, service: Service) -> None:
     @router.get(
         "/products/{product_id}",
         summary="Show a product",
-        response_model=Envelope[ProductReport],
-        responses={200: example(PRODUCT), **failures(404)},
+        response_model=Envelope[ProductDetails],
+        responses={200: example(DETAILS), **failures(404)},
     )
     async def show_product(request: Request, product_id: ProductId) -> Response:
-        """With its images, and by field where the value was found and how sure that is."""
-        return answer(request, await reports.one_product(service.database, product_id))
+        """With its images and its price history, and by field where the value was found and how sure that is."""
+        return answer(request, await one_product(service, product_id))
 
     @router.get(
         "/products/{product_id}/history",
@@ -122,6 +122,4 @@ def _add_catalogue(router: Router, service: Service) -> None:
     )
     async def show_product_history(request: Request, product_id: ProductId) -> Response:
         """Newest first; of a product with more than 1,000 changes, the newest ones."""
-        product = await reports.one_product(service.database, product_id)
-        changes = await service.reports.history("product", product.url_hash, limit=MOST_CHANGES)
-        return answer(request, reports.price_points(changes.items))
+        return answer(request, await history_of(service, product_id))

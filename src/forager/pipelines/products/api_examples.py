@@ -38,6 +38,24 @@ POINT = {
     "availability": "in_stock",
     "gone": False,
 }
+DETAILS = {
+    **PRODUCT,
+    "domain_id": 3,
+    "crawl_task_id": 7,
+    "images": [
+        {
+            "image_url": "https://shop.example/img/7-1.png",
+            "image_path": "blob:4b561e28321ed1a3725dbd9f912ba6431e84b18f",
+            "alt_text": "Oak Table Classic 7",
+            "image_type": "primary",
+            "position": 0,
+            "width": 800,
+            "height": 600,
+            "file_size": 48213,
+        }
+    ],
+    "price_history": [POINT],
+}
 DOMAIN = {
     "id": 3,
     "domain_name": "shop.example",

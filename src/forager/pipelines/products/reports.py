@@ -1,4 +1,4 @@
-"""The queries of the products pipeline: lists with filters, one product, the history of its price and stock."""
+"""The queries of the products pipeline: lists with filters, and their rows as people see them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forager.core.errors import NotFound
 from forager.core.hosts import one_spelling
 from forager.extract.availability import Availability
 from forager.extract.canonical import canonical_url, url_hash
@@ -103,26 +102,6 @@ async def find_products(
     return Page(items=sorted(products, key=lambda each: -each.id), next_cursor=following)
 
 
-async def one_product(db: Database, number: int) -> ProductReport:
-    """Raises `NotFound` if there is none with this id."""
-    rows = await db.fetch("SELECT * FROM items WHERE id = :id", {"id": number})
-    if not rows:
-        raise NotFound(f"There is no product {number}.")
-    product = (await product_reports(db, rows))[0]
-    return product.model_copy(update={"images": await _with_files(db, product)})
-
-
-async def _with_files(db: Database, product: ProductReport) -> list[dict[str, Any]]:
-    """Its pictures as the page lists them, each with what is known of the downloaded file."""
-    rows = await db.fetch(
-        "SELECT image_url, image_path, position, width, height, file_size FROM pictures"
-        " WHERE picture_key >= :first AND picture_key < :last AND gone_at IS NULL",
-        {"first": f"{product.url_hash}/", "last": f"{product.url_hash}0"},  # "0" follows "/": all keys of the product
-    )
-    files = {row.pop("image_url"): row for row in map(dict, rows)}
-    return [{**image, **files.get(image["url"], {})} for image in product.images]
-
-
 async def products_by_id(db: Database, numbers: Sequence[int]) -> list[ProductReport]:
     """The products with these ids, in no particular order. Ids that do not exist are left out."""
     values = {f"id{place}": number for place, number in enumerate(numbers)}
@@ -138,28 +117,6 @@ async def turn_of_job(db: Database, job: UUID) -> int:
     if not rows:
         raise no_job(job)
     return int(rows[0]["turn"])
-
-
-def price_points(changes: Sequence[Any]) -> list[PricePoint]:
-    """Those of a product's changes, newest first, at which price, currency, availability or its end changed."""
-    points: list[PricePoint] = []
-    for change in reversed(changes):
-        body = change.body or {}
-        point = PricePoint(
-            at=change.at,
-            version=change.version,
-            price=None if body.get("price") is None else Decimal(body["price"]).quantize(CENT),
-            currency=body.get("currency"),
-            availability=body.get("availability"),
-            gone=change.op == "gone",
-        )
-        if not points or _offer(points[-1]) != _offer(point):
-            points.append(point)
-    return points[::-1]
-
-
-def _offer(point: PricePoint) -> tuple[Any, ...]:
-    return point.price, point.currency, point.availability, point.gone
 
 
 async def _shown_by(db: Database, url: str) -> list[ProductReport]:
