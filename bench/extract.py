@@ -4,7 +4,7 @@ strings and its robots facts.
 Recall: asserted fields found right. Precision: of the values given for asserted fields, those that are right. Both are
 told for the whole set and for the third of its sites that is held out: the rules were written without looking at it.
 Every page is read by the extractors that users run, and normalised as for them. Nothing here knows a page by name;
-what is compared with what is BENCH.md's mapping.
+what is compared with what is BENCH.md's mapping. Pages are also asked for as what they are not: these must be refused.
 """
 
 import json
@@ -17,6 +17,7 @@ from bench.support.job_pages import jobs
 from bench.support.listing_pages import listings
 from bench.support.machine import Machine
 from bench.support.options import Options, parse
+from bench.support.other_kinds import refused
 from bench.support.product_pages import prices, products
 from bench.support.scores import Score
 from bench.support.verdict import Target, conclude, print_table
@@ -38,6 +39,9 @@ TARGETS = (
     Target("profile_recall", at_least=0.90),
     Target("listing_recall", at_least=0.75),
     Target("listing_precision", at_least=0.90),
+    Target("job_posting_refused", at_least=0.97),
+    Target("listing_refused", at_least=0.97),
+    Target("product_refused", at_least=0.97),
     Target("descriptions_clean", at_least=0.8),
     Target("sure_right", at_least=0.97),
     Target("prices", at_least=0.97),
@@ -64,6 +68,7 @@ def main(options: Options) -> None:
     priced = prices(DATA / "prices" / "price_strings.csv")
     right, of = robots()
     clean = descriptions()
+    refusals = refused()
     machine.sample()
     print_scores(scores)
     failures = [failure for score in (*scores.values(), clean) for failure in score.failures()]
@@ -74,6 +79,7 @@ def main(options: Options) -> None:
     sure = [answer for score in scores.values() for answer in score.answers if (answer.confidence or 0) >= SURE]
     figures = {
         **figures_of(scores),
+        **refusals,
         "descriptions_clean": round(clean.recall, 4),
         "sure_right": round(sum(answer.verdict == "right" for answer in sure) / max(1, len(sure)), 4),
         "sure_values": len(sure),

@@ -155,3 +155,21 @@ def test_a_home_that_is_marked_as_a_product_is_known_by_what_products_do_not_hav
 @pytest.mark.parametrize("lines", ["<p>Salary: £45,000</p>", "<p>£45,000 per month</p><p>Hill Road, Leeds</p>"])
 def test_a_page_that_declares_a_job_is_not_a_home(lines: str) -> None:
     assert page_of("Letting agent, apartments to rent", lines, '{"@type": "JobPosting", "title": "x"}').kind == "other"
+
+
+@pytest.mark.parametrize(
+    ("headline", "words", "kind"),
+    [
+        ("Ace Braces", "We straighten teeth, and we lease our rooms.", "other"),
+        ("Bramble Beds", "Beds for every bedroom, and pillows.", "other"),
+        ("Contact us", "Apartments for rent, all over the town. Ask us for floor plans.", "other"),
+        ("Bramble Court", "Apartments for rent, with one or two bedrooms.", "item"),
+        ("Brombeerhof", "Helle Wohnungen zu vermieten, mit Grundrissen.", "item"),
+    ],
+)
+def test_a_street_is_a_homes_only_on_a_page_that_speaks_of_homes(headline: str, words: str, kind: str) -> None:
+    page = (
+        f"<h1>{headline}</h1><p>{words}</p><p>2500 Legacy Drive</p><p>Frisco, TX 75034</p>"
+        + "<p>Come and see us.</p>" * 9
+    )
+    assert read_home(Document(page, "https://firm.example/")).kind == kind

@@ -12,7 +12,7 @@ from forager.pipelines.scrape.extractor import Extracted, Page
 from forager.pipelines.scrape.extractors.job_posting import job_posting
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-PROSE = "<p>" + "You bake bread with us in the early morning, and you like it warm. " * 8 + "</p>"
+PROSE = "<p>" + "You bake bread with us, full-time and for a fair wage. To apply, come early. " * 8 + "</p>"
 LINKS = "".join(f'<a href="/jobs/{number}-baker-{number}">Baker {number}</a>' for number in range(100, 108))
 
 
@@ -47,6 +47,25 @@ def test_a_page_says_what_it_is_if_it_is_no_job(html: str, kind: str) -> None:
     extracted = extract(html)
     assert extracted.kind == kind
     assert bool(extracted.fields) == (kind == "item")
+
+
+FIRM = "<p>Location: Leeds, United Kingdom</p><p>" + "We mend every clock in town, and sell a few. " * 20 + "</p>"
+ADVERTISEMENT = "<p>Ort: Linz</p><p>" + "Wir suchen eine Verstärkung in Vollzeit. Ihre Aufgaben: Uhren. " * 9 + "</p>"
+
+
+@pytest.mark.parametrize(
+    ("html", "url", "kind"),
+    [
+        (f"<h1>Brass Clock</h1>{FIRM}<p>Price: £120</p>", "https://clocks.example/brass", "other"),
+        (f"<h1>Contact us</h1>{FIRM}", "https://clocks.example/contact", "other"),
+        (f"<h1>Our Clock Driver</h1>{FIRM}", "https://clocks.example/products/7", "other"),
+        (f"<h1>Clock Engineer</h1>{FIRM}", "https://clocks.example/careers/7", "item"),
+        (f"<h1>Uhrmacherin</h1>{ADVERTISEMENT}", "https://clocks.example/7", "item"),
+        (f'<html lang="sw"><h1>Fundi wa saa</h1>{FIRM}', "https://clocks.example/7", "item"),
+    ],
+)
+def test_a_page_is_a_job_if_it_speaks_of_one_or_its_headline_and_address_do(html: str, url: str, kind: str) -> None:
+    assert extract(html, url).kind == kind
 
 
 GREENHOUSE = {

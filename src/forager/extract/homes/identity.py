@@ -25,22 +25,26 @@ HOMES = (*DWELLINGS, "Product")
 LEAST_HOME_PRICE = Decimal(50_000)
 """Amount from which a price under a label that shops use, too, is likely to be a home's."""
 
+LEAST_MATTERS = 2
+"""Matters of homes that a page must speak of if its only value of a home is a street."""
+
 
 def is_home(home: Home, document: Document, known: Iterable[Thing], scope: Sequence[Line]) -> bool:
     """Whether the page is that of a home.
 
     A page that declares a home is one if it has any value of it. A page that declares only a product needs a value
     that products do not have: bedrooms, rooms, a rent period, an address of its own, or a price that is labelled as
-    homes' prices are. On a page that declares neither, an area, a street, or a word for rent or sale beside a price is
-    enough.
+    homes' prices are. On a page that declares neither, bedrooms, an area, or a word for rent or sale beside a price is
+    enough. A street is not: every firm has one. It needs words of homes on the page, under a headline of its own.
     """
     declared = declared_types(known)
     if declared & frozenset(DWELLINGS):
         return bool(home.values.keys() - {"title", "offer"})
     if "Product" in declared or (document.metas.get("og:type") or "").casefold().endswith("product"):
         return _is_no_product(home, scope)
-    is_found = bool(home.values.keys() & {"bedrooms", "area"}) or _has_street(home)
-    return is_found or _is_priced_as_a_home(home, document, scope)
+    if home.values.keys() & {"bedrooms", "area"} or _is_priced_as_a_home(home, document, scope):
+        return True
+    return _has_street(home) and _speaks_of_homes(home, document)
 
 
 def _is_no_product(home: Home, scope: Sequence[Line]) -> bool:
@@ -72,6 +76,15 @@ def _is_priced_as_a_home(home: Home, document: Document, scope: Sequence[Line]) 
         return True
     titles = f"{home.get('title') or ''} {document.title or ''}"
     return home.source("price") == "label:price" and (is_dear or bool(words.DWELLING.search(titles)))
+
+
+def _speaks_of_homes(home: Home, document: Document) -> bool:
+    """Whether the page has words of several different matters of homes, and is not a firm's page of another purpose."""
+    headline = home.get("title") or document.title or ""
+    if words.NOT_A_HOME.search(headline):
+        return False
+    text = document.text
+    return sum(bool(pattern.search(text)) for pattern in words.MATTERS_OF_HOMES) >= LEAST_MATTERS
 
 
 def _has_rooms(scope: Sequence[Line]) -> bool:

@@ -46,6 +46,30 @@ DWELLING = re.compile(
     re.IGNORECASE,
 )
 """What homes are called in titles."""
+NOT_A_HOME = re.compile(
+    r"^\W*(?:contact|about|visit|find|meet|join|our (?:team|offices?|locations?|stor(?:y|es))|locations?\b|offices?\b"
+    r"|directions|opening|hours|welcome|news|careers?\b|privacy|terms|kontakt|impressum|über uns|anfahrt|standorte?\b"
+    r"|contacte?|à propos|nous (?:contacter|trouver)|mentions légales|quiénes|sobre|cómo llegar|contatt|chi siamo"
+    r"|dove siamo|over ons|om os|om oss|o nas)",
+    re.IGNORECASE,
+)
+"""Headlines of pages that firms have, estate agents among them: the address there is their own."""
+_MATTERS = (
+    (
+        "apartments? flats townhouses? condos? villas (?:miet|eigentums)?wohnung(?:en)? appartements? apartamentos?"
+        " appartament[oi] viviendas? pisos woning(?:en)? mieszkani[ae]"
+    ),
+    "bed.?rooms? studios? schlafzimmer chambres? dormitorios? camere.da.letto slaapkamers? sypialnie",
+    (
+        "for.(?:rent|sale) to.(?:rent|let) zu.(?:vermieten|verkaufen) à.(?:louer|vendre) en.(?:alquiler|venta)"
+        " in.(?:affitto|vendita) te.(?:huur|koop) na.(?:wynajem|sprzedaż)"
+    ),
+    "floor.?plans? grundrisse? plattegrond rzut planimetria",
+    "kaltmiete nebenkosten monthly.rent rent.includes security.deposit kaution loyer council.tax epc.rating",
+)
+MATTERS_OF_HOMES = tuple(re.compile(rf"\b(?:{'|'.join(each.split())})\b", re.IGNORECASE) for each in _MATTERS)
+"""Matters that pages of homes speak of. Furniture shops speak of bedrooms, and every firm of leases: one is not
+enough."""
 OTHER_AREA = re.compile(
     r"\b(?:plot|lot|land|garden|balcony|terrace|garage|grundstück|keller|balkon|super area|útiles|per|pro)\b",
     re.IGNORECASE,

@@ -4,6 +4,8 @@ import re
 from urllib.parse import urlsplit
 
 from forager.extract.document import Document
+from forager.extract.jobs.roles import has_role
+from forager.extract.jobs.witnesses import LANGUAGES, speaks_of_a_job
 from forager.extract.page_kind import PageKind, error_of, is_application_form, is_empty
 
 _JOB_LINK = re.compile(
@@ -20,6 +22,18 @@ _LIST_TITLE = re.compile(
     r"|\bsuchergebnisse\b",
     re.IGNORECASE,
 )
+_JOB_PATH = re.compile(
+    r"/(?:[\w-]*-)?(?:jobs?|careers?|vacanc(?:y|ies)|positions?|openings?|postings?|requisitions?|stellen\w*|karriere|emplois?"
+    r"|empleos?|vagas?|lavoro|jobb|stillinger|vacatures?|praca)(?:[/._-]|$)",
+    re.IGNORECASE,
+)
+_JOB_ELEMENTS = (
+    "[class*='job-title' i], [class*='jobtitle' i], [class*='job-desc' i], [class*='jobdesc' i], [id*='job-desc' i], "
+    "[id*='jobdesc' i], [class*='vacancy' i], [class*='employer' i], [class*='company-name' i], .company"
+)
+LEAST_MATTERS = 3
+"""Matters of a job that a page speaks of, if neither its headline nor its address hints at one."""
+ENOUGH_HINTS = 2
 A_SENTENCE = 60
 LITTLE_PROSE = 800
 """A page of one job has more characters in sentences."""
@@ -35,7 +49,7 @@ def is_list_title(words: str) -> bool:
 
 def kind_of(document: Document, title: str | None, *, has_details: bool) -> PageKind:
     """The kind of a page without a `JobPosting`. `title`: what seems to be the job's; `has_details`: whether a place,
-    an employer or pay stands beside it."""
+    an employer or pay stands beside it. A page with a title that does not speak of a job is `other`."""
     links = _links_to_jobs(document)
     if is_empty(document) and links < 2:
         return "empty"
@@ -44,13 +58,28 @@ def kind_of(document: Document, title: str | None, *, has_details: bool) -> Page
     least = LITTLE_PROSE // 2 if title and has_details else LITTLE_PROSE
     if _is_list(document, links, least):
         return "list"
-    if title and has_details:
+    if title and has_details and _is_advertisement(document, title, has_details=True):
         return "item"
     if links > 1 and _prose(document) < LITTLE_PROSE // 2:
         return "list"
     if is_application_form(document):
         return "form"
-    return "item" if title else "other"
+    return "item" if title and _is_advertisement(document, title, has_details=has_details) else "other"
+
+
+def _is_advertisement(document: Document, title: str, *, has_details: bool) -> bool:
+    """Whether the page speaks of a job. A page of a firm, a shop or a home has a headline and a place, too.
+
+    A headline that names who is sought, an address with a word for jobs, and elements that are named after parts of a
+    job each replace one matter that the text must speak of. Two of them are enough beside details.
+    """
+    language = (document.language or "").casefold().replace("_", "-").partition("-")[0]
+    if language and language not in LANGUAGES:
+        return True
+    hints = has_role(title) + bool(_JOB_PATH.search(urlsplit(document.url).path))
+    hints += document.tree.css_first(_JOB_ELEMENTS) is not None
+    least = 0 if has_details and hints >= ENOUGH_HINTS else max(0, LEAST_MATTERS - hints)
+    return speaks_of_a_job(f"{title} {document.text}", least=least)
 
 
 def _is_list(document: Document, links: int, least: int) -> bool:

@@ -17,9 +17,11 @@ MOST_TITLES = 3
 MOST_READ = 4_000
 _ROLE = re.compile(
     r"\b(?:accountant|administrator|adviser|advisor|agent|analyst|apprentice|architect|assistant|associate|attendant"
-    r"|auditor|baker|bookkeeper|buyer|captain|caregiver|carer|cashier|chef|chemist|cleaner|clerk|coach|consultant"
+    r"|auditor|baker|barber|barista|bartender|bookkeeper|bricklayer|butcher|buyer|captain|caregiver|carer|carpenter"
+    r"|cashier|chef|chemist|cleaner|clerk|coach|consultant"
     r"|controller|cook|coordinator|co-ordinator|counsel(?:l?or)?|courier|dentist|designer|developer|director|dispatcher"
-    r"|doctor|driver|editor|electrician|engineer|estimator|executive|fellow|foreman|handler|head of|inspector|installer"
+    r"|doctor|driver|editor|electrician|engineer|estimator|executive|fellow|foreman|gardener|hairdresser|handler"
+    r"|head of|housekeeper|inspector|installer|joiner"
     r"|instructor|intern|internship|janitor|lawyer|lead|lecturer|librarian|machinist|manager|mechanic|merchandiser"
     r"|nurse|officer|operator|owner|paralegal|paramedic|partner|pharmacist|phd|physician|physicist|pilot|planner"
     r"|plumber|postdoc|president|principal|producer|professor|programmer|psychologist|receptionist|recruiter"
