@@ -50,3 +50,19 @@ def test_a_wrong_line_of_a_short_list_is_named_like_one_of_a_long_list__PR_1(for
     for options in ((), ("--plan",)):
         refused = forager("crawl", "--file", str(file), *options)
         assert (refused.code, "line 3: " in refused.err) == (2, True), refused.err
+
+
+def test_a_url_beside_a_long_list_is_its_first_page__PR_1(forager: Forager, tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_text("\n".join(f"https://shop.example/p/{number}" for number in range(2_100)))
+    planned = forager("crawl", "https://other.example/p/1", "--file", str(file), "--plan", "--json").data
+    assert {shop["domain"]: shop["pages"] for shop in planned["shops"]} == {"other.example": 1, "shop.example": 2_100}
+    refused = forager("crawl", "ftp://other.example/", "--file", str(file))
+    assert (refused.code, "URL: " in refused.err) == (2, True), refused.err
+
+
+def test_time_and_retries_are_options_of_the_command__PR_1(forager: Forager) -> None:
+    page = "https://shop.example/p/1"
+    assert forager("crawl", page, "--scheduled-at", "2099-01-01T00:00:00Z", "--max-retries", "10", "--plan").code == 0
+    assert "--max-retries: must be at most 10" in forager("crawl", page, "--max-retries", "11", "--plan").err
+    assert "--scheduled-at: must be a time" in forager("crawl", page, "--scheduled-at", "tomorrow", "--plan").err

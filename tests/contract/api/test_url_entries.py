@@ -16,6 +16,7 @@ NAMES_A_URL = re.compile(r"(?:^|_)(?:ur[il]s?|endpoints?|address|proxy_file|site
 
 COVERED = {
     "POST /api/v1/admin/crawl-jobs urls": "test_products_egress.py",
+    "POST /api/v1/admin/crawl-jobs url": "test_products_egress.py",
     "POST /api/v1/admin/crawl-jobs sitemap": "test_products_egress.py",
     "POST /api/v1/admin/crawl-jobs/in-parts urls": "test_products_egress.py",
     "POST /api/v1/admin/crawl-jobs/{job_id}/urls urls": "test_products_egress.py",

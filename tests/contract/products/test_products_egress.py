@@ -22,12 +22,13 @@ async def test_a_forbidden_page_or_sitemap_is_refused_and_nothing_is_asked__S1__
 ) -> None:
     shop = await shop_of(pages=1)
     urls = [*map(canonical, forbidden_urls(canary.port)[::25])]
-    job = await shop.crawl(urls=[url for url in urls if url])
+    named = [url for url in urls if url]
+    job = await shop.crawl(urls=named[::2], pages=[{"url": url} for url in named[1::2]])
     assert (job["completed"], job["failed"]) == (0, job["total"])
     assert job["total"] > 10
     tasks = await shop.get(f"/jobs/{job['id']}/tasks", limit=1_000)
     assert {task["reason"] for task in tasks} == {"egress_refused"}
-    first, *rest = [url for url in urls if url][:12]
+    first, *rest = named[:12]
     made = await shop.client.post("/api/v1/admin/crawl-jobs/in-parts", json={"urls": [first], "more": True})
     listed = made.json()["data"]["job_id"]
     await shop.client.post(f"/api/v1/admin/crawl-jobs/{listed}/urls", json={"urls": rest, "first": 1})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from forager.core.retention import Keep, Pruned
-from tests.support.shop import OpenShop, Shop
+from tests.support.shop import JOBS, OpenShop, Shop
 
 ONCE: dict[str, Any] = {"recrawl": False}
 
@@ -68,3 +68,22 @@ async def test_an_error_names_the_row_of_a_url_that_was_never_crawled__PR_17(sho
     errors = await rows(shop, "error_logs")
     assert errors
     assert {each["crawl_task_id"] for each in errors} == {row["id"]}
+
+
+async def test_pages_of_one_job_have_their_own_priority_time_frequency_and_retries__PR_1(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=4)
+    first, second, third = (shop.site.product_url(n) for n in (1, 2, 3))
+    own = {"url": first, "priority": 1, "scheduled_at": "2099-01-01T00:00:00Z", "frequency": "6h", "max_retries": 0}
+    made = {"urls": [first, third], "pages": [own, {"url": second, "priority": 10}], "priority": 4, "max_retries": 5}
+    job = await shop.submit(**made)
+    asked = {row["url"]: (row["priority"], row["max_retries"]) for row in await rows(shop)}
+    assert asked == {first: (1, 0), second: (10, 5), third: (4, 5)}
+    async with shop.app.engine():
+        counted = await shop.reached(lambda: shop.get(f"/jobs/{job}"), lambda seen: seen["completed"] == 2)
+    assert (counted["queued"], sorted(shop.asked())) == (1, ["2", "3"])  # the first one waits for its time
+    (waiting,) = [row for row in await rows(shop) if row["url"] == first]
+    assert waiting["crawl_frequency"] in ("21600 seconds", timedelta(hours=6))
+    for wrong in ({"url": first, "priority": 11}, {"url": "ftp://x"}, {"priority": 1}):
+        refused = await shop.client.post(JOBS, json={"pages": [wrong]})
+        (field,) = refused.json()["meta"]["fields"]
+        assert (refused.status_code, field["field"].startswith("pages.0.")) == (422, True), refused.text

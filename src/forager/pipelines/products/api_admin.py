@@ -198,7 +198,7 @@ async def _submit(service: Service, body: dict[str, Any], key: str | None = None
         job = CrawlJob.model_validate(body)
     except ValidationError:
         return await service.submit(NAME, body, key=key)  # raises `Rejected`, in the words of every other route
-    urls = [*job.urls, *([job.sitemap] if job.sitemap else ())]
+    urls = [*job.every_url(), *([job.sitemap] if job.sitemap else ())]
     frequencies = await reports_domains.frequencies_of(service.database, urls)
     made = await service.submit(NAME, {**body, **({"domain_frequencies": frequencies} if frequencies else {})}, key=key)
     await reports_domains.remember_domains(service.database, urls, await service.ledger.now_ms())

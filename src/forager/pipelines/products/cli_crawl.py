@@ -36,6 +36,12 @@ def crawl(
     browser: Annotated[bool, typer.Option("--browser", help="Use a browser for every page.")] = False,
     http: Annotated[bool, typer.Option("--http", help="Plain HTTP for every page (default).")] = False,
     priority: Annotated[int | None, typer.Option(help="1 (highest) to 10 (lowest), default 5.")] = None,
+    scheduled_at: Annotated[
+        str | None, typer.Option(help="Not before this time, such as 2026-03-14T12:00:00Z (default: now).")
+    ] = None,
+    max_retries: Annotated[
+        int | None, typer.Option(help="Retries of a page that cannot be fetched, 0 to 10 (default 3).")
+    ] = None,
     recrawl: Annotated[str | None, typer.Option(help="Crawl again every 30m, 6h, 2d … (default: 1d).")] = None,
     once: Annotated[bool, typer.Option("--once", help="Do not crawl these pages again by itself.")] = False,
     plan: Annotated[
@@ -59,22 +65,24 @@ def crawl(
         "max_pages": max_pages,
         "render": "browser" if browser else "auto" if auto else None,
         "priority": priority,
+        "scheduled_at": scheduled_at,
+        "max_retries": max_retries,
         "frequency": None if recrawl is None else seconds(recrawl),
         "recrawl": False if once else None,
     }
     options = {name: value for name, value in options.items() if value is not None}
     named = {"urls": "file" if file else "url", "sitemap": "url", "frequency": "recrawl", "recrawl": "once"}
-    with url_file(file) if file else nullcontext() as pages:
-        few = pages.few() if pages else []
-        if few is None and pages and not url:
+    page = None if sitemap else url
+    with url_file(file, page) if file else nullcontext() as pages:
+        few = pages.few() if pages else [page] if page else []
+        if few is None and pages and not sitemap:
             with_api(
                 context, partial(_long_list, pages, options, plan=plan, watch=watch, as_json=as_json), fields=named
             )
             return
         if pages:
             pages.check(lambda _: None)  # so that a wrong line of a short list is named like one of a long list
-        listed = [line.url for line in pages.lines()] if pages and few is None else few or []
-    urls = [*([url] if url and not sitemap else ()), *listed]
+        urls = [line.url for line in pages.lines()] if pages and few is None else few or []
     if not urls and not (url and sitemap):
         raise Rejected("Nothing to crawl. Give a URL, or --file with one URL per line.")
     job = {**({"urls": urls} if urls else {}), **({"sitemap": url} if sitemap else {}), **options}

@@ -57,9 +57,13 @@ class UrlFile:
 
     path: Path
     name: str
+    url: str | None = None
+    """The URL of the command line: the first of the list, as its line 0."""
 
     def lines(self) -> Iterator[Line]:
         """Yield the URLs in their order. Raises `Rejected` if the file cannot be read."""
+        if self.url is not None:
+            yield Line(0, self.url)
         try:
             with self.path.open(encoding="utf-8-sig") as file:
                 for number, line in enumerate(file, 1):
@@ -90,11 +94,11 @@ class UrlFile:
             try:
                 canonical_url(line.url)
             except ValueError as error:
-                wrong.append(FieldError(at_line(line.number), str(error)))
+                wrong.append(FieldError(at_line(line.number) if line.number else "url", str(error)))
                 if len(wrong) >= MOST_TOLD:
                     break
         if wrong:
-            raise Rejected("The file is not valid; nothing was requested.", fields=wrong)
+            raise Rejected("The list is not valid; nothing was requested.", fields=wrong)
         return Checked(pages, digest.hexdigest())
 
     def parts(self, checked: Checked) -> Iterator[ListPart]:
@@ -110,10 +114,10 @@ class UrlFile:
 
 
 @contextmanager
-def url_file(path: Path) -> Iterator[UrlFile]:
-    """Yield the file; a pipe is copied first."""
+def url_file(path: Path, url: str | None = None) -> Iterator[UrlFile]:
+    """Yield the file, with this URL ahead of its own; a pipe is copied first."""
     with rereadable(path) as file:
-        yield UrlFile(file, path.name)
+        yield UrlFile(file, path.name, url)
 
 
 async def crawl_list(at: Reached, file: UrlFile, options: Mapping[str, Any], *, watch: bool, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from forager.kit.cli.words import Figures, Job, Words, answered
 
 def request(params: Mapping[str, Any]) -> str:
     """`shop.example/p/7`, `sitemap of shop.example`, `40 pages`."""
-    urls: Sequence[str] = params.get("urls") or ()
+    urls: Sequence[str] = [*(params.get("urls") or ()), *(page["url"] for page in params.get("pages") or ())]
     if params.get("reparse"):
         return f"stored pages of {params['reparse']}"
     if params.get("source"):

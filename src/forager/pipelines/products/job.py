@@ -66,6 +66,22 @@ class StoredPage(BaseModel):
     product_url: str | None = Field(default=None, max_length=LONGEST_URL)
 
 
+class PageOfJob(BaseModel):
+    """A page with options of its own; what it leaves out is as for the whole job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: PageUrl
+    priority: int | None = Field(default=None, ge=1, le=10, description="Orders the pages of the job; 1 is first.")
+    scheduled_at: AwareDatetime | None = Field(default=None, description="Not before this moment.")
+    frequency: Frequency | None = Field(default=None, description="Time between two crawls: seconds, or `6h`.")
+    max_retries: int | None = Field(default=None, ge=0, le=10)
+
+    def own(self) -> dict[str, Any]:
+        """What it says beside its URL and its time."""
+        return self.model_dump(include={"priority", "frequency", "max_retries"}, exclude_none=True)
+
+
 class CrawlOptions(BaseModel):
     """How the pages of a job are crawled."""
 
@@ -94,7 +110,7 @@ class CrawlOptions(BaseModel):
 
 
 class CrawlJob(CrawlOptions):
-    """Pages to crawl. Give `urls`, `sitemap`, or both."""
+    """Pages to crawl. Give `urls`, `pages`, `sitemap`, or several of them."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -102,11 +118,15 @@ class CrawlJob(CrawlOptions):
                 {"urls": ["https://shop.example/p/oak-table-7"], "priority": 1},
                 {"sitemap": "https://shop.example/", "frequency": 21_600},
                 {"urls": ["https://shop.example/c/tables"], "follow": True, "depth": 3, "max_pages": 500},
+                {"pages": [{"url": "https://shop.example/p/oak-table-7", "priority": 1, "frequency": "6h"}]},
             ]
         },
     )
 
     urls: tuple[PageUrl, ...] = Field(default=(), max_length=MOST_URLS, description="Pages; each is crawled once.")
+    pages: tuple[PageOfJob, ...] = Field(
+        default=(), max_length=MOST_URLS, description="Pages with a priority, time, frequency or retries of their own."
+    )
     sitemap: PageUrl | None = Field(
         default=None,
         description="A sitemap or sitemap index (XML, gzip or text), or a site whose robots.txt names its sitemaps.",
@@ -124,9 +144,13 @@ class CrawlJob(CrawlOptions):
 
     @validator_of_model(mode="after")
     def _asks_for_something(self) -> Self:
-        if not self.urls and self.sitemap is None:
-            raise ValueError("give `urls` or `sitemap`")
+        if not self.urls and not self.pages and self.sitemap is None:
+            raise ValueError("give `urls`, `pages` or `sitemap`")
         return self
+
+    def every_url(self) -> tuple[str, ...]:
+        """The URLs of its pages, each once, those without options of their own first."""
+        return tuple(dict.fromkeys((*self.urls, *(page.url for page in self.pages))))
 
     def asked(self, url: str) -> dict[str, Any]:
         """What the task for a URL inherits from this job; pages that are found there inherit it in turn."""

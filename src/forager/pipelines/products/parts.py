@@ -22,10 +22,14 @@ class CrawlJobInParts(CrawlOptions):
 
 
 def plan_pages(job: CrawlJob) -> Iterator[Plan]:
-    """One task per page."""
-    for url in dict.fromkeys(job.urls):
-        crawl = Crawl(url=url, **job.asked(url))
-        yield Plan(crawl, rank=job.priority, due=job.scheduled_at, retries=crawl.max_retries)
+    """One task per page. If a URL stands in the list and has options of its own, these hold."""
+    own = {page.url: page for page in job.pages}
+    for url in job.every_url():
+        page = own.get(url)
+        crawl = Crawl(url=url, **(job.asked(url) | (page.own() if page else {})))
+        rank = job.priority if page is None or page.priority is None else page.priority
+        due = job.scheduled_at if page is None or page.scheduled_at is None else page.scheduled_at
+        yield Plan(crawl, rank=rank, due=due, retries=crawl.max_retries)
 
 
 def limits(job: CrawlOptions) -> JobLimits:

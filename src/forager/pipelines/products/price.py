@@ -43,7 +43,7 @@ class CrawlPlan(BaseModel):
 
 async def price(service: Service, job: CrawlJob) -> CrawlPlan:
     """Count the pages by shop. A sitemap or a site that is followed counts the pages that are known of it."""
-    counted = Counter(host_of(url) for url in dict.fromkeys(job.urls))
+    counted = Counter(host_of(url) for url in job.every_url())
     explored = {host_of(job.sitemap)} if job.sitemap else set(counted) if job.follow else set()
     for host in explored:
         rows = await service.database.fetch("SELECT count(*) AS pages FROM pages WHERE domain = :d", {"d": host})
