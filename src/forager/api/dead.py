@@ -101,8 +101,8 @@ def dead_router(app: App) -> Router:
         responses={200: example({"requeued": 1}), **failures(404, 409)},
     )
     async def retry_dead(request: Request, task_id: UUID) -> Response:
-        """Also requeues the tasks that were skipped because of it."""
-        return answer(request, {"requeued": await app.ledger.retry_task(task_id)})
+        """Also requeues the tasks that were skipped because of it. 422 if its job has ended and needs a new secret."""
+        return answer(request, {"requeued": await app.retries.task(task_id)})
 
     @router.post(
         "/retry",
@@ -112,7 +112,7 @@ def dead_router(app: App) -> Router:
     )
     async def retry_many(request: Request, body: RetryBody) -> Response:
         """Selects dead letters by filter, newest first, and also requeues the tasks that were skipped because of
-        them."""
+        them. Leaves out those of ended jobs that need a new secret, such as the access token of a reviews job."""
         return answer(request, await _retry(app, body))
 
     discarded: dict[str, Any] = {
@@ -143,9 +143,10 @@ async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
             cursor=cursor,
             limit=min(MOST, asked.limit - letters),
         )
-        for letter in page.items:
+        possible = [each for each in page.items if await app.retries.is_possible(each.pipeline, each.job)]
+        for letter in possible:
             requeued += await app.ledger.retry_task(letter.id)
-        letters += len(page.items)
+        letters += len(possible)
         cursor = page.next_cursor
         if cursor is None:
             break

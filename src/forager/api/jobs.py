@@ -230,7 +230,7 @@ def _add_doing(router: Router, app: App) -> None:
         responses={200: example({"requeued": 3}), **failures(404, 409)},
     )
     async def retry_job(request: Request, job_id: UUID) -> Response:
-        return answer(request, {"requeued": await app.ledger.retry(job_id)})
+        return answer(request, {"requeued": await app.retry(job_id)})
 
 
 def _first_plan(app: App) -> dict[str, Any]:

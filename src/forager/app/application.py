@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from forager.app.archive import Archive
 from forager.app.intake import Intake
 from forager.app.references import References
+from forager.app.retries import Retries, require_secrets
 from forager.app.sink_roster import SinkRoster
 from forager.core.archive import Archives
 from forager.core.clock import Clock
@@ -142,6 +143,7 @@ class App:
         self._runner = EmbeddedRunner(
             worker, self.deliveries, self._loops(), clock=clock, grace=settings.shutdown_seconds
         )
+        self.retries = Retries(ledger, reports, self.pipelines, job_secrets)
         self._references = References(reference_loaders(settings, features))
         self._intake = Intake(
             ledger, self.pipelines, self._references, guard, rules, self.waits, job_secrets, self._priced
@@ -200,10 +202,7 @@ class App:
     async def retry(self, job: UUID, *, secrets: Mapping[str, Secret] | None = None) -> int:
         """Requeue a job's failed tasks, and store the secrets that it needs again. Returns the number of requeued
         tasks."""
-        sealed = self.job_secrets.sealed(job, secrets or {})
-        queued = await self.ledger.retry(job, secrets=sealed)
-        await self.job_secrets.reseal_job(job, sealed)
-        return queued
+        return await self.retries.job(job, secrets or {})
 
     def fingerprint(self, secret: Secret) -> str:
         """Return a keyed hash of a secret: equal secrets have equal hashes, and a hash is useless without our key."""
@@ -228,6 +227,7 @@ class App:
                 "A schedule has either `cron` or `every`.", fields=[FieldError("cron", "give cron or every")]
             )
         await self._intake.checked(schedule.pipeline, schedule.params)
+        require_secrets(self.pipelines[schedule.pipeline], ())
         now = round((await self.ledger.now()).timestamp() * 1000)
         timed = replace(schedule, next_at=next_firing(schedule, now))
         await self.schedules.put(timed)

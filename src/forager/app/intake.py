@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, ValidationError
 
 from forager.app.references import References
+from forager.app.retries import require_secrets
 from forager.core.errors import Busy, FieldError, NotFound, Refused, Rejected
 from forager.core.invalid import field_errors
 from forager.core.ledger import Ledger, NewJob, Received, Submitted
@@ -72,6 +73,7 @@ class Intake:
         """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
         the queue is full."""
         chosen, job, needs = await self._valid(pipeline, params)
+        require_secrets(chosen, secrets or ())
         self._check_callback(job)
         dry = chosen.dry_run(job)
 

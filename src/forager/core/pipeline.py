@@ -227,6 +227,18 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSecret:
+    """A secret that every job of a pipeline is created with. It is deleted when the job ends."""
+
+    name: str
+    """As its steps name it: `SecretRef(name, of_job=True)`."""
+    submit: str
+    """The request that creates a job with it, for messages."""
+    retry: str
+    """The request that retries an ended job with a new one; `{job_id}` is filled in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     name: str
     params: type[BaseModel]
@@ -256,6 +268,8 @@ class Pipeline:
     READY: on PostgreSQL a new task that could run at once is reported (`queued`) and offered: for a minute it can only
     be leased by its number (`Want.tasks`), then by any lease. Tasks of jobs that are written in chunks, and those
     added to a standing job, are neither."""
+    secrets: tuple[JobSecret, ...] = ()
+    """Without these a job is not created, and an ended one is not retried."""
     parts: Parts | None = None
     """Set if its jobs can be created in parts."""
     on_job_end: OnJobEnd | None = None

@@ -125,8 +125,25 @@ async def test_an_expired_token_fails_its_pages_ends_the_job_and_a_new_one_finis
 
 
 async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None:
-    job = await simple.fetch()
+    """By the job, by the dead letter, and in bulk, where it is left out: it could only fail again."""
+    job = await simple.fetch("unknown")
     assert (await simple.client.post(f"{API}/{job}/retry", json={})).status_code == 400
+    await simple.work()
+    (letter,) = (await simple.client.get("/api/v1/dead", params={"job": job})).json()["data"]
+    for path in (f"/api/v1/jobs/{job}/retry", f"/api/v1/dead/{letter['id']}/retry"):
+        refused = await simple.client.post(path)
+        assert (refused.status_code, refused.json()["meta"]["fields"][0]["field"]) == (422, "access_token"), path
+        assert f"{API}/{job}/retry" in refused.json()["error"]
+    many = await simple.client.post("/api/v1/dead/retry", json={"pipeline": "reviews"})
+    assert many.json()["data"] == {"requeued": 0, "letters": 0}
+    assert (await simple.seen(job))["status"] == "failed"
+
+
+async def test_a_job_without_a_token_is_not_created_and_not_scheduled__RV_1(simple: Reviews) -> None:
+    made = await simple.client.post("/api/v1/jobs", json={"pipeline": "reviews", "params": {}})
+    assert (made.status_code, made.json()["meta"]["fields"][0]["field"]) == (422, "access_token")
+    timed = {"pipeline": "reviews", "params": {}, "every": "1d"}
+    assert (await simple.client.put("/api/v1/schedules/nightly", json=timed)).status_code == 422
 
 
 async def test_the_token_is_nowhere_in_the_store_or_the_api_and_its_seal_is_gone_at_the_end__RV_2(

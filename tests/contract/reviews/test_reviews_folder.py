@@ -57,6 +57,7 @@ async def test_a_folder_is_read_whole_page_by_page__RV_11(tmp_path: Path, wrappe
     [
         ((b"nonsense", [], []), r"accounts\.json is not JSON"),
         ((3, [], []), r"accounts\.json must hold a list"),
+        (([{"accountName": "One"}], [], []), r"accounts\.json, row 1"),
         ((ACCOUNTS, [{"title": "Nowhere"}], []), r"locations\.json, row 1"),
         ((ACCOUNTS, PLACES, [{"reviewId": "x"}]), r"Reviews\.json, row 1"),
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from forager.api.serve import running
 from forager.pipelines.reviews import api, reports
+from forager.pipelines.reviews.publication import FIELDS
 from tests.support.api import KEY
 from tests.support.reviews import TOKEN, Reviews
 
@@ -30,6 +31,19 @@ async def test_the_nested_output_has_every_account_location_and_review__RV_10(se
     reviews = [review for location in locations for review in location["reviews"]]
     assert len(reviews) == seen["reviews"]
     assert {"reviewId", "rating", "text", "createTime", "updateTime", "reviewer", "reply"} <= reviews[0].keys()
+    assert (told["meta"]["status"], told["meta"]["failures"]) == ("completed", 0)
+
+
+async def test_a_token_that_google_refuses_is_a_502_with_the_reason_and_no_empty_output__RV_10(simple: Reviews) -> None:
+    async with simple.app.engine():
+        answer = await simple.client.post(NESTED, json={"access_token": "unknown"}, timeout=60)
+    assert answer.status_code == 502, answer.text
+    about = answer.json()["meta"]
+    assert (about["code"], about["reason"]) == ("token_refused", "token_refused")
+    assert "new access token" in answer.json()["error"]
+    streamed = events((await simple.client.get(STREAM, params={"job_id": about["job_id"]})).text)
+    end = {"job_id": about["job_id"], "status": "failed", "accounts": 0, "locations": 0, "reviews": 0, "failures": 1}
+    assert [(event, data) for event, _, data in streamed[1:]] == [("end", end)]
 
 
 async def test_a_job_that_takes_too_long_is_a_504_with_its_id__RV_10(
@@ -71,6 +85,9 @@ async def test_the_stream_sends_everything_once_in_the_order_of_changes_and_resu
     assert (kinds[0], kinds[-1]) == ("job", "end")
     counts = {kind: kinds.count(kind) for kind in ("account", "location", "review")}
     assert counts == {"account": seen["accounts"], "location": seen["locations"], "review": seen["reviews"]}
+    published = {"job_id", *FIELDS}
+    assert all(published <= data.keys() for event, _, data in whole if event == "review"), "as in `reviews-raw`"
+    assert whole[-1][2]["status"] == "completed"
     numbers = [number for event, number, _ in whole if event in counts and number is not None]
     assert len(numbers) == sum(counts.values())
     assert numbers == sorted(set(numbers))
@@ -105,6 +122,11 @@ async def first_job(client: httpx.AsyncClient) -> str:
 @pytest.mark.parametrize("query", [{}, {"access_token": "a", "job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"}])
 async def test_a_stream_needs_a_token_or_a_job_and_not_both__RV_10(simple: Reviews, query: dict[str, str]) -> None:
     assert (await simple.client.get(STREAM, params=query)).status_code == 422
+
+
+async def test_a_stream_refuses_what_cannot_be_a_token_as_the_other_routes_do__RV_1__RV_10(simple: Reviews) -> None:
+    for token in ("", "two words", "x" * 4_097):
+        assert (await simple.client.get(STREAM, params={"access_token": token})).status_code == 400
 
 
 async def test_a_page_of_another_site_gets_no_stream(simple: Reviews) -> None:

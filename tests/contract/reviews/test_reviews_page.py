@@ -120,6 +120,12 @@ async def test_a_person_enters_a_token_and_sees_everything_nested__RV_10(tmp_pat
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         await page.goto(f"{url}/demo")
+        await page.fill("#token", "two words")
+        await page.click("button")
+        await page.wait_for_selector("#status.failed", timeout=30_000)
+        assert "white space" in await page.inner_text("#status"), "the page shows what the server answered"
+        assert len(complaints) == 1, "the browser's own line about the 400"
+        complaints.clear()
         await page.fill("#token", TOKEN)
         await page.click("button")
         await page.wait_for_selector("#status.ended", timeout=30_000)

@@ -11,9 +11,11 @@ from forager.pipelines.reviews.pipeline import NAME
 from forager.pipelines.reviews.steps import TOKEN
 
 
-async def submit_token(service: Service, token: Secret, *, key: str | None = None) -> Submitted:
+async def submit_token(
+    service: Service, token: Secret, *, key: str | None = None, until_end: bool = False
+) -> Submitted:
     """Create a job for this token. Raises `Busy` if too many jobs wait for their first request."""
-    return await service.submit(NAME, {}, key=key, secrets={TOKEN: token})
+    return await service.submit(NAME, {}, key=key, until_end=until_end, secrets={TOKEN: token})
 
 
 async def review_job(service: Service, job_id: UUID) -> JobReport:

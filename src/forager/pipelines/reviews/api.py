@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from forager.core.errors import Busy, FieldError, Stopping
 from forager.core.invalid import field_errors
 from forager.core.secret import Secret
-from forager.kit.http.envelope import JSON, Envelope, answer, refusal
+from forager.kit.http.envelope import JSON, Envelope, answer, encoded, refusal, request_id
 from forager.kit.http.json_route import JsonRoute
 from forager.kit.http.openapi import example, failures
 from forager.kit.http.routes import Router
@@ -139,12 +139,13 @@ def _add_nested(router: Router, service: Service) -> None:
         "/demo/nested",
         summary="Fetch everything a token can read, nested",
         response_class=Response,
-        responses={200: _NESTED, **failures(400, 413, 429, 504)},
+        responses={200: _NESTED, **failures(400, 413, 429, 502, 504)},
         openapi_extra=_TOKEN_BODY,
     )
     async def fetch_nested(request: Request) -> Response:
         """Waits for the job and answers with accounts, their locations and their reviews. After 60 seconds the answer
-        is 504 with the job's id, and the job goes on."""
+        is 504 with the job's id, and the job goes on. A job of which nothing succeeded, such as one with a token that
+        Google refuses, is a 502 with the reason."""
         token = await _token(request)
         if isinstance(token, Response):
             return token
@@ -160,24 +161,35 @@ def _add_nested(router: Router, service: Service) -> None:
                 f" GET /api/v1/demo/stream/nested?job_id={made.job}"
             )
             return refusal(request.scope, 504, "still_running", message, job_id=made.job)
-        return await nested_answer(request, service, made.job)
+        job = await service.reports.job(made.job)
+        return await (_failed(request, service, job) if job.state == "failed" else nested_answer(request, service, job))
 
 
-async def nested_answer(request: Request, service: Service, job: UUID) -> Response:
+async def nested_answer(request: Request, service: Service, job: JobReport) -> Response:
     """The nested output of a job, streamed. One that is too large for a page names the export instead."""
-    size = await reports.nested_size(service.database, job)
+    size = await reports.nested_size(service.database, job.id)
     if size > reports.MOST_BYTES:
-        message = f"The nested output is about {size // 1_000_000} MB. Export it: GET /api/v1/export/review?job={job}"
-        return refusal(request.scope, 413, "too_large", message, job_id=job)
+        export = f"GET /api/v1/export/review?job={job.id}"
+        message = f"The nested output is about {size // 1_000_000} MB. Export it: {export}"
+        return refusal(request.scope, 413, "too_large", message, job_id=job.id)
     return StreamingResponse(_enveloped(service, job, request), media_type=JSON)
 
 
-async def _enveloped(service: Service, job: UUID, request: Request) -> AsyncIterator[bytes]:
+async def _enveloped(service: Service, job: JobReport, request: Request) -> AsyncIterator[bytes]:
     yield b'{"success":true,"data":'
-    async for part in reports.nested(service.database, job):
+    async for part in reports.nested(service.database, job.id):
         yield part
-    about = f'{{"request_id":"{request.scope["state"]["request_id"]}","job_id":"{job}"}}'
-    yield b',"error":null,"meta":' + about.encode() + b"}"
+    about = {"request_id": request_id(request.scope), "job_id": job.id, "status": job.state, "failures": job.failed}
+    yield b',"error":null,"meta":' + encoded(about) + b"}"
+
+
+async def _failed(request: Request, service: Service, job: JobReport) -> Response:
+    """The answer for a job of which nothing succeeded: why, instead of an empty output."""
+    tasks = (await service.reports.tasks(job.id, state="failed", limit=1)).items
+    message, reason = (tasks[0].error, tasks[0].reason) if tasks else (None, None)
+    return refusal(
+        request.scope, 502, reason or "failed", message or f"Job {job.id} failed.", job_id=job.id, reason=reason
+    )
 
 
 async def _ended(service: Service, job: UUID) -> bool:
@@ -251,7 +263,12 @@ _NESTED: dict[str, Any] = {
                 "success": True,
                 "data": [{"account": {"name": "accounts/1"}, "locations": [{"location": {}, "reviews": []}]}],
                 "error": None,
-                "meta": {"request_id": "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11", "job_id": _JOB},
+                "meta": {
+                    "request_id": "8b0c7d1e-3f6a-4c52-9a38-6a1f1f0d9c11",
+                    "job_id": _JOB,
+                    "status": "completed",
+                    "failures": 0,
+                },
             },
         }
     },

@@ -31,13 +31,12 @@ from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.reviews import reports
 from forager.pipelines.reviews.access import review_job, submit_token
-from forager.pipelines.reviews.api_events import KINDS
+from forager.pipelines.reviews.api_events import KINDS, event_data
 from forager.pipelines.reviews.job import checked_token
 
 PAGE = 200
 LOOK_EVERY = 0.25
 MOST_STREAMS = 500
-MOST_JOBS_OF_A_TOKEN = 1_000
 
 LastEventId = Annotated[int | None, Header(ge=0, le=MOST_NUMBER, description="The last number that was received.")]
 Token = Annotated[
@@ -54,13 +53,13 @@ def add_stream(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
         "/demo/stream/nested",
         summary="Watch a reviews job, nested",
         response_class=Response,
-        responses={200: _STREAM, **failures(403, 404, 429)},
+        responses={200: _STREAM, **failures(400, 403, 404, 429)},
     )
     async def stream_reviews(
         request: Request, access_token: Token = None, job_id: JobId = None, last_event_id: LastEventId = None
     ) -> Response:
-        """Sends `account`, `location` and `review` events as they are found, and `end` with the counts. A reader that
-        reconnects with the same token joins the job that is open for it."""
+        """Sends `account`, `location` and `review` events as they are found, and `end` with the job's state and
+        counts. A reader that reconnects with the same token joins the job that is open for it."""
         if (access_token is None) == (job_id is None):
             problem = FieldError("access_token", "give access_token or job_id, one of them")
             raise Rejected(f"{problem.field}: {problem.message}", fields=[problem])
@@ -68,24 +67,32 @@ def add_stream(router: APIRouter, service: Service, waiter: TaskWaiter) -> None:
             return refusal(request.scope, 403, "foreign_origin", "Streams are for pages of this server only.")
         if streams.open >= MOST_STREAMS:
             return refusal(request.scope, 503, "busy", "Too many streams are open.", headers={"Retry-After": "10"})
-        job = await _job_of(service, access_token) if job_id is None else (await review_job(service, job_id)).id
+        if job_id is not None:
+            job = (await review_job(service, job_id)).id
+        else:
+            token = access_token or ""
+            if (refused := _refused(request, token)) is not None:
+                return refused
+            job = await _job_of(service, Secret(token))
         accepts = request.app.state.service_key.accepts
         events = _Events(service, streams, accepts, job, last_event_id or 0)
         return EventStream(events.frames, waiter.closing)
 
 
-async def _job_of(service: Service, text: str | None) -> UUID:
-    """The open job of a token, by the token's keyed fingerprint; a new one if there is none."""
+async def _job_of(service: Service, token: Secret) -> UUID:
+    """Return the open job of a token, by the token's keyed fingerprint; a new one if there is none."""
+    made = await submit_token(service, token, key=f"review-token/{service.fingerprint(token)}", until_end=True)
+    return made.job
+
+
+def _refused(request: Request, token: str) -> Response | None:
+    """Return the 400 for what cannot be a token, as the routes that take it in a body do; None if it can be one."""
     try:
-        token = Secret(checked_token(text or ""))
+        checked_token(token)
     except ValueError as error:
-        raise Rejected(f"access_token {error}.", fields=[FieldError("access_token", str(error))]) from None
-    name = service.fingerprint(token)
-    for number in range(MOST_JOBS_OF_A_TOKEN):
-        made = await submit_token(service, token, key=f"review-token/{name}/{number}")
-        if made.created or (await service.reports.job(made.job)).finished_at is None:
-            return made.job
-    raise Rejected("This token has had too many jobs in 24 hours. Stream one of them by its job_id.")
+        problem = FieldError("access_token", str(error))
+        return refusal(request.scope, 400, "invalid", f"{problem.field}: {problem.message}", fields=[problem])
+    return None
 
 
 class _Streams:
@@ -116,14 +123,16 @@ class _Events:
         yield b"retry: %d\n\n" % RECONNECT_MS + frame("job", {"job_id": self._job})
         while self._accepts(scope):
             # First the job, then its changes: of a job that was seen as ended no change is missed.
-            ended = (await self._service.reports.job(self._job)).finished_at is not None
+            job = await self._service.reports.job(self._job)
+            ended = job.finished_at is not None
             changes = await self._service.ledger.changes(self._cursor, PAGE, job=self._job, kinds=KINDS)
             if changes:
                 self._cursor, quiet = changes[-1].id, 0.0
                 yield b"".join(map(_event, changes))
             elif ended:
                 counts = await reports.counts(self._service.database, self._job)
-                yield frame("end", {"job_id": self._job, **counts}, self._cursor)
+                end = {"job_id": self._job, "status": job.state, **counts, "failures": job.failed}
+                yield frame("end", end, self._cursor)
                 return
             elif quiet >= HEARTBEAT:
                 quiet = 0.0
@@ -134,7 +143,8 @@ class _Events:
 
 
 def _event(change: Change) -> bytes:
-    return frame(change.kind, change.body or {}, change.id)
+    data = event_data(change)
+    return b"" if data is None else frame(change.kind, data, change.id)
 
 
 _STREAM: dict[str, Any] = {

@@ -13,7 +13,7 @@ from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.ids import JobId, full_job
 from forager.kit.cli.invocation import Json, Reached
-from forager.kit.cli.run_job import run_job
+from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
 from forager.pipelines.reviews.cli_tree import read_events, watch_tree
 from forager.pipelines.reviews.cli_words import words
@@ -64,20 +64,49 @@ def show(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 
 @commands.command()
+def retry(context: typer.Context, job: JobId, token_file: TokenFile, as_json: Json = False) -> None:
+    """Fetch the failed pages of a job again, with a new token."""
+    token = _read_token(token_file)
+
+    async def work(at: Reached) -> Any:
+        answered = await at.api.post(f"/review-fetch/{await full_job(at.api, job)}/retry", {"access_token": token})
+        if at.engine is not None and answered["requeued"]:
+            await see_through(at, answered["job_id"], words=words, quiet=as_json)
+        return answered
+
+    answered = with_api(context, work, fields={"access_token": "token_file"})
+    if as_json:
+        render.show_json(answered)
+        return
+    again = f"{render.some(answered['requeued'], 'page')} queued again."
+    render.out().print(again if answered["requeued"] else "Nothing to retry: this job has no failed pages.")
+
+
+@commands.command()
 def stream(context: typer.Context, job: JobId, as_json: Json = False) -> None:
     """Show what a job finds, nested, while it runs.
 
-    With --json, or if the output is not a terminal, every account, location and review is one line of JSON.
+    With --json, or if the output is not a terminal, every account, location and review is one line of JSON. The exit
+    code is 1 if pages could not be fetched.
     """
 
-    async def work(at: Reached) -> bool:
+    async def work(at: Reached) -> tuple[bool, Any]:
         wait, whole = not at.is_alone, await full_job(at.api, job)
         if not as_json and render.out().is_terminal:
-            return await watch_tree(at.api, whole, wait=wait)
-        return await read_events(at.api, whole, _print_line, sys.stdout.flush, wait=wait)
+            ended = await watch_tree(at.api, whole, wait=wait)
+        else:
+            ended = await read_events(at.api, whole, _print_line, sys.stdout.flush, wait=wait)
+        return ended, await at.api.get(f"/review-fetch/{whole}")
 
-    if not with_api(context, work):
+    ended, seen = with_api(context, work)
+    if not ended:
         raise JobNotDone(f"Job {job} is not progressing, because Forager is not running. Start it: forager up")
+    if seen["failures"]:
+        raise JobNotDone(
+            f"{render.some(seen['failures'], 'page')} of job {seen['job_id']} could not be fetched."
+            f" See why: forager dead list --job {seen['job_id']}."
+            f" Fetch them with a new token: forager reviews retry {seen['job_id']} --token-file FILE"
+        )
 
 
 def _print_line(event: Mapping[str, Any]) -> None:

@@ -5,8 +5,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictStr
 
-from forager.core.secret import Secret
-
 LONGEST_TOKEN = 4 * 1024
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
@@ -18,7 +16,7 @@ def checked_token(text: str) -> str:
     if len(text) > LONGEST_TOKEN:
         raise ValueError(f"is longer than {LONGEST_TOKEN:,} characters; give the access token alone")
     if not _PRINTABLE.fullmatch(text):
-        raise ValueError("holds white space or control characters; give the access token alone")
+        raise ValueError("holds white space, control or non-ASCII characters; give the access token alone")
     return text
 
 
@@ -32,8 +30,3 @@ class ReviewsJob(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def token_secret(token: str) -> dict[str, Secret]:
-    """The job's secrets for this token, which must be valid."""
-    return {"access_token": Secret(checked_token(token))}

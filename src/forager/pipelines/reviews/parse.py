@@ -1,5 +1,6 @@
 """Google's JSON to records. Pure: tested on answers of the shapes that Google documents.
 
+Rows of a folder may also have the names that the output has (`rating`, `text`, a `reviewer` that is a name).
 Google leaves out every empty value: an account without locations answers `{}`, a review without a text has no
 `comment`. A row that cannot be identified is rejected with its reason; the rest of its page is kept.
 """
@@ -122,14 +123,24 @@ def _review(raw: Mapping[str, Any], account_id: str, location_id: str) -> Review
         account_id=account_id,
         location_id=location_id,
         reviewId=review_id,
-        reviewer=reviewer if isinstance(reviewer, dict) else None,
-        rating=STARS.get(str(raw.get("starRating"))),
-        text=_text(raw, "comment"),
+        reviewer={"displayName": reviewer} if isinstance(reviewer, str) else _object(reviewer),
+        rating=_rating(raw),
+        text=_text(raw, "comment") or _text(raw, "text"),
         createTime=_text(raw, "createTime"),
         updateTime=_text(raw, "updateTime"),
-        reply=reply if isinstance(reply, dict) else None,
+        reply=_object(reply),
         raw=dict(raw),
     )
+
+
+def _rating(raw: Mapping[str, Any]) -> int | None:
+    """The stars, in Google's word; a recorded row may have the number instead."""
+    number = raw.get("rating")
+    return STARS.get(str(raw.get("starRating"))) or (number if number in STARS.values() else None)
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
 
 
 def _text(raw: Mapping[str, Any], name: str) -> str | None:

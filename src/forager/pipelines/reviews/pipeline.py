@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from forager.core.pipeline import JobLimits, Lane, LaneScope, Pipeline, Retry, step
+from forager.core.pipeline import JobLimits, JobSecret, Lane, LaneScope, Pipeline, Retry, step
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.pipelines.reviews.job import ReviewsJob
 from forager.pipelines.reviews.recorded import RecordedGoogle
 from forager.pipelines.reviews.records import Account, Location, Review
-from forager.pipelines.reviews.steps import REASONS, GoogleBusinessProfile
+from forager.pipelines.reviews.steps import REASONS, TOKEN, GoogleBusinessProfile
 from forager.pipelines.reviews.tasks import LANES, QUEUES, AccountsPage, LocationsPage, ReviewsPage
 
 NAME = "reviews"
@@ -16,6 +16,11 @@ RETRY = Retry(delays=(0.1, 0.2, 0.4))
 PATIENCE = 3_600.0
 """Seconds for which a task waits in vain for quota before it fails."""
 MOST_WAITING_JOBS = 10_000
+ACCESS_TOKEN = JobSecret(
+    TOKEN,
+    submit="POST /api/v1/review-fetch",
+    retry="forager reviews retry {job_id} --token-file FILE, or POST /api/v1/review-fetch/{job_id}/retry",
+)
 
 
 def google_lane(
@@ -53,5 +58,6 @@ def build(
         lanes=tuple(lanes or map(google_lane, LANES)),
         reasons=REASONS,
         tells=frozenset({TaskState.FAILED}),
+        secrets=(ACCESS_TOKEN,),
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )

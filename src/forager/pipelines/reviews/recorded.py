@@ -69,7 +69,7 @@ def _done(page: PageRead[Any], tasks: Sequence[Plan]) -> Done:
 def arranged(files: Mapping[str, Any]) -> RecordedGoogle:
     """The parsed files, arranged by account and location. Raises `Rejected` for what cannot be placed."""
     accounts = _rows(files, ACCOUNTS, "accounts")
-    known = [number for number in (_part(row, "accounts", "accountId") for row in accounts) if number]
+    known = [_account_of(row, number) for number, row in enumerate(accounts)]
     of_account: dict[str, list[Row]] = {}
     homes: dict[str, list[str]] = {}
     for number, row in enumerate(_rows(files, LOCATIONS, "locations")):
@@ -87,10 +87,17 @@ def arranged(files: Mapping[str, Any]) -> RecordedGoogle:
             raise _unplaced(REVIEWS, number, "accounts/<id>/locations/<id>/reviews/<id>")
         of_location.setdefault((account, location), []).append(row)
     return RecordedGoogle(
-        [{**row, "name": f"accounts/{_part(row, 'accounts', 'accountId')}"} for row in accounts],
+        [{**row, "name": f"accounts/{account}"} for account, row in zip(known, accounts, strict=True)],
         of_account,
         of_location,
     )
+
+
+def _account_of(row: Row, number: int) -> str:
+    account = _part(row, "accounts", "accountId")
+    if not account:
+        raise _unplaced(ACCOUNTS, number, "accounts/<id>")
+    return account
 
 
 def _rows(files: Mapping[str, Any], file: str, key: str) -> list[Row]:

@@ -92,7 +92,7 @@ async function read(job, state) {
 }
 
 async function problem(answer) {
-  try { return (await answer.json()).error.message || answer.statusText; } catch { return answer.statusText; }
+  try { return (await answer.json()).error || answer.statusText; } catch { return answer.statusText; }
 }
 
 async function follow(job) {
@@ -106,7 +106,7 @@ async function follow(job) {
   }
   const answer = await fetch(`/api/v1/review-fetch/${job}`, { headers });
   const seen = answer.ok ? (await answer.json()).data : { status: "completed", failures: 0 };
-  const failed = seen.failures ? ` ${seen.failures.toLocaleString("en")} pages could not be fetched.` : "";
+  const failed = seen.failures ? ` ${seen.failures.toLocaleString("en")} ${seen.failures === 1 ? "page" : "pages"} could not be fetched.` : "";
   say(`Job ${job} is ${seen.status.replace("_", " ")}.${failed}`, seen.failures ? "failed" : "ended");
 }
 
