@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from forager.core.states import TaskState
-from forager.core.waiting import Waiting, WaitReason, seconds_left
+from forager.core.waiting import Waiting, WaitReason, when
 from forager.engine.work import Worker
 from forager.ledger.reports import JobReport, LaneReport, QueuedTask, Reports
 from forager.politeness.rulebook import Rulebook
@@ -112,7 +112,7 @@ class Waits:
         if lane is not None and lane.reason not in PACING:
             return lane  # takes precedence over the task's own reason
         if task.state is TaskState.WAITING and task.due_at is not None and task.due_at > now:
-            reason, message = task.reason or WaitReason.RETRY, due_message(task, seconds_left(task.due_at, now))
+            reason, message = task.reason or _usual_reason(task), due_message(task, when(task.due_at, now))
             return Waiting(reason=reason, message=message, lane=task.lane, until=task.due_at)
         if task.state is TaskState.SUSPECT and lane is None:
             message = "retrying tasks that were in flight at the crash"
@@ -120,11 +120,17 @@ class Waits:
         return lane
 
 
-def due_message(task: QueuedTask, left: str) -> str:
-    """Return why a task waits for its due time, as a sentence."""
+def due_message(task: QueuedTask, due: str) -> str:
+    """Return why a task waits for its due time, such as `in 8 s`, as a sentence."""
+    if task.is_offered:
+        return f"offered to Kafka workers; any worker takes it {due}"
     if task.reason == WaitReason.RATE:
-        return f"next request to {task.lane} in {left}"
-    return f"{task.error.rstrip('.')}; next try in {left}" if task.error else f"its next step is due in {left}"
+        return f"next request to {task.lane} {due}"
+    return f"{task.error.rstrip('.')}; next try {due}" if task.error else f"its next step is due {due}"
+
+
+def _usual_reason(task: QueuedTask) -> WaitReason:
+    return WaitReason.OFFERED if task.is_offered else WaitReason.RETRY
 
 
 class _Known:

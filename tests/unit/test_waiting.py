@@ -8,7 +8,7 @@ import pytest
 
 from forager.core.pipeline import Breaker, Hours, Lane
 from forager.core.states import TaskState
-from forager.core.waiting import Waiting
+from forager.core.waiting import Waiting, when
 from forager.ledger.reports import QueuedTask
 from forager.politeness.standing import Standing, lane_waiting
 from forager.waiting import due_message
@@ -91,4 +91,15 @@ def test_a_task_that_waits_for_its_time_says_why_in_one_sentence(
     reason: str | None, error: str | None, message: str
 ) -> None:
     task = QueuedTask(lane="example.com", state=TaskState.WAITING, due_at=NOW, error=error, reason=reason)
-    assert due_message(task, "8 s") == message
+    assert due_message(task, "in 8 s") == message
+
+
+def test_a_task_that_is_offered_names_who_can_take_it_now_and_when_any_worker_does() -> None:
+    due = NOW + timedelta(seconds=42)
+    task = QueuedTask(lane="l", state=TaskState.WAITING, due_at=due, error=None, reason=None, is_offered=True)
+    assert due_message(task, when(due, NOW)) == "offered to Kafka workers; any worker takes it in 42 s"
+
+
+def test_a_moment_that_is_days_ahead_is_a_date() -> None:
+    assert when(NOW + timedelta(hours=47), NOW) == "in 47 h"
+    assert when(datetime(2099, 1, 2, 3, 4, tzinfo=UTC), NOW) == "on 2099-01-02 03:04 UTC"

@@ -6,6 +6,9 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 
+FAR_SECONDS = 2 * 86_400
+
+
 class WaitReason(StrEnum):
     """The reason of a wait. Programs may rely on these values: none ever changes its meaning."""
 
@@ -23,6 +26,8 @@ class WaitReason(StrEnum):
     """The next request is not due yet."""
     RETRY = "retry"
     """The last attempt could not be completed; the next one is due later."""
+    OFFERED = "offered"
+    """A message offers the task to Kafka workers; any other worker takes it when the offer ends."""
     PREDECESSOR = "predecessor"
     """Another task must be completed first."""
     CRASH = "crash"
@@ -39,8 +44,8 @@ class Waiting(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     reason: str = Field(
-        description="What is waited for: paused, hours, breaker, retry_after, cap, rate, retry, predecessor, crash,"
-        " store, no_worker; for a task that is tried again, the reason of its last attempt.",
+        description="What is waited for: paused, hours, breaker, retry_after, cap, rate, retry, offered, predecessor,"
+        " crash, store, no_worker; for a task that is tried again, the reason of its last attempt.",
         examples=["rate"],
     )
     message: str = Field(description="The reason as a sentence.", examples=["next request to example.com in 8 s"])
@@ -56,6 +61,13 @@ def seconds_left(until: datetime, now: datetime) -> str:
     if seconds < 7_200:
         return f"{round(seconds / 60)} min"
     return f"{round(seconds / 3_600)} h"
+
+
+def when(moment: datetime, now: datetime) -> str:
+    """Format a future moment: `in 8 s`, and by its date if it is more than two days ahead."""
+    if (moment - now).total_seconds() < FAR_SECONDS:
+        return f"in {seconds_left(moment, now)}"
+    return f"on {clock_time(moment, now)}"
 
 
 def clock_time(moment: datetime, now: datetime) -> str:

@@ -4,8 +4,8 @@ CREATE VIEW tasks_now AS
 SELECT id, job_id, lane_id, kind, key, state, rank, attempt,
        CASE WHEN state IN (3, 4, 5) THEN claim END AS claim,
        CASE WHEN state IN (3, 4, 5) THEN claimed_at END AS claimed_at,
-       session_id, "after", CASE WHEN state IN (0, 1, 2, 8) THEN due END AS due, price, cost, guessed, crashes, hidden,
-       ended_at, error, reason, error_type, facts, body
+       session_id, "after", CASE WHEN state IN (0, 1, 2, 8) THEN due END AS due, 0 AS offered,
+       price, cost, guessed, crashes, hidden, ended_at, error, reason, error_type, facts, body
 FROM tasks;
 
 -- Dead letters. `state = 5` is a literal, so that ix_tasks_failed fits.

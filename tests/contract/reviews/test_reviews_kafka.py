@@ -100,4 +100,6 @@ async def test_where_kafka_workers_do_the_work_the_first_page_is_published_with_
         (row,) = await app.database.fetch("SELECT job_id, task_id, state, offered FROM queue")
         assert numbers == (row["job_id"], row["task_id"])
         assert (row["state"], row["offered"]) == (1, True)
+        (task,) = await app.reports.queued_tasks(UUID(job))
+        assert task.is_offered, "its wait names the offer"
         assert TOKEN not in str(value)

@@ -18,6 +18,8 @@ class QueuedTask(Report):
     due_at: datetime | None
     error: str | None
     reason: str | None
+    is_offered: bool = False
+    """Whether a message names it: until it is due, only a worker that reads the message can take it."""
 
 
 class AttemptReport(Report):

@@ -17,7 +17,7 @@ async def queued_tasks(db: Database, job: UUID) -> list[QueuedTask]:
     number = await job_number(db, job)
     for order in ("kind, key", "kind DESC, key DESC"):
         rows = await db.fetch(
-            f"SELECT t.state, t.due, t.error, t.reason, l.name AS lane"
+            f"SELECT t.state, t.due, t.offered, t.error, t.reason, l.name AS lane"
             f" FROM (SELECT id FROM tasks WHERE job_id = :job ORDER BY {order} LIMIT {LOOKED_AT}) w"
             f" JOIN tasks_now t ON t.id = w.id JOIN lanes l ON l.id = t.lane_id WHERE t.state IN ({_OPEN})",
             {"job": number},
@@ -40,4 +40,4 @@ async def queued_by_lane(db: Database, pipeline: str) -> list[tuple[str, TaskSta
 
 def _queued(row: Row) -> QueuedTask:
     known = {name: row[name] for name in ("lane", "error", "reason")}
-    return QueuedTask(state=TaskState(row["state"]), due_at=at(row["due"]), **known)
+    return QueuedTask(state=TaskState(row["state"]), due_at=at(row["due"]), is_offered=bool(row["offered"]), **known)

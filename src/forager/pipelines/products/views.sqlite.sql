@@ -15,7 +15,7 @@ SELECT
     WHEN parse.state = 5 AND p.outcome = 'unparsed' THEN 'failed'
     WHEN t.state = 3 THEN 'crawling'
     WHEN t.state IN (5, 7) THEN 'failed'
-    WHEN t.state = 8 THEN 'queued'
+    WHEN t.state = 8 OR t.state = 1 AND t.offered = 1 THEN 'queued'
     WHEN t.state IN (0, 1, 2) OR p.next_crawl_at IS NOT NULL THEN 'pending'
     WHEN t.state = 6 AND p.id IS NULL THEN 'failed'
     ELSE 'completed'
