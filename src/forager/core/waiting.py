@@ -5,7 +5,6 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
 FAR_SECONDS = 2 * 86_400
 
 
