@@ -23,6 +23,11 @@ from tests.support.shared_data import shared_data
     ("text", "amount", "currency"),
     [
         ("1.299,00 €", "1299.00", "EUR"),
+        ("CHF 1'234.–", "1234", "CHF"),
+        ("₹1,23,456.00", "123456.00", "INR"),
+        ("1 299:-", "1299", None),
+        ("Price :- Rs 500", "500", None),
+        ("١٬٢٩٩٫٠٠ د.إ", "1299.00", "AED"),
         ("€1'049,95", "1049.95", "EUR"),
         ("from $5", "5", None),
         ("2 for £3", "3", "GBP"),

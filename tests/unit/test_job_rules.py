@@ -141,6 +141,17 @@ def test_the_employer_is_never_the_board_or_a_command(html: str, company: str | 
         ("£12.50 per hour", "£12.50 per hour"),
         ("8 000 zł", "8 000 zł"),
         ("competitive", None),
+        ("45.000 - 55.000 EUR brutto/Jahr", "45.000 - 55.000 EUR per year"),
+        ("CHF 6'500.– pro Monat", "CHF 6'500 per month"),
+        ("₹5,00,000 - ₹8,00,000 a year", "₹5,00,000 - ₹8,00,000 per year"),
+        ("月給25万円～35万円", "25万円～35万円 per month"),
+        ("Up to £40,000 pa", "£40,000 per year"),
+        ("12 000 – 15 000 zł brutto / mies.", "12 000 – 15 000 zł per month"),
+        ("35 000 kr/mån", "35 000 kr per month"),
+        ("R$ 3.500,00 a R$ 4.500,00 por mês", "R$ 3.500,00 a R$ 4.500,00 per month"),
+        ("28.000 - 32.000 € annui", "28.000 - 32.000 € per year"),
+        ("от 100 000 до 150 000 руб.", "100 000 до 150 000 руб"),
+        ("$50 and 3 weeks off", "$50"),
     ],
 )
 def test_pay_is_read_with_its_sign_on_either_side(text: str, pay: str | None) -> None:
@@ -158,6 +169,11 @@ def test_pay_of_a_system_is_read_by_its_own_names() -> None:
     assert (
         salary_of({"min": "60000", "max": "75000", "period": "year", "currency": "EUR"}) == "EUR 60000-75000 per year"
     )
+    assert (
+        salary_of({"currency": "EUR", "value": {"minValue": "45.000", "maxValue": "55.000", "unitText": "Jahr"}})
+        == "EUR 45000-55000 per year"
+    )
+    assert salary_of({"currency": "USD", "value": {"value": 25.125, "unitText": "HOUR"}}) == "USD 25.125 per hour"
     assert salary_of({"min": None, "max": None, "period": None, "currency": None}) is None
 
 

@@ -28,6 +28,7 @@ _INLINE = frozenset(
 _AREAS = frozenset("header footer nav aside main form".split())
 _NEEDS_A_LOOK = re.compile(r"[#\[\]\s]")
 _ENCODED_WHOLE = re.compile(r"https?%3a%2f%2f", re.IGNORECASE)
+_CENTS = re.compile(r"cent|deci|frac|\bsup\b|small", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
@@ -257,6 +258,8 @@ class _Reader:
                 if node.child:
                     stack.append((node.child, "button", area, False))
             elif name in _INLINE:
+                if self.words and self.words[-1][-1:].isdigit() and _is_cents(node, name):
+                    self.words.append(".")
                 if node.child:
                     stack.append((node.child, tag, area, bold or name in ("b", "strong")))
                 self.words.append(" ") if name == "img" else None
@@ -289,6 +292,14 @@ def _is_control(node: LexborNode, name: str) -> bool:
     if name == "button":
         return True
     return name == "a" and (node.attributes.get("href") or "").lstrip()[:11].lower() == "javascript:"
+
+
+def _is_cents(node: LexborNode, name: str) -> bool:
+    """Whether an element that follows a digit shows the decimals of a price: `19<sup>99</sup>`."""
+    if name != "sup" and not _CENTS.search(node.attributes.get("class") or ""):
+        return False
+    digits = node.text()
+    return len(digits) == 2 and digits.isdigit()
 
 
 def _is_unseen(node: LexborNode) -> bool:

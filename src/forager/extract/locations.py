@@ -34,12 +34,16 @@ _REMOTE = re.compile(
 )
 _NOWHERE = re.compile(
     r"(?:on[\s_-]?site|various|multiple|several|all|any)(?:\s(?:locations?|places?|offices?|cities))?"
-    r"|n/?a|none|tb[ad]|flexible|virtual|worldwide|global(?:ly)?|nationwide|field(?:[ -]based)?|home[ -]based|-+",
+    r"|n/?a|none|tb[ad]|flexible|virtual|worldwide|global(?:ly)?|nationwide|field(?:[ -]based)?|home[ -]based|-+"
+    r"|eu|european union|europe|emea|apac|latam|dach|nordics|(?:north|south|latin) america|americas|asia|africa|eea"
+    r"|europa|deutschlandweit|bundesweit|europaweit|weltweit|(?:eu|us|uk)[ -]only|time ?zones?",
     re.IGNORECASE,
 )
 """Words that stand where a place should, and are not one."""
 _CODED = re.compile(r"(?P<country>[A-Z]{2})-(?P<state>[A-Z]{2})-(?P<city>[A-Z][\w .'-]+)")
 """`US-IL-Yorkville`, as some systems write it."""
+_LOOSE = re.compile(r"\s*\(\d{1,3}\)\s*$|^\s*(?:or|oder|ou)\s+|\s+(?:or|oder|ou|and|und|et|&|\+)\s*$", re.IGNORECASE)
+"""What is left around a place: the number of a French department, and the word before `remote`."""
 _AROUND = re.compile(
     r"^(?:greater |metropolitan )|(?: (?:bay )?(?:metropolitan )?area| metro(?:plex)?| region)$", re.IGNORECASE
 )
@@ -87,7 +91,7 @@ def location_of(text: str) -> NormalizedLocation:
     coded = _CODED.fullmatch(plain)
     if coded and country_code(coded["country"]):
         return NormalizedLocation(city=coded["city"], state_region=coded["state"], country=coded["country"], raw=text)
-    parts = [part.strip(" ()-–:") for part in parts]
+    parts = [_LOOSE.sub("", part).strip(" ()-–:") for part in parts]
     parts = [part for part in parts if not _NOWHERE.fullmatch(part)]
     country, parts = _take_country(parts)
     state, implied, parts = _take_state(parts, country)

@@ -33,6 +33,8 @@ _THOUSANDTHS = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
 """Currencies with three decimals: `12.500 KD` is twelve and a half."""
 
 
+_SEPARATORS = str.maketrans({"٬": ",", "٫": ".", "，": ",", "．": "."})
+_KRONOR = re.compile(r"(?<=\d):[-–](?!\d)")
 _PERCENT = re.compile(r"\s*%")
 _MINUS = re.compile(r"(?:^|\s)[-−–](?:[€$£¥₹]\s?)?$")
 
@@ -59,7 +61,7 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
     `hint` is another text that may hold the currency, such as an element beside the price. `decimal` is the decimal
     separator, if it is known. A text without a price gives a `Price` without an amount.
     """
-    source = (text or "")[:LONGEST]
+    source = _plain((text or "")[:LONGEST])
     symbol = _currency(source, hint)
     iso = iso_currency(symbol)
     if _FREE.match(source):
@@ -69,6 +71,13 @@ def parse_price(text: str | None, hint: str | None = None, *, decimal: str | Non
         return Price(None, iso, symbol)
     amount = to_amount(number, decimal if decimal in (".", ",") else None, iso)
     return Price(amount, iso, symbol, number)
+
+
+def _plain(text: str) -> str:
+    """The text with separators in ASCII, and with the Swedish `:-` as the currency that it means."""
+    if not text.isascii():
+        text = text.translate(_SEPARATORS)
+    return _KRONOR.sub(" kr", text) if ":" in text else text
 
 
 def to_amount(number: str, decimal: str | None = None, currency: str | None = None) -> Decimal | None:

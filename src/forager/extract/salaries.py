@@ -8,14 +8,12 @@ from forager.extract.text import one_line
 
 LONGEST = 200
 _UNITS = {
-    "hour": "hour",
-    "day": "day",
-    "week": "week",
-    "month": "month",
-    "year": "year",
-    "annual": "year",
-    "ann": "year",
-}
+    "hour": "hour", "stunde": "hour", "heure": "hour", "hora": "hour", "ora": "hour", "uur": "hour", "time": "hour",
+    "day": "day", "dai": "day", "tag": "day", "jour": "day", "week": "week", "woche": "week", "semaine": "week",
+    "month": "month", "monat": "month", "mois": "month", "mes": "month", "mês": "month", "maand": "month",
+    "year": "year", "ann": "year", "jahr": "year", "jaar": "year", "año": "year", "ano": "year", "an": "year",
+}  # fmt: skip
+"""How the names of units begin, in structured data; longer ones before their own beginnings."""
 _LEAST = ("minValue", "min", "minAmount", "minSalary", "salaryMin", "from")
 _MOST = ("maxValue", "max", "maxAmount", "maxSalary", "salaryMax", "to")
 _UNIT_NAMES = ("unitText", "period", "interval", "periodicity", "salaryPeriod", "per")
@@ -26,24 +24,48 @@ _CODES = (
 _SIGN = rf"(?:R\$|US\$|(?:CA|C|AU|A|NZ|S|HK)\$|[£€$¥₹₽₪₺]|\b(?:{_CODES})\b|\bkr\.?|\bRs\.?)"
 _AFTER = rf"(?:{_SIGN}|zł|Kč|Ft|円|元|лв|руб\.?|грн|[Ee]uros?\b)"
 """The sign of a currency that may stand after the number."""
-_NUMBER = r"\d{1,3}(?:[.,'\s ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
+_NUMBER = r"\d{1,2}(?:,\d{2})+,\d{3}|\d{1,3}(?:[.,'’\s ]\d{3})+(?!\d)(?:[.,]\d{1,2})?|\d+(?:[.,]\d{1,2})?"
+"""Digits in groups, those of India among them (`5,00,000`)."""
+_TO = r"(?:-|–|—|～|〜|to|bis|tot|till|til|hasta|à|a|do|až|до)"
+_K = r"(?:\s?[kK]\b|万)?"
 MONEY = re.compile(
-    rf"{_SIGN}\s?(?:{_NUMBER})\s?[kK]?\b(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_SIGN}\s?)?(?:{_NUMBER})\s?[kK]?\b)?"
-    rf"|(?:{_NUMBER})\s?[kK]?(?:\s?{_AFTER})?(?:\s?(?:-|–|—|to|bis|à|a)\s?(?:{_NUMBER})\s?[kK]?)?\s?{_AFTER}"
+    rf"{_SIGN}\s?(?:{_NUMBER}){_K}(?![\d%])(?:\s?{_TO}\s?(?:{_SIGN}\s?)?(?:{_NUMBER}){_K}(?![\d%]))?"
+    rf"|(?:{_NUMBER}){_K}(?:\s?{_AFTER})?(?:\s?{_TO}\s?(?:{_NUMBER}){_K})?\s?{_AFTER}"
 )
 _PER = re.compile(
-    r"(?:per|/|an?|pro|par|al|por|za|p\.?)\s?"
-    r"(hour|hr|h\b|day|week|month|mo\b|year|yr|annum|stunde|monat|jahr|heure|mois|an\b|mes|año|a\.|měsíc|miesiąc|rok)"
-    r"|\b(hourly|daily|weekly|monthly|yearly|annual(?:ly)?)\b",
+    r"(?:\bper|/|\ban?|\bpro|\bpar|\bal|\ball['’]|\bpor|\bza|\bp\.?)\s?"
+    r"(hour|hr|h\b|day|week|month|mo\b|year|yr|annum|stunde|monat|jahr|heure|mois|anno\b|an\b|mese?|mês|año|ano\b|a\b\.?"
+    r"|hora|ora\b|měsíc|mies\w*|mån\w*|md\b|år\b|rok|maand|jaar|uur|мес\w*|час\w*|год\w*)"
+    r"|\b(hourly|daily|weekly|monthly|yearly|annual(?:ly)?|annu[io]|mensil[ei]|mensuel\w*|mensual\w*|anuale?s?|monatlich"
+    r"|jährlich|stündlich)\b",
     re.IGNORECASE,
 )
+_BEFORE = {
+    "月給": "month",
+    "月収": "month",
+    "年収": "year",
+    "年俸": "year",
+    "時給": "hour",
+    "日給": "day",
+    "月薪": "month",
+}
+"""Words for pay that name its period, and stand in front of it."""
 _PERIODS = {
     "hour": "hour", "hr": "hour", "hourly": "hour", "stunde": "hour", "heure": "hour", "day": "day", "daily": "day",
     "week": "week", "weekly": "week", "month": "month", "monthly": "month", "monat": "month", "mois": "month",
     "mes": "month", "year": "year", "annum": "year", "yearly": "year", "annual": "year", "annually": "year",
     "jahr": "year", "an": "year", "año": "year", "a.": "year", "yr": "year", "rok": "year", "h": "hour", "mo": "month",
-    "měsíc": "month", "miesiąc": "month",
+    "měsíc": "month", "mês": "month", "mese": "month", "maand": "month", "md": "month", "år": "year", "jaar": "year",
+    "anno": "year", "ano": "year", "a": "year", "annui": "year", "annuo": "year", "hora": "hour", "ora": "hour",
+    "uur": "hour", "mensili": "month", "mensile": "month", "monatlich": "month", "jährlich": "year",
+    "stündlich": "hour",
 }  # fmt: skip
+
+_STEMS = (
+    ("mies", "month"), ("mån", "month"), ("мес", "month"), ("час", "hour"), ("год", "year"), ("mensu", "month"),
+    ("anual", "year"),
+)  # fmt: skip
+"""Beginnings of words that are inflected."""
 
 
 def salary_of(value: Any) -> str | None:
@@ -65,11 +87,18 @@ def salary_in(text: str, label: str = "") -> str | None:
         return None
     words = one_line(match[0]).rstrip(" .,")
     after = text[match.end() : match.end() + 25]
-    period = _PER.search(after) or _PER.search(label)
-    if not period:
-        return words
-    name = (period[1] or period[2]).lower()
-    return f"{words} per {_PERIODS.get(name, name)}"
+    period = _period(after) or _period(label)
+    before = text[max(0, match.start() - 6) : match.start()]
+    period = period or next((name for word, name in _BEFORE.items() if word in before), None)
+    return f"{words} per {period}" if period else words
+
+
+def _period(text: str) -> str | None:
+    match = _PER.search(text)
+    if not match:
+        return None
+    name = (match[1] or match[2]).lower()
+    return _PERIODS.get(name) or next((unit for start, unit in _STEMS if name.startswith(start)), name)
 
 
 def _amount(value: Mapping[str, Any]) -> str | None:
@@ -103,7 +132,9 @@ def _first(source: Mapping[str, Any], names: tuple[str, ...]) -> str:
 def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
-    words = one_line(str(value)).replace(",", "")
+    words = one_line(str(value)).replace(",", "").replace(" ", "")
+    if isinstance(value, str) and re.fullmatch(r"\d{1,3}(?:\.\d{3})+", words):  # pay has no thousandths
+        words = words.replace(".", "")
     if not re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words) or not float(words):
         return ""
     return words.rstrip("0").rstrip(".") if "." in words else words

@@ -4,6 +4,7 @@ Every value is checked when it is added. A value that cannot be right (a negativ
 is listed in `refused` with its reason.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -48,6 +49,8 @@ FIELDS = (
 )
 """The attributes of a product that a page can show."""
 MOST_IMAGES = 20
+_GROUPED = re.compile(r"[,'’\s]|\.(?=\d{3}(?:\D|$))")
+"""Signs between groups of digits: `1.204`, `1,204`, `1 204`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ def _rating(raw: Any) -> Decimal:
 
 
 def _count(raw: Any) -> int:
-    count = decimal_of(str(raw).replace(",", "").replace(" ", "").replace("\u00a0", ""))
+    count = decimal_of(_GROUPED.sub("", str(raw)))
     if count != count.to_integral_value() or not 0 <= count <= 2_000_000_000:
         raise ValueError(f"{count} is not a number of reviews")
     return int(count)

@@ -54,10 +54,12 @@ def _main(document: Document, products: Sequence[Thing]) -> Thing | None:
         return products[0] if products else None
     headline = _words(document.title) | _words(document.headline)
 
-    def fits(thing: Thing) -> tuple[int, int, bool]:
+    def fits(thing: Thing) -> tuple[int, int, bool, bool, bool]:
         name = _words(thing.text("name"))
         shared = len(name & headline) / len(name) if name else 0.0
-        return (-int(shared > 0.6), thing.depth, "offers" not in thing.data)
+        is_shown = name == _words(document.headline)
+        is_group = "ProductGroup" in thing.types  # before its variants, which may stand beside it
+        return (-int(shared > 0.6), thing.depth, not is_shown, not is_group, "offers" not in thing.data)
 
     if all(not thing.data.get("offers") for thing in products):
         return min(products, key=fits)
@@ -111,7 +113,7 @@ def _read_offers(offers: Sequence[Data], findings: Findings, source: Source) -> 
     amounts = [_amount(offer) for offer in offers]
     place = next((number for number, amount in enumerate(amounts) if amount is not None), 0)
     shown = offers[place]
-    currency = text_of(shown.get("priceCurrency")) or _symbol(shown)
+    currency = _currency_of(shown)
     lowest = not text_of(shown.get("price")) and "lowPrice" in shown
     findings.add_price(amounts[place], currency, source, lowest=lowest)
     findings.add("availability", _availability(offers, shown), source)
@@ -163,8 +165,13 @@ def _plain_number(text: str) -> str | None:
         return text if amount is None else str(amount)
 
 
-def _symbol(offer: Data) -> str | None:
-    return parse_price(text_of(offer.get("price"))).currency
+def _currency_of(offer: Data) -> str | None:
+    """The currency of an offer, or of its price specification; else the one that the price itself is written with."""
+    for part in (offer, *_dicts(offer.get("priceSpecification"))):
+        written = text_of(part.get("priceCurrency")) or parse_price(text_of(part.get("price"))).currency
+        if written:
+            return written
+    return None
 
 
 def _availability(offers: Sequence[Data], shown: Data) -> str | None:

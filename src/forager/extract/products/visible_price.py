@@ -20,10 +20,22 @@ _WAS = re.compile(
 )
 _OTHER = re.compile(
     r"\b(?:you save|your savings?|save|savings|other (?:shops|stores)|innych sklepach|shipping|delivery|versand"
-    r"|price break|orders? over)\b",
+    r"|price break|orders? over|free shipping|instal+ments?|payments of|monthly payments?|ratenzahlung|monatliche rate"
+    r"|mensualit[ée]s|meses sin intereses)\b|\b\d{1,2}\s?[x×]\s?(?:de\s|of\s|à\s)?(?:R?\$|€|£)",
     re.IGNORECASE,
 )
 """Marks an amount that is neither the current nor a former price of the product."""
+_PER_UNIT = re.compile(
+    r"\d\s?(?:€|\$|£|zł|Kč|kr)?\s?(?:/|per|pro|je)\s?(?:\d+\s?)?(?:kg|g|mg|l|ml|cl|oz|lb|litre|liter|m²|m2|stk|stück)\b",
+    re.IGNORECASE,
+)
+"""A price per weight or volume: the product's own only if the page shows no other."""
+_FORMER_WORDS = ("old", "was", "strike", "cross", "rrp", "uvp", "compare", "original")
+_FORMER = "del, s, strike, [style*='line-through' i]" + "".join(
+    f", [class*=price i][class*={word} i]" for word in _FORMER_WORDS
+)
+"""Elements that show a price of before."""
+LONGEST_FORMER = 40
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = re.compile(
     r"old|was|list|retail|rrp|msrp|compare|strike|cross|save|saving|other|ship|deliver|label|cart|basket|filter|range"
@@ -52,7 +64,8 @@ _AMOUNT = re.compile(r"\d[\d\s.,]{0,14}")
 
 def read_price(document: Document, lines: Sequence[Line], findings: Findings) -> None:
     """Add the first price after the headline that is not crossed out or called an old one."""
-    struck = {_digits(node.text(separator=" ")) for node in document.tree.css("del, s, strike")[:50]}
+    struck = _struck(document)
+    per_unit: Price | None = None
     for text in (*_lines(lines), *_called_prices(document)):
         for part in _priced_parts(text):
             price = parse_price(part)
@@ -63,11 +76,25 @@ def read_price(document: Document, lines: Sequence[Line], findings: Findings) ->
             if (is_old or is_other) and not _NOW.search(part):
                 if not is_other:
                     findings.metadata.setdefault("regular_price", str(price.amount))
-                continue
-            findings.add_price(price.amount, _currency(price, document), "heuristic")
-            if price.symbol == "$" and "currency" not in findings:
-                findings.add("currency", _dollar(document), "sign")
-            return
+            elif _PER_UNIT.search(part):
+                per_unit = per_unit or price
+            else:
+                _add(price, document, findings)
+                return
+    if per_unit is not None:
+        _add(per_unit, document, findings)
+
+
+def _add(price: Price, document: Document, findings: Findings) -> None:
+    findings.add_price(price.amount, _currency(price, document), "heuristic")
+    if price.symbol == "$" and "currency" not in findings:
+        findings.add("currency", _dollar(document), "sign")
+
+
+def _struck(document: Document) -> frozenset[str]:
+    """The digits of amounts that are crossed out or stand in elements that are named after a former price."""
+    texts = (node.text(separator=" ") for node in document.tree.css(_FORMER)[:50])
+    return frozenset(_digits(text) for text in texts if len(text.strip()) <= LONGEST_FORMER)
 
 
 def read_currency(document: Document, findings: Findings) -> None:
@@ -134,7 +161,8 @@ def _priced_parts(text: str) -> list[str]:
     """`$49.00 $39.00` is two prices; a range stays one. Labelled prices are parted before their labels."""
     parts = re.split(
         r"(?<=\d)\s+(?=[$€£¥]\s*\d[\d.,]*+(?!\s?[$€£¥]))|(?<=\d[€₽])\s+(?=\d)|(?<=\d\s[€₽])\s+(?=\d)"
-        r"|(?<=\d)\s+(?=(?:our|your|sale|special|you|now|retail|list)\b)",
+        r"|(?<=[\d€£₽])\s+(?=(?:our|your|sale|special|you|now|only|nur|jetzt|retail|list|save|spare|free|inkl|zzgl)\b)"
+        r"|(?<=[\d€£₽])\s+(?=(?:or|oder|ou|o|eller|lub)\s+\d)|(?<=\d)\s+(?=[A-Z]{0,3}[$€£]\s*\d[\d.,]*+\s*/)",
         text,
         flags=re.IGNORECASE,
     )

@@ -25,4 +25,4 @@ def read(document: Document) -> Findings:
     return findings
 
 
-parser = Parser(BASE, 3, read)
+parser = Parser(BASE, 4, read)
