@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from forager.api.examples import DEAD, DEAD_DETAIL
 from forager.api.jobs import Requeued
+from forager.api.pipeline_filter import check_pipeline
 from forager.app import App
 from forager.core.reasons import ErrorType
 from forager.kit.http.envelope import Envelope, Page, answer, page
@@ -64,7 +65,8 @@ def dead_router(app: App) -> Router:
         responses={200: example([DEAD], next_cursor=None), **failures(404)},
     )
     async def list_dead(request: Request, asked: Annotated[DeadQuery, Query()]) -> Response:
-        """Newest first."""
+        """Newest first. An unknown pipeline is refused."""
+        await check_pipeline(app, asked.pipeline)
         letters = await app.reports.dead(
             job=asked.job,
             pipeline=asked.pipeline,
@@ -133,6 +135,7 @@ def dead_router(app: App) -> Router:
 async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
     """Requeue page by page. A task that fails again meanwhile sorts before the current page, so none is requeued
     twice."""
+    await check_pipeline(app, asked.pipeline)
     requeued = letters = 0
     cursor: str | None = None
     while letters < asked.limit:

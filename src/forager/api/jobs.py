@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from forager.api.examples import ATTEMPT, DEAD_DETAIL, JOB, JOB_CHANGE, REJECTED, TASK
 from forager.api.job_examples import job_examples
+from forager.api.pipeline_filter import check_pipeline
 from forager.app import App
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.examples import example_of
@@ -91,7 +92,8 @@ def _add_reading(router: Router, app: App) -> None:
         responses={200: example([JOB], next_cursor=None), **failures()},
     )
     async def list_jobs(request: Request, asked: Annotated[JobsQuery, Query()]) -> Response:
-        """Newest first."""
+        """Newest first. An unknown pipeline is refused."""
+        await check_pipeline(app, asked.pipeline)
         listed = await app.reports.jobs(
             state=asked.state,
             pipeline=asked.pipeline,

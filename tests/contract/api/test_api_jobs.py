@@ -120,7 +120,13 @@ async def test_jobs_are_listed_newest_first_by_filter_and_cursor(front: Front) -
     assert listed == made[::-1]
     assert [job["id"] for job in await front.data("/api/v1/jobs", state="cancelled")] == [made[0]]
     assert len(await front.data("/api/v1/jobs", state="queued", pipeline="places")) == 4
-    assert await front.data("/api/v1/jobs", pipeline="pets") == []
+    for method, path in (("GET", "/jobs"), ("GET", "/dead"), ("POST", "/dead/retry")):
+        asked: dict[str, Any] = {"json": {"pipeline": "pets"}} if method == "POST" else {"params": {"pipeline": "pets"}}
+        refused = await front.client.request(method, f"/api/v1{path}", **asked)
+        (field,) = refused.json()["meta"]["fields"]
+        assert (refused.status_code, field["field"]) == (422, "pipeline"), refused.text
+        assert field["message"].startswith("unknown pipeline 'pets'; choose from ")
+        assert "places" in field["message"]
 
 
 async def test_a_job_is_paused_with_a_reason_resumed_and_cancelled(front: Front) -> None:
