@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
