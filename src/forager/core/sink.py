@@ -49,7 +49,12 @@ class SinkRow:
 
 
 class Sink(Protocol):
-    """A sink may also declare `batching: Batching`, and `pipelines: frozenset[str] | None` as in `SinkRow`."""
+    """A sink may also declare `batching: Batching`, `pipelines: frozenset[str] | None` as in `SinkRow`, and
+    `async def open(self) -> None`, which connects to the sink's system.
+
+    `open` is called once, when this process first holds the sink's lane and nothing waits for the sink, so that its
+    first change does not wait for a connection. If it raises, the first `write` connects, as without it.
+    """
 
     @property
     def name(self) -> str:

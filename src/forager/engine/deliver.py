@@ -44,6 +44,8 @@ class Pace:
     as often as the sink's `Batching.age` says (20 ms), then half as often with each look that finds nothing for the
     sink. A sink of rare changes, such as ended jobs, must not cost a busy engine fifty queries a second. For a sink
     whose `Batching.age` is longer than this, the log is looked at only as often as that."""
+    await_session: float = 0.05
+    """Pause while this process has no session, as in its first moments. Looking for one costs no query."""
     keep_within: float = 5.0
     """A cursor that has passed only changes that do not concern the sink is stored within this time: a commit per batch
     would compete with the writers of the log."""
@@ -121,15 +123,34 @@ class Delivery:
     async def run(self) -> None:
         """Deliver until `stop`. Errors of the sink or the store are handled here and never raised."""
         nap = self._pace.look_every
-        while not self._stopping.is_set():
-            self._had_news = False
-            if await self.deliver_new():
-                nap = self._batching.age if self._had_news else 2 * nap
-                nap = max(min(nap, self._pace.look_every), self._batching.age)
-            else:  # however long a sink collects changes, a retry or a resumed lane does not wait for that
-                nap = self._pace.look_every
-            rest = self._retry_at - self._clock.monotonic()
-            await self._nap(max(rest, nap))
+        opening: asyncio.Task[None] | None = None
+        try:
+            while not self._stopping.is_set():
+                self._had_news = False
+                if await self.deliver_new():
+                    opening = opening or asyncio.create_task(self._open())
+                    nap = self._batching.age if self._had_news else 2 * nap
+                    nap = max(min(nap, self._pace.look_every), self._batching.age)
+                elif self._session() is None:
+                    nap = self._pace.await_session
+                else:  # however long a sink collects changes, a retry or a resumed lane does not wait for that
+                    nap = self._pace.look_every
+                rest = self._retry_at - self._clock.monotonic()
+                await self._nap(max(rest, nap))
+        finally:
+            if opening is not None:
+                opening.cancel()
+
+    async def _open(self) -> None:
+        """Let the sink connect before its first change. This runs beside the loop: looking at the log, and whoever
+        waits for that, must not wait for a system that does not answer."""
+        connect = getattr(self.sink, "open", None)
+        if connect is None:
+            return
+        try:
+            await connect()
+        except Exception as error:  # noqa: BLE001 - the first change tries again, and then it counts
+            log.warning("a sink cannot be reached yet", sink=self.sink.name, error=_message(error))
 
     def reopen(self) -> None:
         """Allow another `run` after a stop."""

@@ -8,8 +8,8 @@ from forager.core.change import Change
 from forager.core.clock import SystemClock
 from forager.core.ledger import Session
 from forager.ledger.side_tables.sinks import SinkTable
-from tests.support.deliveries import QUICK, Faulty, Kept, pause
-from tests.support.delivery_rig import Picky, deliver, everything, grow
+from tests.support.deliveries import QUICK, Faulty, Kept, pause, sink_table
+from tests.support.delivery_rig import Picky, deliver, everything, grow, running
 from tests.support.engine import until
 from tests.support.rig import LEASE, Rig, Worker
 
@@ -124,3 +124,30 @@ async def test_stopping_lets_the_batch_in_hand_end(
     await asyncio.wait_for(task, 60)
     assert sink.batches == [[1, 2]]
     assert (await sinks.position("kept")).cursor == 2
+
+
+async def test_a_sink_connects_before_its_first_change_in_the_process_that_holds_its_lane(
+    rig: Rig, worker: Worker
+) -> None:
+    class Connecting(Picky):
+        def __init__(self, *, reachable: bool) -> None:
+            super().__init__(wants=True)
+            self.opened, self.reachable = 0, reachable
+
+        async def open(self) -> None:
+            self.opened += 1
+            if not self.reachable:
+                raise OSError("connection refused")
+
+    owner, other = await rig.ledger.begin("owner"), await rig.ledger.begin("other")
+    mine, standby = Connecting(reachable=False), Connecting(reachable=True)
+    deliveries = [deliver(rig, mine, owner, clock=SystemClock()), deliver(rig, standby, other, clock=SystemClock())]
+    assert await deliveries[0].deliver_new(), "the lane is taken, and looking at the log connects nothing"
+    assert mine.opened == 0
+    async with running(*deliveries):
+        await until(lambda: mine.opened == 1)
+        await grow(rig, worker)
+        wanted = await everything(rig)
+        await until(lambda: mine.seen == wanted)
+    assert (mine.opened, standby.opened, standby.seen) == (1, 0, [])
+    assert (await sink_table(rig.ledger).statuses())[0].failures == 0, "only a write that fails is a failure"

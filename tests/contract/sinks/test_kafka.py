@@ -3,6 +3,7 @@
 That a transaction is whole when its publisher dies is shown on a real broker (`tests/servers/test_kafka.py`).
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -110,6 +111,43 @@ async def test_a_cluster_that_was_down_gets_everything_once_when_it_is_back(engi
     cluster.say("up")
     await sink.write(log[5:])
     assert {change for change, _, _ in kafka.read_topic(tmp_path)} == {each.id for each in log}
+
+
+async def test_a_sink_that_was_opened_publishes_with_that_connection(
+    engine: EngineRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    connect = Cluster.producer
+
+    def counted(self: Cluster, name: str) -> Any:
+        names.append(name)
+        return connect(self, name)
+
+    monkeypatch.setattr(Cluster, "producer", counted)
+    sink = sink_of(engine, tmp_path)
+    await asyncio.gather(sink.open(), sink.open())
+    assert len(names) == 1, "a second publisher of the same name would fence the first"
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    await sink.write(log)
+    assert len(names) == 1
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
+
+
+async def test_a_sink_cannot_be_opened_while_no_broker_answers_and_its_first_change_tries_again(
+    engine: EngineRig, tmp_path: Path
+) -> None:
+    cluster = kafka.MockCluster()
+    (tmp_path / kafka.BROKERS).write_text(f"mock {cluster.brokers}")
+    sink = sink_of(engine, tmp_path)
+    cluster.say("down")
+    with pytest.raises(Transient, match="cannot be reached"):
+        await sink.open()
+    cluster.say("up")
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    await sink.write(log)
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
 
 
 async def test_errors_that_pass_are_not_seen(engine: EngineRig, tmp_path: Path) -> None:

@@ -80,6 +80,13 @@ class Cluster:
             logger=_log,
         )
 
+    def check(self, timeout: float) -> None:
+        """Return if a broker answers within so many seconds. Raises `Transient` otherwise."""
+        try:
+            AdminClient(self._config({}), logger=_log).list_topics(timeout=timeout)
+        except KafkaException as error:
+            raise Transient(f"Kafka ({self.brokers}) cannot be reached: {reason_of(error)}.") from error
+
     def make_topics(self, topics: Sequence[str], partitions: int, compacted: Sequence[str] = ()) -> list[str]:
         """Create those topics that do not exist. Returns why some could not be created: they may exist all the same,
         or the broker may create them by itself. Raises `Transient` if the brokers cannot be reached."""
@@ -99,14 +106,14 @@ class Cluster:
                     problems.append(f"{name}: {reason_of(error)}")
         return problems
 
-    def read(self, topic: str, newest: int | None = None) -> Iterator[Message]:
-        """Every committed message of a topic, or those among the `newest` offsets of each partition, to the end that it
-        has now.
+    def read(self, topic: str, newest: int | None = None, ends: Mapping[int, int] | None = None) -> Iterator[Message]:
+        """Every committed message of a topic, or those among the `newest` offsets of each partition, to `ends`, or
+        else to the end that it has now.
 
         Raises `Transient` if the end is not reached in time. A transaction of another producer that is still open hides
         what lies behind it; the end is the real one, so that is waited for.
         """
-        ends = self._ends(topic)
+        ends = self.ends(topic) if ends is None else ends
         reader = self._consumer("read_committed")
         try:
             begin = {
@@ -118,7 +125,7 @@ class Cluster:
         finally:
             reader.close()
 
-    def _to_the_ends(self, reader: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
+    def _to_the_ends(self, reader: Consumer, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
         left = {number for number, end in ends.items() if end > 0}
         give_up = time.monotonic() + self.timeout
         while left:
@@ -134,8 +141,9 @@ class Cluster:
             if time.monotonic() > give_up:
                 raise Transient(f"The topic {topic} could not be read to its end within {self.timeout:.0f} s.")
 
-    def _ends(self, topic: str) -> dict[int, int]:
-        """By partition: the offset behind its last message, also if that is part of an open transaction."""
+    def ends(self, topic: str) -> dict[int, int]:
+        """By partition: the offset behind its last message, also if that is part of an open transaction. Raises
+        `Transient` if the topic is not there or the brokers do not answer."""
         seer = self._consumer("read_uncommitted")
         try:
             known = seer.list_topics(topic, timeout=self.timeout).topics[topic]

@@ -4,6 +4,7 @@ The record is written in the transaction of the messages that it stands for, so 
 Kafka and the ledger. It is read back before anything is published, and it wins over the place that the ledger keeps.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import orjson
@@ -34,12 +35,16 @@ class Cursor:
 
 def read_cursor(cluster: Cluster, topic: str, name: str) -> Cursor:
     """The last committed cursor of this name; one at 0 if there is none."""
-    return _last(cluster, topic, name, NEWEST) or _last(cluster, topic, name, None) or Cursor()
+    ends = cluster.ends(topic)
+    found = _last(cluster, topic, name, ends, NEWEST)
+    if found is None and any(end > NEWEST for end in ends.values()):
+        found = _last(cluster, topic, name, ends, None)
+    return found or Cursor()
 
 
-def _last(cluster: Cluster, topic: str, name: str, newest: int | None) -> Cursor | None:
+def _last(cluster: Cluster, topic: str, name: str, ends: Mapping[int, int], newest: int | None) -> Cursor | None:
     last = None
-    for message in cluster.read(topic, newest):
+    for message in cluster.read(topic, newest, ends):
         key, value = message.key(), message.value()
         if value is not None and key is not None and _text(key) == name:
             last = Cursor(**orjson.loads(value))

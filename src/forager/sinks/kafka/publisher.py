@@ -57,8 +57,10 @@ class Publisher:
         self._refused: KafkaError | None = None
         self._producer = cluster.producer(f"forager-{name}")
         try:
-            self._producer.init_transactions(cluster.timeout)
+            # The topics first: asking for them connects. On a producer without a connection, `init_transactions` often
+            # waits for half a second before it looks for its coordinator again.
             self._await_topics([cursors, *topics])
+            self._producer.init_transactions(cluster.timeout)
             self.cursor = read_cursor(cluster, cursors, name)
         except KafkaException as error:
             raise Transient(f"Kafka ({cluster.brokers}) takes no transactions: {reason_of(error)}.") from error

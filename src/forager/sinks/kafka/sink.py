@@ -22,6 +22,9 @@ from forager.sinks.log_place import is_place_of, witness
 
 log = structlog.get_logger("forager.sinks")
 
+WAIT_TO_OPEN = 2.0
+"""Seconds in which a broker must answer for `KafkaSink.open` to go on."""
+
 
 class KafkaSink:
     """Publishes what the pipelines' publications make of their changes."""
@@ -66,10 +69,18 @@ class KafkaSink:
         topics = {topic for each in publications.values() for topic in each.topics} | stages
         self._topics = sorted(prefix + topic for topic in topics)
         self._publisher: Publisher | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect, create the topics and read the cursor, so that the first change need not wait for that. Raises
+        `Transient` if the brokers do not answer at once: a process that ends waits for its threads, and one that has
+        nothing to publish must not wait long for a broker that is away."""
+        await asyncio.to_thread(self._cluster.check, WAIT_TO_OPEN)
+        await self._opened()
 
     async def write(self, batch: Sequence[Change]) -> bool:
         """Publish what was not published yet, and move the cursor, in one transaction."""
-        publisher = self._publisher or await self._open()
+        publisher = await self._opened()
         try:
             return await asyncio.to_thread(self._publish, publisher, batch)
         except BaseException:  # also if we are cancelled while the transaction is under way
@@ -94,15 +105,17 @@ class KafkaSink:
             return None
         return publication.message(change)
 
-    async def _open(self) -> Publisher:
-        publisher = await asyncio.to_thread(self._connect)
-        try:
-            await self._check_ledger(publisher.cursor)
-        except BaseException:
-            publisher.close()
-            raise
-        self._publisher = publisher
-        return publisher
+    async def _opened(self) -> Publisher:
+        async with self._opening:  # a second publisher would fence the first
+            if self._publisher is None:
+                publisher = await asyncio.to_thread(self._connect)
+                try:
+                    await self._check_ledger(publisher.cursor)
+                except BaseException:
+                    publisher.close()
+                    raise
+                self._publisher = publisher
+            return self._publisher
 
     def _connect(self) -> Publisher:
         cursors = self._prefix + TOPIC
