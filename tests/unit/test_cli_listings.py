@@ -31,6 +31,17 @@ def test_the_markets_of_the_install_are_listed_and_a_city_is_one_command__LI_1__
     assert "0 active of 0" in forager("markets", "show", "nyc").out
 
 
+def test_limits_are_shown_and_set__LI_7(forager: Forager) -> None:
+    assert "$0.00 (no limit)" in forager("markets", "limits").out
+    ran = forager("markets", "limits", "--per-day", "60", "--usd-per-month", "40.5")
+    assert ran.code == 0
+    assert "0 of 60" in ran.out
+    assert "$0.00 of $40.50" in ran.out
+    assert "(no limit)" in forager("markets", "limits", "--per-day", "none").out
+    wrong = forager("markets", "limits", "--per-hour", "many")
+    assert (wrong.code, "--per-hour" in wrong.err) == (2, True)
+
+
 def test_a_market_that_cannot_be_is_refused_by_its_field__LI_3(forager: Forager) -> None:
     ran = forager("markets", "add", "nowhere", "--city", "Nowhere", "--state", "XX")
     assert ran.code != 0

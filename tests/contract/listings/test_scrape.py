@@ -107,6 +107,29 @@ async def test_a_row_of_sql_with_any_id_is_managed_by_the_api__LI_1(rentals: Ren
     assert (added.status_code, added.json()["data"]["state"]) == (201, "CA")
 
 
+async def test_limits_are_set_in_dollars_and_runs_and_show_what_was_used__LI_7(rentals: Rentals) -> None:
+    """Under both prefixes, while the store is open: on SQLite no other process could write them."""
+    await rentals.scrape("boston")
+    (source,) = await rentals.get("/admin/data-sources")
+    assert (source["id"], source["requests_this_hour"], source["requests_today"]) == ("apify", 1, 1)
+    assert float(source["usd_this_month"]) == rentals.apify.spent()
+    assert {source[f"max_{name}"] for name in ("requests_per_hour", "requests_per_day", "usd_per_month")} == {None}
+    path = "/api/admin/data-sources/apify"
+    limited = await rentals.client.put(path, json={"max_requests_per_day": 1, "max_usd_per_month": "12.5"})
+    assert (limited.status_code, limited.json()["data"]["max_usd_per_month"]) == (200, "12.5")
+    (row,) = await rentals.rows("SELECT max_usd_per_month, max_requests_per_day FROM data_sources")
+    assert (row["max_usd_per_month"], row["max_requests_per_day"]) == (125_000, 1)
+    await rentals.scrape("boston")
+    assert (await rentals.market("boston"))["scrapes"][0]["status"] == "skipped"
+    freed = await rentals.client.put(path, json={"max_requests_per_day": None})
+    assert (freed.json()["data"]["max_requests_per_day"], freed.json()["data"]["max_usd_per_month"]) == (None, "12.5")
+    await rentals.scrape("boston")
+    assert (await rentals.market("boston"))["scrapes"][0]["status"] == "completed"
+    for wrong in ({"max_requests_per_hour": -1}, {"max_usd_per_month": "0.00001"}, {"is_enabled": None}, {"name": "x"}):
+        assert (await rentals.client.put(path, json=wrong)).status_code == 422, wrong
+    assert (await rentals.client.get("/api/admin/data-sources/other")).status_code == 404
+
+
 async def test_markets_come_with_the_install_and_are_changed_by_the_api__LI_1__LI_2__LI_3(rentals: Rentals) -> None:
     listed = await rentals.get("/admin/markets")
     assert len(listed) == 19

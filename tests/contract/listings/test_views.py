@@ -12,7 +12,7 @@ COLUMNS = {
 
 
 async def test_the_views_show_listings_and_scrapes_in_the_words_of_the_seed__LI_13(rentals: Rentals) -> None:
-    await rentals.scrape("boston")
+    done = await rentals.scrape("boston")
     listings = await rentals.get("/listings", market="boston", limit=100)
     rows = await rentals.rows("SELECT * FROM apartments ORDER BY id DESC")
     assert rows[0].keys() >= COLUMNS
@@ -24,7 +24,11 @@ async def test_the_views_show_listings_and_scrapes_in_the_words_of_the_seed__LI_
         assert {name: row[name] for name in names} == {name: listing[name] for name in names}
         assert str(row["first_seen_at"])[:10] == listing["first_seen_at"][:10]
     (job,) = await rentals.rows("SELECT * FROM scrape_jobs")
-    assert (job["status"], job["market_id"], job["listings_new"]) == ("completed", "boston", len(rows))
+    assert (job["id"], job["status"], job["market_id"], job["new"]) == (done["id"], "completed", "boston", len(rows))
+    (scrape,) = (await rentals.market("boston"))["scrapes"]
+    assert scrape["job_id"] == done["id"]
+    counted = ("found", "normalised", "errors", "new", "updated", "merged", "skipped", "api_ms")
+    assert {name: job[name] for name in counted} == {name: scrape[name] for name in counted}
     assert float(job["cost_usd"]) == rentals.apify.spent()
     (source,) = await rentals.rows("SELECT id, is_enabled, max_requests_per_hour FROM data_sources")
     assert (source["id"], bool(source["is_enabled"]), source["max_requests_per_hour"]) == ("apify", True, None)

@@ -1,4 +1,4 @@
-"""The routes of listings: search, one listing, its history; and the admin routes of markets."""
+"""The routes of listings: search, one listing, its history; and the admin routes of markets and data sources."""
 
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from forager.kit.http.task_waiter import TaskWaiter
 from forager.kit.service import Service
 from forager.pipelines.listings import reports
 from forager.pipelines.listings.api_examples import HISTORY, LISTING
+from forager.pipelines.listings.api_limits import add_limits
 from forager.pipelines.listings.api_markets import add_markets
 from forager.pipelines.listings.api_sources import add_sources
 from forager.pipelines.listings.pipeline import NAME
@@ -39,6 +40,8 @@ def routes(service: Service, _: TaskWaiter) -> Router:
     router = Router(tags=[NAME], route_class=JsonRoute)
     add_markets(router, service, "/api/v1/admin/markets", documented=True)
     add_markets(router, service, "/api/admin/markets", documented=False)
+    add_limits(router, service, "/api/v1/admin/data-sources", documented=True)
+    add_limits(router, service, "/api/admin/data-sources", documented=False)
     _add_listings(router, service)
     add_sources(router, service)
     return router

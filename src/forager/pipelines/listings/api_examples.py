@@ -19,8 +19,21 @@ MARKET = {
     "scraping_job": None,
     "created_at": "2026-03-01T00:00:00Z",
 }
+DATA_SOURCE = {
+    "id": "apify",
+    "name": "Apify: apartments.com",
+    "is_enabled": True,
+    "max_requests_per_hour": None,
+    "max_requests_per_day": 60,
+    "max_usd_per_month": "40",
+    "requests_this_hour": 2,
+    "requests_today": 31,
+    "usd_this_month": "12.35",
+    "created_at": "2026-03-01T00:00:00Z",
+}
 SCRAPE = {
     "id": "nyc/20260314T120000000000",
+    "job_id": JOB_ID,
     "market_id": "nyc",
     "status": "completed",
     "reason": None,

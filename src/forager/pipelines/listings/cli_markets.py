@@ -10,6 +10,7 @@ from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.job_report import check_done, show_result
 from forager.kit.cli.run_job import see_through
 from forager.kit.cli.running import NO_WORKER, with_api
+from forager.pipelines.listings.cli_limits import limits
 from forager.pipelines.listings.cli_words import words
 
 commands = typer.Typer(help="The cities whose listings are scraped.", no_args_is_help=True)
@@ -151,6 +152,9 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
         check_done(job)
 
     with_api(context, work, fields=FIELDS)
+
+
+commands.command()(limits)
 
 
 def _changed(context: typer.Context, market: str, body: dict[str, Any], *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
 from statistics import median
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from forager.core.database import Database
 from forager.core.errors import Conflict
@@ -88,8 +88,9 @@ async def _create(
         max_listings=market.max_listings_per_scrape,
         usual_found=round(median(counts)) if counts else None,
         since=now,
+        job_id=uuid4(),
         start_at=start_at,
     )
     params = {"action": "scrape", "scrape": scrape.model_dump(mode="json")}
-    made = await service.submit(NAME, params, key=key, until_end=until_end)
+    made = await service.submit(NAME, params, key=key, until_end=until_end, job_id=scrape.job_id)
     return made.job, made.created

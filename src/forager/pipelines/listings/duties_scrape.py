@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from forager.core.database import Database
@@ -15,6 +14,7 @@ from forager.core.task import Plan
 from forager.kit.queries import one_row
 from forager.pipelines.listings.apify import Apify, Run, facts_of
 from forager.pipelines.listings.records import Listing
+from forager.pipelines.listings.reports_limits import used_of
 from forager.pipelines.listings.steps import cost_effects, units
 from forager.pipelines.listings.tables import SOURCE, DataSource, MarketConfig, MarketScrape, SourceRun
 from forager.pipelines.listings.tasks import FinishScrape, PollRun, Scrape, ScrapeCity
@@ -22,15 +22,7 @@ from forager.pipelines.listings.tasks import FinishScrape, PollRun, Scrape, Scra
 CLOCKS_DIFFER = timedelta(minutes=5)
 """Apify's clock may be behind ours by so much."""
 MOST_MISSED = 1_000
-MONEY = 10_000
-"""Money is stored as an integer, so many to a dollar."""
 
-_USED = """
-SELECT sum(CASE WHEN started_at >= :hour THEN 1 ELSE 0 END) AS hour,
-       sum(CASE WHEN started_at >= :day THEN 1 ELSE 0 END) AS day,
-       sum(coalesce(cost_usd, max_usd)) AS month
-FROM source_runs WHERE source = :source AND started_at >= :month
-"""
 _KNOWN_RUNS = "SELECT id FROM source_runs WHERE source = :source AND started_at >= :since"
 _SEEN = """
 SELECT sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
@@ -73,7 +65,7 @@ class ScrapeDuties:
         return Done(
             tasks=[Plan(PollRun(**about), due=run.started_at + self.apify.first_poll)],
             cost=0,
-            effects=self._started(scrape, run),
+            effects=self._started(scrape, run, facts.get("api_ms", 0)),
             facts=facts,
         )
 
@@ -105,7 +97,7 @@ class ScrapeDuties:
             updates=await self._missed(scrape, now) if complete else (),
             cost=units(run.cost_usd),
             effects=[
-                Effect(MarketScrape, {"id": scrape.id}, set=judged),
+                Effect(MarketScrape, {"id": scrape.id}, set=judged, add={"api_ms": response.elapsed_ms}),
                 Effect(MarketConfig, {"id": scrape.market_id}, set=market),
                 *cost_effects(task, run),
             ],
@@ -133,28 +125,23 @@ class ScrapeDuties:
             return None
         if not source.is_enabled:
             return f"The data source {SOURCE} is disabled."
-        hour = now.replace(minute=0, second=0, microsecond=0)
-        day = hour.replace(hour=0)
-        starts = {"hour": hour, "day": day, "month": day.replace(day=1)}
-        values = {name: round(moment.timestamp() * 1000) for name, moment in starts.items()}
-        (used,) = await self.database.fetch(_USED, {"source": SOURCE, **values})
-        spent = Decimal(used["month"] or 0) / MONEY
+        used = await used_of(self.database, SOURCE, now)
         limits = (
-            ("hour", used["hour"] or 0, source.max_requests_per_hour, 1),
-            ("day", used["day"] or 0, source.max_requests_per_day, 1),
-            ("month", spent, source.max_usd_per_month, self.apify.max_usd),
+            ("hour", used.hour, source.max_requests_per_hour, 1),
+            ("day", used.day, source.max_requests_per_day, 1),
+            ("month", used.month_usd, source.max_usd_per_month, self.apify.max_usd),
         )
         for period, already, limit, more in limits:
             if limit is not None and already + more > limit:
                 return f"The data source {SOURCE} has used {already} of the {limit} that it may in this {period}."
         return None
 
-    def _started(self, scrape: Scrape, run: Run) -> list[Effect]:
+    def _started(self, scrape: Scrape, run: Run, api_ms: int) -> list[Effect]:
         row = {"source": SOURCE, "market_id": scrape.market_id, "scrape_id": scrape.id, "started_at": run.started_at}
-        begun = {"market_id": scrape.market_id, "started_at": scrape.since, "status": "running", "run_id": run.id}
+        begun = {**scrape.row(), "status": "running", "run_id": run.id, "run_started_at": run.started_at}
         return [
             Effect(SourceRun, {"id": run.id}, set={**row, "max_usd": self.apify.max_usd}, insert=True),
-            Effect(MarketScrape, {"id": scrape.id}, set={**begun, "run_started_at": run.started_at}, insert=True),
+            Effect(MarketScrape, {"id": scrape.id}, set=begun, add={"api_ms": api_ms}, insert=True),
         ]
 
     async def _new(self, scrape: Scrape) -> int:

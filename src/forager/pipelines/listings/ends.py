@@ -56,5 +56,4 @@ def verification_ended(task: VerifyListing, end: TaskEnd) -> Aftermath | None:
 
 def _on(scrape: Scrape, values: dict[str, object]) -> Effect:
     """On the scrape's row, which there is none of if no run was ever started."""
-    about = {"market_id": scrape.market_id, "started_at": scrape.since}
-    return Effect(MarketScrape, {"id": scrape.id}, set={**about, **values}, insert=True)
+    return Effect(MarketScrape, {"id": scrape.id}, set={**scrape.row(), **values}, insert=True)

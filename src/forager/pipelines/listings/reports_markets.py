@@ -61,6 +61,7 @@ class ScrapeReport(Report):
     """One scrape of a market."""
 
     id: str
+    job_id: UUID | None = Field(description="Its job; null for a scrape of an earlier release.")
     market_id: str
     status: str = Field(description="running, completed, partial, failed, skipped or cancelled")
     reason: str | None

@@ -40,7 +40,10 @@ class RunSteps:
         took = (response.at - task.started_at).total_seconds()
         if run.status == "SUCCEEDED":
             return Done(
-                tasks=[Plan(ReadItems(**task.about()))], cost=0, effects=[_ended(run)], facts=facts_of(response)
+                tasks=[Plan(ReadItems(**task.about()))],
+                cost=0,
+                effects=_ended(task, run, response),
+                facts=facts_of(response),
             )
         if run.has_ended:
             return self._unsuccessful(task, run, response)
@@ -80,7 +83,7 @@ class RunSteps:
         return Done(
             tasks=[Plan(another, due=due), self._cost_later(task, response)],
             cost=0,
-            effects=[_ended(run)],
+            effects=_ended(task, run, response),
             facts=facts_of(response),
         )
 
@@ -92,7 +95,7 @@ class RunSteps:
         return Done(
             tasks=[self._cost_later(task, response), Plan(failure)],
             cost=0,
-            effects=[_ended(run)],
+            effects=_ended(task, run, response),
             facts=facts_of(response),
         )
 
@@ -114,5 +117,8 @@ def cost_effects(task: OfRun, run: Run) -> list[Effect]:
     ]
 
 
-def _ended(run: Run) -> Effect:
-    return Effect(SourceRun, {"id": run.id}, set={"status": run.status})
+def _ended(task: OfRun, run: Run, response: Response) -> list[Effect]:
+    return [
+        Effect(SourceRun, {"id": run.id}, set={"status": run.status}),
+        Effect(MarketScrape, {"id": task.scrape.id}, add={"api_ms": response.elapsed_ms}),
+    ]

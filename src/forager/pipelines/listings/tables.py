@@ -145,9 +145,13 @@ class MarketScrape(TableRow):
     skipped: int = 0
     """Rows that repeat another row of the same scrape."""
     api_ms: int = 0
+    """Milliseconds that Apify took for the answers that moved the scrape on; looks at a run that went on are not in
+    it."""
     cost_usd: Decimal = Decimal(0)
     complete: bool = False
     """Whether what it did not show was missed: see docs/listings.md."""
+    job_id: str | None = None
+    """The public id of its job; NULL in rows of earlier releases."""
 
 
 class ListingMerge(TableRow):

@@ -30,11 +30,17 @@ class Scrape(BaseModel):
     max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties that are asked for.")
     usual_found: int | None = Field(None, description="The median of what its last ten scrapes found.")
     since: datetime = Field(description="When it was dispatched.", examples=["2026-03-01T06:00:00Z"])
+    job_id: UUID | None = Field(None, description="The job that it is.")
     start_at: datetime | None = Field(None, description="When its run is to be started; null: at once.")
 
     @property
     def id(self) -> str:
         return f"{self.market_id}/{self.since:%Y%m%dT%H%M%S%f}"
+
+    def row(self) -> dict[str, object]:
+        """The columns of its row in `market_scrapes` that are known from the start."""
+        job = None if self.job_id is None else str(self.job_id)
+        return {"market_id": self.market_id, "started_at": self.since, "job_id": job}
 
     @property
     def search(self) -> str:

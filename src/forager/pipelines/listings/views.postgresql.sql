@@ -43,19 +43,19 @@ FROM listings l;
 
 CREATE VIEW scrape_jobs AS
 SELECT
-  s.id,
+  coalesce(s.job_id, s.id) AS id,
   s.market_id,
   CASE WHEN s.status = 'running' AND s.ended_at IS NOT NULL THEN 'cancelled' ELSE s.status END AS status,
   s.reason,
   to_timestamp(s.started_at / 1000.0) AS started_at,
   to_timestamp(s.ended_at / 1000.0) AS completed_at,
-  s.found AS listings_found,
-  s.normalised AS listings_normalised,
-  s.errors AS listings_rejected,
-  s.new AS listings_new,
-  s.updated AS listings_updated,
-  s.merged AS listings_merged,
-  s.skipped AS listings_skipped,
+  s.found,
+  s.normalised,
+  s.errors,
+  s.new,
+  s.updated,
+  s.merged,
+  s.skipped,
   s.api_ms,
   CAST(s.cost_usd / 10000.0 AS numeric(12, 4)) AS cost_usd,
   s.complete
