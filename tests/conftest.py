@@ -4,7 +4,8 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import structlog
@@ -20,6 +21,9 @@ from tests.support.postgres import (
     find_programs,
     running_postgres,
 )
+
+if TYPE_CHECKING:
+    from tests.support.recycled import Recycled
 
 # Examples that touch a disk take as long as the machine is busy: a time limit per example would only be noise. CI shows
 # whether a change is sound, with the same examples each time; new ones are searched elsewhere, and by `make fuzz`.
@@ -103,17 +107,29 @@ def unmade_postgres_url(postgres: Postgres) -> Iterator[str]:
     postgres.drop_database(url)
 
 
-@pytest.fixture
-def app_postgres_url(unmade_postgres_url: str) -> str:
-    """The URL of a database with the schema of every pipeline that ships: an application opens it at once."""
+@pytest.fixture(scope="session")
+def app_databases(postgres: Postgres) -> Iterator["Recycled"]:
+    """Databases with the schema of every pipeline that ships, for one test after another."""
     from forager.config import new_settings
     from forager.features import all_features
     from forager.ledger.catalog import Catalog
+    from forager.ledger.schema.migrate import create_postgres
     from forager.wiring import build_pipelines
-    from tests.support.schema_templates import create_schema
+    from tests.support.recycled import Recycled
 
-    create_schema(unmade_postgres_url, Catalog(build_pipelines(new_settings(), all_features())))
-    return unmade_postgres_url
+    template = postgres.create_database()
+    create_postgres(template, Catalog(build_pipelines(new_settings(), all_features())))
+    databases = Recycled(postgres, urlsplit(template).path[1:])
+    yield databases
+    databases.close()
+    postgres.drop_database(template)
+
+
+@pytest.fixture
+def app_postgres_url(app_databases: "Recycled") -> Iterator[str]:
+    """The URL of a database with the schema of every pipeline that ships: an application opens it at once."""
+    with app_databases.lent() as (url, _):
+        yield url
 
 
 @pytest.fixture

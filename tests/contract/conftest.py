@@ -11,7 +11,8 @@ import pytest
 from forager.core.ledger import Ledger
 from tests.support.pgbouncer import EVERYWHERE, PgBouncer, every_ledger_behind, require_pgbouncer
 from tests.support.postgres import Postgres
-from tests.support.rig import Rig, Worker, create_store, postgres_rig, sqlite_rig
+from tests.support.recycled import Recycled
+from tests.support.rig import Rig, Worker, embedded_rig, postgres_rig, recycled_databases
 from tests.support.rig_pipelines import catalog
 
 
@@ -34,19 +35,24 @@ def _behind_pgbouncer_if_asked(request: pytest.FixtureRequest) -> Iterator[None]
 @pytest.fixture(params=["sqlite", "postgres"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """A fresh ledger with the rig's pipeline; the auditor has the last word on it."""
-    with contextlib.ExitStack() as after:
-        if request.param == "sqlite":
-            create_store(tmp_path / "ledger.db")
-            made = await sqlite_rig(tmp_path / "ledger.db")
-        else:
-            postgres: Postgres = request.getfixturevalue("postgres")
-            url = postgres.create_database(request.getfixturevalue("postgres_template"))
-            after.callback(postgres.drop_database, url)
-            made = await postgres_rig(url, create=False)
+    if request.param == "sqlite":
+        async with embedded_rig(tmp_path) as made:
+            yield made
+        return
+    databases: Recycled = request.getfixturevalue("rig_databases")
+    with databases.lent() as (url, tables):
+        made = await postgres_rig(url, create=False, tables=tables)
         yield made
         made.check()
         await made.ledger.close()
-        made.tables.close()
+
+
+@pytest.fixture(scope="session")
+def rig_databases(postgres: Postgres, postgres_template: str) -> Iterator[Recycled]:
+    """Databases with the rig's schema, for one test after another."""
+    databases = recycled_databases(postgres, postgres_template)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")

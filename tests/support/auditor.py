@@ -74,12 +74,12 @@ class PostgresTables:
       t.ended_at, t.error, t.reason, t.error_type, t.facts, t.body
       FROM tasks t LEFT JOIN queue q ON q.task_id = t.id)"""
 
-    def __init__(self, url: str, asked: Counter[str] | None = None) -> None:
-        """`asked` counts the questions of checks; tests with the same tables share one."""
+    def __init__(self, url: str, asked: Counter[str] | None = None, **options: Any) -> None:
+        """`asked` counts the questions of checks; tests with the same tables share one. `options` are asyncpg's."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url))
+        self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url, **options))
         self._asked: Counter[str] = Counter() if asked is None else asked
         self._inside = False
         self._ahead: dict[str, list[Row]] = {}
@@ -246,14 +246,16 @@ def _lanes(t: Tables, now: int) -> Iterator[str]:
         "SELECT l.id, l.owner FROM lanes l LEFT JOIN sessions s ON s.id = l.owner WHERE l.owner <> 0 AND s.id IS NULL"
     ):
         yield f"lane {row['id']}: owned by {row['owner']}, who is gone"
+    # The moment is compared here: a statement that names it would be another one at each check, to be planned anew.
     for row in t.read(
-        f"""SELECT l.id, count(*) AS n FROM lanes l JOIN {t.tasks} t ON t.lane_id = l.id AND t.state IN (0, 1, 8)
+        f"""SELECT l.id, l.wake_at, count(*) AS n,
+          min(CASE WHEN t.state = 1 THEN coalesce(t.due, 0) ELSE 0 END) AS first FROM lanes l
+        JOIN {t.tasks} t ON t.lane_id = l.id AND t.state IN (0, 1, 8)
         JOIN jobs j ON j.id = t.job_id AND j.state IN ('queued', 'running') AND j.drain IS NULL
-        WHERE coalesce(l.owner, 0) = 0
-        AND (l.wake_at IS NULL OR l.wake_at > CASE WHEN t.state = 1 AND t.due > {now} THEN t.due ELSE {now} END)
-        GROUP BY l.id"""
+        WHERE coalesce(l.owner, 0) = 0 GROUP BY l.id, l.wake_at"""
     ):
-        yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
+        if row["wake_at"] is None or row["wake_at"] > max(now, row["first"]):
+            yield f"lane {row['id']}: asleep with {row['n']} tasks to lease"
 
 
 def _orphans(t: Tables) -> Iterator[str]:

@@ -32,6 +32,8 @@ from forager.ledger.side_tables.watches import WatchTable
 from forager.ledger.sqlite import SqliteLedger
 from tests.support.auditor import PostgresTables, Row, SqliteTables, Tables, audit
 from tests.support.clock import FakeClock
+from tests.support.postgres import Postgres
+from tests.support.recycled import Recycled
 from tests.support.rig_pipelines import (
     PIPELINE,
     RECORDS,
@@ -263,12 +265,19 @@ _asked: Counter[str] = Counter()
 """What the auditor asks of the rig's tables. After the first test of a process it is known, and asked all at once."""
 
 
-async def postgres_rig(url: str, faults: Faults | None = None, *, create: bool = True) -> Rig:
+def recycled_databases(postgres: Postgres, template: str) -> Recycled:
+    """Databases for `postgres_rig`, with the auditor's tables; `template` is one with the rig's schema."""
+    return Recycled(postgres, template, _asked)
+
+
+async def postgres_rig(
+    url: str, faults: Faults | None = None, *, create: bool = True, tables: PostgresTables | None = None
+) -> Rig:
     from forager.ledger.postgres import PostgresLedger
 
     if create:
         create_schema(url, catalog())
-    tables = PostgresTables(url, _asked)
+    tables = tables or PostgresTables(url, _asked)
     ledger = await PostgresLedger.open(url, catalog(), lease_seconds=LEASE, faults=faults)
     return Rig(ledger, tables, None, tables.read)
 

@@ -1,0 +1,83 @@
+"""A database that is lent again is the template once more; one that cannot be is dropped."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import recycled
+from tests.support.auditor import PostgresTables
+from tests.support.postgres import Postgres
+from tests.support.recycled import Recycled
+
+
+@pytest.fixture
+def databases(postgres: Postgres) -> Iterator[Recycled]:
+    """Copies of a template with two tables, one of which refers to the other and one of which holds a row."""
+    url = postgres.create_database()
+    postgres.execute(
+        """CREATE TABLE lanes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL);
+        CREATE TABLE tasks (id bigserial PRIMARY KEY, lane_id bigint REFERENCES lanes (id));
+        INSERT INTO lanes (name) VALUES ('it''s kept')""",
+        url,
+    )
+    made = Recycled(postgres, url.rsplit("/", 1)[1])
+    yield made
+    made.close()
+    postgres.drop_database(url)
+
+
+def test_rows_and_numbers_are_those_of_the_template_again(databases: Recycled) -> None:
+    with databases.lent() as (first, tables):
+        tables.read("INSERT INTO lanes (name) VALUES ('other')")
+        tables.read("INSERT INTO tasks (lane_id) VALUES (1), (2)")
+        tables.read("DELETE FROM tasks WHERE id = 1")
+        tables.read("UPDATE lanes SET name = 'changed' WHERE id = 1")
+    with databases.lent() as (second, tables):
+        assert second == first
+        assert tables.read("SELECT * FROM lanes") == [{"id": 1, "name": "it's kept"}]
+        assert tables.read("SELECT * FROM tasks") == []
+        assert tables.read("INSERT INTO lanes (name) VALUES ('next') RETURNING id") == [{"id": 2}]
+        assert tables.read("INSERT INTO tasks (lane_id) VALUES (2) RETURNING id") == [{"id": 1}]
+
+
+def test_two_tests_at_once_have_two_databases(databases: Recycled) -> None:
+    with databases.lent() as (one, _), databases.lent() as (other, _):
+        assert one != other
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE tasks ADD COLUMN more text",
+        "ALTER TABLE tasks DROP CONSTRAINT tasks_lane_id_fkey",
+        "CREATE INDEX by_lane ON tasks (lane_id)",
+        "CREATE TABLE more (id int)",
+        "CREATE SCHEMA more",
+        "TRUNCATE tasks",
+        "ANALYZE lanes",
+    ],
+)
+def test_a_database_whose_schema_was_changed_is_not_lent_again(databases: Recycled, change: str) -> None:
+    with databases.lent() as (first, tables):
+        tables.read(change)
+    with databases.lent() as (second, _):
+        assert second != first
+
+
+def test_a_database_with_a_connection_that_stays_is_not_lent_again(
+    databases: Recycled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recycled, "LEAVE_SECONDS", 0.0)
+    with databases.lent() as (first, _):
+        left = PostgresTables(first)
+    with databases.lent() as (second, _):
+        assert second != first
+    with pytest.raises(Exception, match="connection"):
+        left.read("SELECT 1")
+
+
+def test_a_database_of_a_test_that_failed_is_not_lent_again(databases: Recycled) -> None:
+    with pytest.raises(AssertionError), databases.lent() as (first, _):
+        raise AssertionError
+    with databases.lent() as (second, _):
+        assert second != first
