@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from itertools import islice
 
 import typer
@@ -19,6 +20,8 @@ def main() -> None:
     # What a command imports stays alive. Looking through it for garbage again and again took a seventh of the time that
     # a command needs to start.
     gc.set_threshold(50_000, 20, 20)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # under LANG=C a name such as Café must not end the command
     sys.exit(run(sys.argv[1:]))
 
 

@@ -22,7 +22,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\
 # The fields that an oversized line keeps.
 _HEAD = ("timestamp", "level", "logger", "request_id", "event", "exception")
 # At INFO, these libraries repeat our own lines: every request, with its whole URL, and the server's start and stop.
-_TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "uvicorn.error", "asyncio")
+_TALKATIVE = ("httpx", "httpcore", "aiohttp.access", "uvicorn.access", "uvicorn.error", "asyncio", "alembic")
 # While PostgreSQL is away, its driver warns of every attempt to connect, with a traceback; our own line says it once.
 _REPETITIVE = "asyncpg.pool"
 

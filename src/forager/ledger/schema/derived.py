@@ -85,7 +85,7 @@ def are_current(connection: Connection, wanted: Sequence[View]) -> bool:
 
 def _split(file: Path, *, for_readers: bool) -> list[View]:
     """A statement ends with a semicolon at the end of a line."""
-    statements = [part.strip() for part in _COMMENT.sub("", file.read_text()).split(";\n") if part.strip()]
+    statements = [part.strip() for part in _COMMENT.sub("", file.read_text("utf-8")).split(";\n") if part.strip()]
     sqls = []
     for sql in statements:
         name = _CREATE.match(sql)

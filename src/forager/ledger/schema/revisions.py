@@ -57,7 +57,7 @@ def _read(file: Path) -> dict[str, tuple[str, ...]]:
     the time that a command spends in the ledger.
     """
     values: dict[str, tuple[str, ...]] = {"revision": (), "down_revision": (), "depends_on": ()}
-    for node in ast.parse(file.read_text().partition("\ndef ")[0]).body:
+    for node in ast.parse(file.read_text("utf-8").partition("\ndef ")[0]).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in values:
             value = ast.literal_eval(node.value)
             values[node.targets[0].id] = () if value is None else (value,) if isinstance(value, str) else tuple(value)
