@@ -57,6 +57,14 @@ def test_without_a_token_a_scrape_is_refused_with_the_remedy__LI_7(forager: Fora
     assert "FORAGER_APIFY_TOKEN" in ran.all
 
 
+def test_doctor_names_the_token_that_scrapes_need(forager: Forager, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Set APIFY_TOKEN" in forager("doctor").out
+    monkeypatch.setenv("APIFY_TOKEN", "s3cret-token")
+    ran = forager("doctor")
+    assert "a token is set" in ran.out
+    assert "s3cret-token" not in ran.all
+
+
 def test_a_listing_that_is_not_there_is_told_so__LI_14(forager: Forager) -> None:
     assert forager("listings", "search", "--market", "nyc", "--json").data == []
     for command in ("show", "history", "why", "verify"):

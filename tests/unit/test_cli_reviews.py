@@ -70,3 +70,14 @@ def test_failed_pages_are_named_and_fetched_again_with_a_new_token__RV_2__RV_9__
         "reply": None,
     }
     assert TOKEN not in streamed.all + again.all + without.all
+
+
+def test_doctor_reads_a_folder_of_recorded_answers__RV_11(
+    forager: Forager, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORAGER_GOOGLE_MOCK_FOLDER", str(recorded))
+    good = forager("doctor")
+    assert (good.code, "accounts: 1" in " ".join(good.out.split())) == (0, True), good.all
+    (recorded / "locations.json").write_text("nonsense")
+    broken = forager("doctor")
+    assert (broken.code, "locations.json is not JSON" in " ".join(broken.out.split())) == (1, True), broken.all

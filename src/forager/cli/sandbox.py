@@ -30,21 +30,27 @@ def sandbox(
     shop_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the shop (0 = any free port).")] = 0,
     shop_pages: Annotated[int, typer.Option(min=0, max=100_000_000, help="Product pages of the shop.")] = 1000,
     seed: Annotated[int | None, typer.Option(help="Seed for the generated data.")] = None,
-    key: Annotated[str | None, typer.Option(help="API key that is accepted (default: sandbox-key).")] = None,
-    latency_ms: Annotated[float | None, typer.Option(help="Latency of an answer, in milliseconds.")] = None,
+    key: Annotated[str | None, typer.Option(help="Serper: API key that is accepted (default: sandbox-key).")] = None,
+    latency_ms: Annotated[float | None, typer.Option(help="Serper: latency of an answer, in milliseconds.")] = None,
     latency_sigma: Annotated[
-        float | None, typer.Option(help="Spread of the log-normal latency (0 = fixed latency).")
+        float | None, typer.Option(help="Serper: spread of the log-normal latency (0 = fixed).")
     ] = None,
-    rate_limit: Annotated[int | None, typer.Option(help="Requests per second before a 429 (0 = no limit).")] = None,
+    rate_limit: Annotated[
+        int | None, typer.Option(help="Serper: requests per second before a 429 (0 = no limit).")
+    ] = None,
     balance: Annotated[
-        int | None, typer.Option("--credits", help="Credit balance of the key (default: unlimited).")
+        int | None, typer.Option("--credits", help="Serper: credit balance of the key (default: unlimited).")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Make every page full: the worst case for credits.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Serper: make every page full, the worst case for credits.")
+    ] = False,
     fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help="Share of faults, such as http500=0.01 (repeatable)."),
+        typer.Option(metavar="NAME=SHARE", help="Serper: share of faults, such as http500=0.01 (repeatable)."),
     ] = None,
-    log_path: Annotated[Path | None, typer.Option(help="Append one JSON line per request to this file.")] = None,
+    log_path: Annotated[
+        Path | None, typer.Option(help="Serper: append one JSON line per request to this file.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Serve simulated upstreams on local ports, with the faults of the real ones. Costs nothing; needs no key.

@@ -42,7 +42,7 @@ class VerifyDuty:
         """
         rows = await self.database.fetch(_LISTING, {"key": task.listing_key})
         if not rows or rows[0]["gone_at"] is not None:
-            return Done(updates=[_told(task, verify_at=CLEAR)], cost=0, facts={"already_gone": 1})
+            return Done(updates=[_changed(task, verify_at=CLEAR)], cost=0, facts={"already_gone": 1})
         listing = rows[0]
         known = await self.database.fetch(_SOURCES, {"key": task.listing_key, "most": MOST_SOURCES + 1})
         sources = known[:MOST_SOURCES]
@@ -66,7 +66,7 @@ class VerifyDuty:
         if asked_at is None:  # no answer at all: the engine notes the failure, `on_end` the next cycle
             raise Permanent(f"The pages of {task.listing_key} cannot be asked: {reason}.", reason="unverified")
         next_look = asked_at if all_gone else asked_at + NEXT_CYCLE
-        again = _told(task, verification_status="pending", verify_at=next_look)
+        again = _changed(task, verification_status="pending", verify_at=next_look)
         return Done(updates=[again], gone=gone, cost=0, facts={"undecided": 1})
 
     async def _ask(self, source: Row, home: Home, fetch: Fetch) -> tuple[Judgement, datetime | None]:
@@ -79,17 +79,17 @@ class VerifyDuty:
         return judge(response, source["source_id"], home, self.phrases), response.at
 
 
-def _told(task: VerifyListing, **values: Any) -> Listing:
+def _changed(task: VerifyListing, **values: Any) -> Listing:
     return Listing(listing_key=task.listing_key, market_id=task.market_id, **values)
 
 
 def _verified(task: VerifyListing, stored: Row, now: datetime) -> Listing:
     """Confidence 80 from now on. A listing that has more, because its verification was brought forward, keeps it."""
     base, since, rate = stored["confidence_base"], at(stored["confidence_updated_at"]), stored["decay_rate"]
-    told = {"verification_status": "verified", "verified_at": now}
+    found = {"verification_status": "verified", "verified_at": now}
     if since is not None and confidence(base, since, rate, now) > VERIFIED:
-        return _told(task, **told, verify_at=crossing(base, since, rate, DOUBTFUL))
-    return _told(task, **told, confidence_base=VERIFIED, confidence_updated_at=now, decay_rate=rate)
+        return _changed(task, **found, verify_at=crossing(base, since, rate, DOUBTFUL))
+    return _changed(task, **found, confidence_base=VERIFIED, confidence_updated_at=now, decay_rate=rate)
 
 
 def _gone_source(source: Row, judged: Judgement) -> Gone:
@@ -97,6 +97,6 @@ def _gone_source(source: Row, judged: Judgement) -> Gone:
 
 
 def _gone_listing(task: VerifyListing, sources: Sequence[Gone]) -> Gone:
-    record = _told(task, verification_status="gone", verify_at=CLEAR)
+    record = _changed(task, verification_status="gone", verify_at=CLEAR)
     evidence = {each.record.key(): {"reason": each.reason, **each.evidence} for each in sources}
     return Gone(record, sources[-1].reason, evidence)

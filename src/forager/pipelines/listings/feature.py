@@ -20,5 +20,6 @@ feature = Feature(
         ),
     ),
     words=Ref("forager.pipelines.listings.cli_words:words"),
+    checks=Ref("forager.pipelines.listings.checks:checks"),
     demo=Ref("forager.cli.demos.listings:demo"),
 )

@@ -12,5 +12,6 @@ feature = Feature(
     routes=Ref("forager.pipelines.reviews.api:routes"),
     commands=Ref("forager.pipelines.reviews.cli:commands"),
     words=Ref("forager.pipelines.reviews.cli_words:words"),
+    checks=Ref("forager.pipelines.reviews.checks:checks"),
     demo=Ref("forager.cli.demos.reviews:demo"),
 )

@@ -25,11 +25,11 @@ MOST_BYTES = 50 * 1024 * 1024
 async def counts(db: Database, job: UUID) -> dict[str, int]:
     """How many accounts, locations and reviews a job has stored."""
     number = await job_number(db, job)
-    told = {}
+    stored = {}
     for name, table in COUNTS.items():
         (row,) = await db.fetch(f"SELECT count(*) AS n FROM {table} WHERE job_id = :job", {"job": number})
-        told[name] = int(row["n"])
-    return told
+        stored[name] = int(row["n"])
+    return stored
 
 
 async def figures(service: Service) -> list[Figure]:
@@ -114,9 +114,9 @@ def _raw(row: Row) -> bytes:
 
 async def nested_size(db: Database, job: UUID) -> int:
     """About how many bytes the nested output has: rows times the mean size of some of them."""
-    number, told = await job_number(db, job), await counts(db, job)
+    number, stored = await job_number(db, job), await counts(db, job)
     rows = await db.fetch(
         "SELECT avg(length(CAST(raw AS TEXT))) AS mean FROM (SELECT raw FROM reviews WHERE job_id = :job LIMIT 200) r",
         {"job": number},
     )
-    return round(told["reviews"] * float(rows[0]["mean"] or 0) + 1_000 * (told["accounts"] + told["locations"]))
+    return round(stored["reviews"] * float(rows[0]["mean"] or 0) + 1_000 * (stored["accounts"] + stored["locations"]))
