@@ -1,5 +1,8 @@
 """How homes for rent or sale are read: one small page for each rule, and the amounts that are not the price."""
 
+import json
+from typing import Any
+
 import pytest
 
 from forager.extract.document import Document
@@ -25,6 +28,13 @@ def read(lines: str, url: str = "https://homes.example/1") -> Home:
         ("<p>$470,000 - $500,000</p>", "470000"),
         ("<p>Price on request</p><p>Deposit £500</p>", None),
         ("<p>Estimated mortgage £1,450 per month</p>", None),
+        ("<p>Cena: 650 000 zł</p>", "650000"),
+        ("<p>Pris: 3 950 000 kr</p>", "3950000"),
+        ("<p>₹ 85 Lac</p>", "8500000"),
+        ("<p>₹1.25 Cr</p>", "12500000"),
+        ("<p>£1.2m</p>", "1200000"),
+        ("<p>賃料: 12.5万円</p>", "125000"),
+        ("<p>Vraagprijs € 425.000 k.k.</p>", "425000"),
     ],
 )
 def test_the_price_is_none_of_the_other_amounts(lines: str, price: str | None) -> None:
@@ -43,7 +53,15 @@ def test_the_price_is_none_of_the_other_amounts(lines: str, price: str | None) -
         ("61,53 m²", "area", "61.53"),
         ("Plot 1 596 m²", "area", None),
         ("£289 /sqft", "area", None),
+        ("2 bd | 1 ba", "bedrooms", "2"),
+        ("85 mq", "area", "85"),
+        ("45.2㎡", "area", "45.2"),
         ("Available from 1 September 2026", "available_from", "2026-09-01"),
+        ("Disponible le 1er septembre 2026", "available_from", "2026-09-01"),
+        ("Available Sep 1st, 2026", "available_from", "2026-09-01"),
+        ("Available 9/15/2026", "available_from", "2026-09-15"),
+        ("Available 15/09/2026", "available_from", "2026-09-15"),
+        ("Available 9/10/2026", "available_from", None),
     ],
 )
 def test_numbers_are_read_with_their_words(text: str, field: str, value: str | None) -> None:
@@ -173,3 +191,25 @@ def test_a_street_is_a_homes_only_on_a_page_that_speaks_of_homes(headline: str, 
         + "<p>Come and see us.</p>" * 9
     )
     assert read_home(Document(page, "https://firm.example/")).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "value"),
+    [
+        ({"@type": ["Product", "Apartment"], "offers": {"price": "1250", "priceCurrency": "EUR"}}, "price", "1250"),
+        (
+            {"@type": "Offer", "price": 350000, "itemOffered": {"@type": "House", "numberOfBedrooms": 4}},
+            "price",
+            "350000",
+        ),
+        (
+            {"@type": "House", "offers": {"priceSpecification": {"price": "900", "priceCurrency": "CHF"}}},
+            "currency",
+            "CHF",
+        ),
+        ({"@type": "House", "floorSize": {"value": "1,850", "unitCode": "FTK"}}, "area", "1850"),
+    ],
+)
+def test_structured_data_of_homes_has_many_shapes(data: dict[str, Any], field: str, value: str) -> None:
+    script = f'<script type="application/ld+json">{json.dumps(data)}</script>'
+    assert read(script).get(field) == value

@@ -246,3 +246,15 @@ def test_a_short_name_counts_as_used_only_if_it_is_a_word_of_the_advertisement()
 def test_a_copyright_line_does_not_confirm_its_own_owner() -> None:
     notice = "Copyright 2026 Ovenware Systems. All rights reserved. Ovenware Systems is a registered trademark."
     assert read(f"<h1>Baker</h1>{PROSE}<p>{notice}</p>")["company_name"] is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "company"),
+    [
+        ("Send your letter by way of Ovenboard, or bring it to the back door of the bakery.", None),
+        ("Ovenboard bakes for the whole town, and whoever bakes at Ovenboard eats for nothing.", "Ovenboard"),
+    ],
+)
+def test_a_name_in_one_place_and_one_sentence_may_be_that_of_the_board(sentence: str, company: str | None) -> None:
+    html = f'<meta property="og:site_name" content="Ovenboard"><h1>Baker</h1>{PROSE}<p>{sentence}</p>'
+    assert read(html, "https://bread.example/jobs/1")["company_name"] == company

@@ -34,17 +34,23 @@ def is_home(home: Home, document: Document, known: Iterable[Thing], scope: Seque
 
     A page that declares a home is one if it has any value of it. A page that declares only a product needs a value
     that products do not have: bedrooms, rooms, a rent period, an address of its own, or a price that is labelled as
-    homes' prices are. On a page that declares neither, bedrooms, an area, or a word for rent or sale beside a price is
-    enough. A street is not: every firm has one. It needs words of homes on the page, under a headline of its own.
+    homes' prices are. On a page that declares neither, bedrooms, an area beside a price or a street, or a word for rent
+    or sale beside a price is enough. A street is not: every firm has one. It needs words of homes on the page, and a
+    headline that is not that of a firm's contact page.
     """
     declared = declared_types(known)
     if declared & frozenset(DWELLINGS):
         return bool(home.values.keys() - {"title", "offer"})
     if "Product" in declared or (document.metas.get("og:type") or "").casefold().endswith("product"):
         return _is_no_product(home, scope)
-    if home.values.keys() & {"bedrooms", "area"} or _is_priced_as_a_home(home, document, scope):
+    if _is_priced_as_a_home(home, document, scope):
         return True
-    return _has_street(home) and _speaks_of_homes(home, document)
+    if words.NOT_A_HOME.search(home.get("title") or document.title or ""):
+        return False
+    has_place = _has_street(home)
+    if "bedrooms" in home.values or ("area" in home.values and (has_place or "price" in home.values)):
+        return True
+    return (has_place or "area" in home.values) and _speaks_of_homes(document)
 
 
 def _is_no_product(home: Home, scope: Sequence[Line]) -> bool:
@@ -78,11 +84,8 @@ def _is_priced_as_a_home(home: Home, document: Document, scope: Sequence[Line]) 
     return home.source("price") == "label:price" and (is_dear or bool(words.DWELLING.search(titles)))
 
 
-def _speaks_of_homes(home: Home, document: Document) -> bool:
-    """Whether the page has words of several different matters of homes, and is not a firm's page of another purpose."""
-    headline = home.get("title") or document.title or ""
-    if words.NOT_A_HOME.search(headline):
-        return False
+def _speaks_of_homes(document: Document) -> bool:
+    """Whether the page has words of several different matters of homes."""
     text = document.text
     return sum(bool(pattern.search(text)) for pattern in words.MATTERS_OF_HOMES) >= LEAST_MATTERS
 

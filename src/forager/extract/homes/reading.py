@@ -6,21 +6,22 @@ beside a word for the price, or the first one near the headline, is the price.
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 from selectolax.lexbor import LexborNode
 
 from forager.extract.addresses import addresses
 from forager.extract.document import Document, Line
 from forager.extract.homes import words
-from forager.extract.homes.identity import HOMES, is_home
+from forager.extract.homes.days import day_of
+from forager.extract.homes.identity import DWELLINGS, HOMES, is_home
 from forager.extract.homes.places import Place, is_street, place_of
 from forager.extract.homes.values import Home
 from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
 from forager.extract.prices import parse_price
-from forager.extract.structured_data import Thing, first, of_type, text_of, things
+from forager.extract.structured_data import Thing, first, of_type, text_of, things, types_of
 from forager.extract.text import one_line
 
 NEAR = 14
@@ -30,7 +31,11 @@ MANY = 8
 """Prices on a page that make it a list, if its headline does too."""
 STRUCTURED, SELECTOR, LABEL, NEARBY, GUESS = 0.95, 0.85, 0.8, 0.7, 0.55
 _AROUND = frozenset(("nav", "footer", "header", "aside"))
-_SIGNED = re.compile(r"[$€£₹¥]|\b(?:EUR|eur|USD|GBP|AUD|ZAR|CHF)\b|\bRs\.?|\bR \d")
+_SIGNED = re.compile(
+    r"[$€£₹¥₽₺₪₱₫฿円]|zł|Kč|\b(?:EUR|eur|USD|GBP|AUD|CAD|ZAR|CHF|PLN|CZK|SEK|NOK|DKK|HUF|AED|Ft|TL)\b|\bRs\.?|\bR \d"
+    r"|\d\s?kr\b|руб"
+)
+_PRICES = ("price", "minPrice", "lowPrice")
 
 
 def read_home(document: Document) -> Home:
@@ -46,6 +51,10 @@ def read_home(document: Document) -> Home:
         return Home("other")
     for thing in of_type(known, *HOMES):
         _read_thing(thing, home)
+    for thing in of_type(known, "Offer"):
+        offered = first(thing.get("itemOffered"))
+        if isinstance(offered, dict) and types_of(offered) & frozenset(DWELLINGS):
+            _read_offered(thing.data, f"{thing.source}:Offer", home)
     home.add("title", headline, "css:h1", LABEL)
     scope = _scope(lines, headline)
     _read_price(scope, headline, home)
@@ -91,11 +100,8 @@ def _read_thing(thing: Thing, home: Home) -> None:
     kind = min(thing.types)
     source = f"{thing.source}:{kind}"
     offer = first(thing.get("offers"))
-    if isinstance(offer, dict) and "Product" not in thing.types:
-        price = parse_price(text_of(offer.get("price")) or text_of(first(offer.get("priceSpecification"))))
-        if price.amount and price.amount >= LEAST_PRICE:
-            home.add("price", str(price.amount), f"{source}.offers", STRUCTURED)
-            home.add("currency", text_of(offer.get("priceCurrency")), f"{source}.offers", STRUCTURED)
+    if isinstance(offer, dict) and ("Product" not in thing.types or thing.types & frozenset(DWELLINGS)):
+        _read_offered(offer, f"{source}.offers", home)
     address = first(thing.get("address"))
     if isinstance(address, dict):
         street = text_of(address.get("streetAddress"))
@@ -110,10 +116,21 @@ def _read_thing(thing: Thing, home: Home) -> None:
     baths = thing.get("numberOfBathroomsTotal", "numberOfFullBathrooms")
     home.add("bathrooms", _plain(text_of(baths)), f"{source}.numberOfBathroomsTotal", STRUCTURED)
     size = first(thing.get("floorSize"))
-    if isinstance(size, dict) and (number := _plain(text_of(size.get("value")))):
+    if isinstance(size, dict) and (number := _area(text_of(size.get("value")) or "")):
         unit = (text_of(size.get("unitCode")) or text_of(size.get("unitText")) or "").casefold()
         home.add("area", number, f"{source}.floorSize", STRUCTURED)
         home.add("area_unit", "sqft" if unit in ("ftk", "sqft", "sq ft", "square feet") else "m2", source, STRUCTURED)
+
+
+def _read_offered(offer: dict[str, Any], source: str, home: Home) -> None:
+    """Add the price of an offer, or of its price specification; of a range, the low end."""
+    for part in (offer, first(offer.get("priceSpecification"))):
+        if not isinstance(part, dict):
+            continue
+        price = parse_price(next((text for name in _PRICES if (text := text_of(part.get(name)))), None))
+        if price.amount and price.amount >= LEAST_PRICE:
+            home.add("price", str(price.amount), source, STRUCTURED)
+            home.add("currency", text_of(part.get("priceCurrency") or offer.get("priceCurrency")), source, STRUCTURED)
 
 
 def _read_price(scope: Sequence[Line], headline: str | None, home: Home) -> None:
@@ -177,7 +194,11 @@ def _amount(text: str, before: str = "") -> Decimal | None:
     if words.OTHER_MONEY.search(head[:60]) or (_labels_other(before)):
         return None
     sign = _SIGNED.search(head)
-    amount = parse_price(head[max(0, sign.start() - 12) :] if sign else head).amount
+    price = parse_price(head[max(0, sign.start() - 12) :] if sign else head)
+    amount = price.amount
+    if amount is not None and price.text is not None:
+        times = words.times(head[head.find(price.text) + len(price.text) :])
+        amount = amount if times == 1 else Decimal(int(amount * times))
     return amount if amount is not None and amount >= LEAST_PRICE else None
 
 
@@ -217,6 +238,15 @@ def _read_place(document: Document, scope: Sequence[Line], headline: str | None,
             _add_place(place, source, sure, home)
         if home.get("city") and home.get("street"):
             break
+    _read_address(document, home)
+    title = re.split(r"\s+[|]\s+", document.title or "")[0]
+    told = re.search(r"\b(?:in|en)\s+(?P<place>[^|]{4,80})$", title)
+    if told and not home.get("city"):
+        _add_place(place_of(told["place"]), "title", GUESS, home)
+
+
+def _read_address(document: Document, home: Home) -> None:
+    """Add the first address of the page that is not in its footer, where it is the portal's."""
     shown = document.shown
     for address in addresses(document):
         if shown[address.line].area == "footer":
@@ -247,10 +277,6 @@ def _address_texts(document: Document, scope: Sequence[Line], headline: str | No
     for line in scope[at + 1 : at + 4]:
         if "," in line.text and len(line.text) <= 120 and not _SIGNED.search(line.text):
             yield line.text, "text:address", NEARBY
-    title = re.split(r"\s+[|]\s+", document.title or "")[0]
-    told = re.search(r"\b(?:in|en)\s+(?P<place>[^|]{4,80})$", title)
-    if told:
-        yield told["place"], "title", GUESS
 
 
 def _is_in_footer(node: LexborNode) -> bool:
@@ -268,27 +294,18 @@ def _read_offer(document: Document, scope: Sequence[Line], headline: str | None,
         home.add("offer", "rent" if is_rent else "sale", "title", LABEL)
     for line in scope:
         match = words.AVAILABLE.search(line.text[:300])
-        if match and (day := _day(match["date"])):
+        if match and (day := day_of(match["date"])):
             home.add("available_from", day.isoformat(), "text", NEARBY)
             return
     for line, below in pairwise(scope):
         match = words.AVAILABLE.search(f"{line.text} {below.text}") if len(line.text) <= 40 else None
-        if match and (day := _day(match["date"])):
+        if match and (day := day_of(match["date"])):
             home.add("available_from", day.isoformat(), "label:available", LABEL)
             return
 
 
-def _day(text: str) -> date | None:
-    for form in ("%d.%m.%Y", "%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%B %d %Y", "%b %d %Y"):
-        try:
-            return datetime.strptime(text.replace(",", ""), form).date()  # noqa: DTZ007 - a day has no zone
-        except ValueError:
-            continue
-    return None
-
-
 def _area(text: str) -> str | None:
-    amount = parse_price(f"{text} €").amount
+    amount = parse_price(f"{text} €").amount if text else None
     return None if amount is None or not 5 <= amount <= 100_000 else _plain(str(amount))
 
 

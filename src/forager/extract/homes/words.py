@@ -5,12 +5,12 @@ import re
 _COUNTED = {"studio": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6"}
 _NUMBER = r"(?<![\d.,/-])(?P<number>\d{1,2}(?:[.,]\d)?|one|two|three|four|five|six)"
 _BED_WORDS = (
-    r"bed(?:room)?s?(?![a-z])|br(?![a-z])|bhk(?![a-z])|schlafzimmer|habitaci(?:ones|ón)|hab(?![a-z])"
+    r"bed(?:room)?s?(?![a-z])|bds?(?=\s*(?:[|,/·•+-]|$|\d))|br(?![a-z])|bhk(?![a-z])|schlafzimmer|habitaci(?:ones|ón)|hab(?![a-z])"
     r"|dormitorios?|chambres?|camere da letto|"
     r"slaapkamers?|quartos?|sypialni\w*|soveværelser|sovrum"
 )
 _BATH_WORDS = (
-    r"(?:full )?bath(?:room)?s?(?![a-z])|ba(?![a-z])|baños?|badezimmer|bäder|salles? de bains?|bagni|badkamers?|"
+    r"(?:full )?bath(?:room)?s?(?![a-z])|ba(?![a-z])|baños?|badezimmer|bäder|salles? de bains?|bagn[io]|badkamers?|"
     r"banheiros?|łazien\w+"
 )
 BEDS = re.compile(rf"{_NUMBER}\s*-?\s*(?:{_BED_WORDS})", re.IGNORECASE)
@@ -19,7 +19,7 @@ BEDS_AFTER = re.compile(r"(?:bedrooms?|beds|schlafzimmer)\s*:?\s*(?P<number>\d{1
 BATHS_AFTER = re.compile(r"(?:bathrooms?|baths|badezimmer)\s*:?\s*(?P<number>\d{1,2}(?:[.,]\d)?)\b", re.IGNORECASE)
 AREA = re.compile(
     r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,\s]\d{3})+(?:[.,]\d{1,2})?|\d{1,6}(?:[.,]\d{1,2})?)\s?"
-    r"(?P<unit>sq\.?\s?ft\b|sqft\b|ft2\b|ft²|square feet|m²|m2\b|qm\b|quadratmeter|sq\.?\s?m\b)",
+    r"(?P<unit>sq\.?\s?ft\b|sqft\b|ft2\b|ft²|square feet|m²|㎡|m2\b|mq\b|qm\b|quadratmeter|sq\.?\s?m\b)",
     re.IGNORECASE,
 )
 LABELLED_AREA = re.compile(
@@ -87,12 +87,13 @@ OTHER_MONEY = re.compile(
 HOME_PRICE = re.compile(
     r"^(?:(?:netto)?kaltmiete|miete|mietpreis|kaufpreis|(?:monthly |asking |guide |starting |base )*rent"
     r"|(?:asking|guide) price|(?:precio del? )?alquiler|precio de venta|loyer|prix de vente|(?:canone di )?affitto"
-    r"|prezzo di vendita|vraagprijs|koopprijs|huur(?:prijs)?|czynsz)\b",
+    r"|prezzo di vendita|vraagprijs|koopprijs|huur(?:prijs)?|czynsz|aluguel|renda|nájem)\b|^(?:賃料|家賃|販売価格)",
     re.IGNORECASE,
 )
 """Labels of prices that shops do not use."""
 PRICE_LABEL = re.compile(
-    HOME_PRICE.pattern + r"|^(?:(?:monthly |asking |guide |starting |base )*price|precio|prix|prezzo|prijs|cena)\b",
+    HOME_PRICE.pattern
+    + r"|^(?:(?:monthly |asking |guide |starting |base )*price|precio|prix|prezzo|prijs|cena|preço|pris|preis)\b",
     re.IGNORECASE,
 )
 NO_PRICE = re.compile(
@@ -113,12 +114,18 @@ PERIODS = (
     ("week", re.compile(r"\b(?:pw|p\.w\.|per week|weekly)\b|/\s?w(?:ee)?k", re.IGNORECASE)),
     (
         "month",
-        re.compile(r"\b(?:pcm|per (?:calendar )?month|monthly|monat)\b|/\s?mo(?:nth)?\b|al mes|/mes", re.IGNORECASE),
+        re.compile(
+            r"\b(?:pcm|per (?:calendar )?month|monthly|monat)\b|/\s?mo(?:nth)?\b|al mese?|/mes|par mois|/\s?mois"
+            r"|(?:por|ao|/)\s?mês|per maand|/\s?mies|miesięcznie|/\s?mån|月",
+            re.IGNORECASE,
+        ),
     ),
 )
 AVAILABLE = re.compile(
-    r"\b(?:available|verfügbar|bezugsfrei|bezug|frei|disponible|libre|move[- ]in)\b[^\d]{0,25}"
-    r"(?P<date>\d{1,2}\.\d{1,2}\.(?:20)\d\d|20\d\d-\d\d-\d\d|\d{1,2} \w{3,9},? 20\d\d|\w{3,9} \d{1,2},? 20\d\d)",
+    r"\b(?:available|verfügbar|bezugsfrei|bezug|frei|disponible|disponibile|beschikbaar|libre|move[- ]in)\b[^\d]{0,25}?"
+    r"(?P<date>\d{1,2}[./]\d{1,2}[./]20\d\d|20\d\d-\d\d-\d\d"
+    r"|\d{1,2}(?:er|st|nd|rd|th|\.)? (?:de )?\w{3,10}\.?,? (?:de )?20\d\d"
+    r"|\w{3,10}\.? \d{1,2}(?:st|nd|rd|th)?,? 20\d\d)",
     re.IGNORECASE,
 )
 ENDS = re.compile(
@@ -135,8 +142,25 @@ LIST_TITLE = re.compile(
     re.IGNORECASE,
 )
 
+_TIMES = tuple(
+    (re.compile(pattern, re.IGNORECASE), factor)
+    for pattern, factor in (
+        (r"\s*(?:lacs?|lakhs?)\b", 100_000),
+        (r"\s*(?:cr|crores?)\b", 10_000_000),
+        (r"\s*万", 10_000),
+        (r"\s*(?:mio|mln|million)\b", 1_000_000),
+        (r"m(?![\w.²])", 1_000_000),
+        (r"k(?![\w.])", 1_000),
+    )
+)
+
 
 def number_of(match: re.Match[str]) -> str:
     """The number of a match as plain text: `2,5` is 2.5, `two` is 2."""
     words = match["number"].casefold()
     return _COUNTED.get(words, words.replace(",", "."))
+
+
+def times(after: str) -> int:
+    """What the word after a number multiplies it by: `85 Lac`, `1.25 Cr`, `£1.2m`, `12.5万円`; else 1."""
+    return next((factor for pattern, factor in _TIMES if pattern.match(after)), 1)

@@ -22,6 +22,8 @@ A_SENTENCE = 60
 MOST_WORDS = 7
 A_SHORT_NAME = 5
 """A name of fewer letters must be a word of the advertisement: as letters alone it is in half of the words."""
+LEAST_WITNESSES = 3
+"""Places of a page and uses in its advertisement that must agree on a name: one of each may be chance."""
 _OWNERS = ("Organization", "Corporation", "LocalBusiness", "CollegeOrUniversity", "EducationalOrganization")
 _AROUND = frozenset("nav footer header aside form".split())
 _AT = re.compile(r"\s+(?:at|bei|chez|hos|@|je|en|w)\s+", re.IGNORECASE)
@@ -41,7 +43,9 @@ _CODE = re.compile(r"^[A-Z]{0,3}\d{2,}\s*[-–:]?\s+(?=\D)")
 def employers(document: Document, known: Sequence[Thing], title: str) -> Iterator[tuple[str, str, bool]]:
     """Yield candidates, most reliable first: the name, its source, and whether it is certainly the employer.
 
-    `title` is the job's. Names of boards and systems, commands, legal phrases and the title itself are left out.
+    `title` is the job's. Names of boards and systems, commands, legal phrases and the title itself are left out. A name
+    is certain if the page's title has it as who is hiring, or if the advertisement uses it and another witness agrees:
+    a second place of the page, or the advertisement itself once more.
     """
     told: list[tuple[str, str]] = []
     for name, source in _candidates(document, known, title):
@@ -49,22 +53,28 @@ def employers(document: Document, known: Sequence[Thing], title: str) -> Iterato
         if clean:
             told.append((clean, source))
     prose = " ".join(line.text for line in document.shown if _is_prose(line))
-    joined, words = bare(prose), set(re.findall(r"\w+", prose.casefold()))
+    joined, words = bare(prose), re.findall(r"\w+", prose.casefold())
     site = {bare(document.metas.get("og:site_name", "")), bare(site_of(document.url).partition(".")[0])}
+    shown = bare(document.title or "")
     for name, source in told:
-        is_hiring = source == "title:at" and bare(name) not in site
         short = bare(name)
-        is_used = short in (words if len(short) < A_SHORT_NAME else joined)
-        yield name, source.removesuffix(":at"), is_hiring or is_used
+        is_hiring = source == "title:at" and short not in site
+        used = words.count(short) if len(short) < A_SHORT_NAME else joined.count(short)
+        places = {place.partition(":")[0] for other, place in told if bare(other) == short}
+        witnesses = len(places) + ("title" not in places and short in shown) + used
+        yield name, source.removesuffix(":at"), is_hiring or (used > 0 and witnesses >= LEAST_WITNESSES)
 
 
 def written_out(slug: str, text: str) -> str | None:
-    """An employer's short name in an address (`acme-corp`) as a text writes it (`Acme Corp`); None if it does not."""
+    """An employer's short name in an address (`acme-corp`) as a text writes it (`Acme Corp`); None if it does not.
+
+    Without a capital letter it may be a mere word: a bakery at bread.example advertises bread.
+    """
     letters = [re.escape(letter) for letter in slug.casefold() if letter.isalnum()]
     if len(letters) < 3:
         return None
-    match = re.search(rf"(?<!\w){'[ .&-]?'.join(letters)}(?!\w)", text[:50_000], re.IGNORECASE)
-    return match[0] if match and (match[0][0].isupper() or match[0] == slug) else None
+    found = re.findall(rf"(?<!\w){'[ .&-]?'.join(letters)}(?!\w)", text[:50_000], re.IGNORECASE)
+    return next((written for written in found if written != written.lower()), None)
 
 
 def _is_prose(line: Line) -> bool:
