@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -62,6 +63,26 @@ async def test_waiting_and_held_tasks_are_open_too(rig: Rig, worker: Worker) -> 
     await worker.settle(lease, TaskState.WAITING, wait=60.0, error="later")
     second = (await rig.submit(sole("a", "b"))).job
     assert rig.states(second) == {"a": "skipped", "b": "skipped"}
+
+
+async def test_a_task_that_waits_for_its_time_is_due_as_soon_as_one_that_joins_it(rig: Rig, worker: Worker) -> None:
+    now = await rig.ledger.now_ms()
+    later, sooner = (datetime.fromtimestamp(now / 1000 + seconds, UTC) for seconds in (9_000, 3_000))
+    job = (await rig.submit([Plan(SoleCall(name=name), due=later) for name in ("a", "b", "c")])).job
+    assert not await worker.lease()
+    await rig.submit(sole("a"))
+    await rig.submit([Plan(SoleCall(name="b"), due=sooner)])
+    assert [lease.key for lease in await worker.lease()] == ["a"]
+    due = {key: row["due"] for key, row in rig.tasks(job).items()}
+    assert (due["b"], due["c"]) == (round(sooner.timestamp() * 1000), round(later.timestamp() * 1000))
+
+
+async def test_a_retry_keeps_its_delay_whoever_joins_it(rig: Rig, worker: Worker) -> None:
+    await rig.submit(sole("a"))
+    (lease,) = await worker.lease()
+    await worker.settle(lease, TaskState.WAITING, wait=3_000.0, error="later")
+    await rig.submit(sole("a"))
+    assert not await worker.lease()
 
 
 async def test_other_kinds_do_not_care(rig: Rig) -> None:

@@ -123,6 +123,19 @@ async def test_a_page_that_fails_is_retried_and_then_kept_as_a_dead_letter__PR_1
     assert (dead["error_type"], dead["attempts"]) == ("http", 3)
 
 
+async def test_a_page_that_waits_for_its_time_is_crawled_at_once_when_a_person_asks__PR_5__PR_6(
+    shop_of: OpenShop,
+) -> None:
+    shop = await shop_of(pages=3)
+    url = shop.site.product_url(1)
+    job = await shop.submit(urls=[url], scheduled_at="2099-01-01T00:00:00Z", frequency="6h")
+    async with shop.app.engine():
+        asked = await shop.client.post("/api/v1/admin/urls/recrawl", json={"urls": [url]})
+        assert asked.status_code == 202
+        assert (await shop.ended(job))["completed"] == 1
+    assert shop.asked() == ["1"]
+
+
 async def test_a_url_that_waits_is_joined_by_a_second_submission__PR_5(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
     first = await shop.submit(urls=[shop.site.product_url(1)])

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from forager.cli.transport import LocalTransport
 from forager.core.errors import Rejected
 from forager.core.ledger import NewJob
 from forager.kit.cli.client import Api
+from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Reached
-from forager.pipelines.products import cli_list
+from forager.pipelines.products import cli_crawl, cli_list
 from forager.pipelines.products.cli_list import UrlFile, crawl_list, plan_list, url_file
 from forager.pipelines.products.cli_words import words
 from forager.pipelines.products.parts import CrawlJobInParts
@@ -196,3 +198,18 @@ async def test_a_long_list_is_planned_in_parts_and_a_pipe_is_read_once(shop_of: 
     assert [(shop["domain"], shop["pages"]) for shop in planned["shops"]] == [("a.example", 25), ("b.example", 25)]
     assert bounded["pages"] == 30
     assert shop.asked() == []
+
+
+async def test_a_page_that_another_job_keeps_for_later_is_crawled_and_printed_now__PR_6(
+    shop_of: OpenShop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = await shop_of(pages=2)
+    url = shop.site.product_url(1)
+    await shop.submit(urls=[url], scheduled_at="2099-01-01T00:00:00Z")
+    at = Reached(Api(LocalTransport(api_of(shop)), KEY))
+    async with shop.app.engine():
+        await cli_crawl._one_page(at, {"urls": [url]}, url, quiet=True)
+    assert f'"url": "{url}"' in capsys.readouterr().out
+    big = await shop.submit(urls=[shop.site.product_url(2), shop.site.url("/c/1")], scheduled_at="2099-01-01T00:00:00Z")
+    with pytest.raises(JobNotDone, match=big):
+        await cli_crawl._one_page(at, {"urls": [shop.site.product_url(2)]}, shop.site.product_url(2), quiet=True)

@@ -1,4 +1,5 @@
-"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first.
+"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first,
+which becomes due as soon as the second would have been.
 
 The row of a key decides which transaction is first: the second one waits here for the first one's commit.
 """
@@ -39,6 +40,16 @@ FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(id, error, facts) WHERE t
 """
 
 
+# Only a task that waits for its own time. A retry or a snooze keeps its delay. The lane is woken for the new task.
+_HASTEN = """
+UPDATE queue q SET due = coalesce(n.due, $3)
+FROM unnest($1::bigint[], $2::bigint[]) AS x(new, first)
+JOIN queue n ON n.task_id = x.new JOIN tasks t ON t.id = x.first
+WHERE q.task_id = x.first AND q.state = 1 AND q.attempt = 0 AND NOT q.offered AND t.reason IS NULL
+  AND q.due > coalesce(n.due, $3)
+"""
+
+
 async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], now: int) -> set[int]:
     """Skip the tasks whose key has an open task already, and return their numbers. The jobs' counters are not
     changed."""
@@ -57,6 +68,7 @@ async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], n
     if joins:
         messages = [joined(*of) for of in joins.values()]
         columns = [error for error, _ in messages], [facts for _, facts in messages]
+        await db.execute(_HASTEN, list(joins), [first for _, first in joins.values()], now)
         await db.execute(_END, list(joins), *columns, Reason.JOINED, now)
     return set(joins)
 

@@ -1,5 +1,5 @@
 """At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the
-first."""
+first, which becomes due as soon as the second would have been."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from forager.core.states import AFTER_FAILED
 from forager.ledger.shared.counting import Deltas
 from forager.ledger.shared.joining import joined
 from forager.ledger.sqlite.followers import skip_followers
-from forager.ledger.sqlite.writer_state import Memory
+from forager.ledger.sqlite.writer_state import Memory, sleep_until
 
 # CROSS JOIN keeps the order: the planner would rather walk all tasks of the job, and the whole list for each of them.
 _NEW = """
@@ -19,9 +19,13 @@ SELECT t.id FROM json_each(?) g CROSS JOIN tasks t ON t.id = g.value
 WHERE t.job_id = ? AND t.kind IN (SELECT value FROM json_each(?)) AND t.state IN (0, 1, 2)
 """
 _JOINS = """
-SELECT n.id, n.followed, o.job_id, o.id FROM json_each(?) g JOIN tasks n ON n.id = g.value
+SELECT n.id, n.followed, o.job_id, o.id, n.due FROM json_each(?) g JOIN tasks n ON n.id = g.value
 JOIN open_keys k ON k.kind = n.kind AND k.key = n.key JOIN tasks o ON o.id = k.task_id
 WHERE o.id <> n.id AND o.state IN (0, 1, 2, 3, 8)
+"""
+# Only a task that waits for its own time. A retry or a snooze keeps its delay.
+_HASTEN = """
+UPDATE tasks SET due = ?2 WHERE id = ?1 AND state = 1 AND attempt = 0 AND reason IS NULL AND due > ?2 RETURNING lane_id
 """
 _TAKE = """
 INSERT INTO open_keys (kind, key, task_id) SELECT t.kind, t.key, t.id FROM json_each(?) g JOIN tasks t ON t.id = g.value
@@ -33,7 +37,10 @@ UPDATE tasks SET state = 6, reason = ?, error = ?, error_type = NULL, facts = ?,
 
 
 def join_open(db: sqlite3.Connection, memory: Memory, job: int, tasks: Iterable[int], deltas: Deltas) -> int:
-    """Skip a job's newly queued tasks whose key has an open task already. Returns how many."""
+    """Skip a job's newly queued tasks whose key has an open task already. Returns how many.
+
+    The open task becomes due when the new one would have been, if that is sooner.
+    """
     if not memory.catalog.one_open:
         return 0
     kinds = orjson.dumps(list(memory.catalog.one_open)).decode()
@@ -41,13 +48,15 @@ def join_open(db: sqlite3.Connection, memory: Memory, job: int, tasks: Iterable[
     if not new:
         return 0
     now, joins = memory.now_ms(), db.execute(_JOINS, (_json(new),)).fetchall()
-    for number, _, first_job, first in joins:
+    for number, _, first_job, first, due in joins:
+        for (lane,) in db.execute(_HASTEN, (first, now if due is None else due)).fetchall():
+            sleep_until(db, memory, lane, now if due is None else due)
         error, facts = joined(first_job, first)
         db.execute(_END, (Reason.JOINED, error, facts, now, number))
     deltas.add(job, queued=-len(joins), skipped=len(joins))
     second = {row[0] for row in joins}
     db.execute(_TAKE, (_json(number for number in new if number not in second),))
-    for number, followed, _, _ in joins:
+    for number, followed, *_ in joins:
         if followed:
             skip_followers(db, number, job, AFTER_FAILED, deltas, now)
     return len(joins)

@@ -9,6 +9,7 @@ import typer
 
 from forager.core.durations import seconds_with_unit
 from forager.core.errors import NotFound, Rejected
+from forager.core.reasons import Reason
 from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
@@ -124,14 +125,25 @@ def _show_plan(planned: Any, *, as_json: bool) -> None:
 async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) -> None:
     made = await at.api.post(JOBS, job)
     ended = await see_through(at, made["job_id"], words=words, quiet=quiet, single=True)
+    task = None if ended["completed"] else await _task_of(at, ended["id"])
+    if task and task["reason"] == Reason.JOINED:  # another job has the page already, and this made it due
+        other = (await at.api.get(f"/tasks/{task['facts']['joined']}"))["job"]
+        if (await at.api.get(f"/jobs/{other}"))["total"] > 1:
+            raise JobNotDone(f"{url} is one of the pages of job {other}, which runs: forager jobs watch {other}")
+        ended = await see_through(at, other, words=words, quiet=quiet, single=True)
+        task = await _task_of(at, other)
     if not ended["completed"]:
-        tasks = await at.api.get(f"/jobs/{made['job_id']}/tasks", limit=1)
-        why = (tasks[0]["error"] if tasks else None) or f"its job is {ended['state']}"
+        why = (task["error"] if task else None) or f"its job is {ended['state']}"
         raise JobNotDone(f"{url} was not crawled: {str(why).removeprefix(f'{url}: ')}")
     products = await at.api.get("/products", url=url, gone=True)
     if not products:
         raise NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
     render.show_json(products[0])
+
+
+async def _task_of(at: Reached, job: str) -> Any:
+    """Return the only task of a job, None if it has none."""
+    return next(iter(await at.api.get(f"/jobs/{job}/tasks", limit=1)), None)
 
 
 def seconds(text: str) -> int:
