@@ -301,7 +301,7 @@ class App:
     async def has_delivered(self) -> bool:
         """Return whether every sink has received the newest changes, and every webhook has been tried.
 
-        A sink that is paused, failing or delivered by another process does not count: its position in the log is
+        A sink that is paused, full, failing or delivered by another process does not count: its position in the log is
         stored.
         """
         if self.worker.session is None:

@@ -54,6 +54,9 @@ class Sink(Protocol):
 
     `open` is called once, when this process first holds the sink's lane and nothing waits for the sink, so that its
     first change does not wait for a connection. If it raises, the first `write` connects, as without it.
+
+    `async def full(self) -> str | None` is asked before each batch. If it returns why the sink takes nothing now,
+    the changes stay in the log and it is asked again shortly: the sink works, so this is no failure.
     """
 
     @property

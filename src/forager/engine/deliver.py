@@ -113,6 +113,7 @@ class Delivery:
         self._most = self._pace.batch or self._batching.most
         self._ahead: _Reading | None = None
         """The next batch, which is read while the sink takes the one before."""
+        self._was_full = False
         self._failures = 0
         self._retry_at = -math.inf
         self._refused_in_a_row = 0
@@ -163,7 +164,8 @@ class Delivery:
     async def deliver_new(self) -> bool:
         """Deliver everything that is new now.
 
-        Returns False if the sink could not be served to the end: it fails, it is paused, or another process has it.
+        Returns False if the sink could not be served to the end: it fails, it is full, it is paused, or another process
+        has it.
         """
         async with self._looking:
             if self._clock.monotonic() < self._retry_at:
@@ -180,21 +182,37 @@ class Delivery:
             return done
 
     async def _catch_up(self) -> bool:
-        at_rest = True
+        at_rest, upto = True, None
         while not self._stopping.is_set():
             at = await self._position_if_ours()
             if at is None:
                 return False
+            # What comes meanwhile is left to the next look, after `Batching.age`: while the log moves, each batch would
+            # otherwise have only what was committed during the last one, and a sink would never collect changes.
+            upto = at.last if upto is None else min(upto, at.last)
             with contextlib.suppress(_Moved):
                 if at.retries:
                     await self._retry_set_aside()
-                if self._cursor >= at.last:
+                if self._cursor >= upto:
                     if at_rest or self._failures:
                         await self._keep()
                     return True
                 at_rest = False
+                if await self._is_full():
+                    return False
                 await self._next_batch(at.last)
         return False
+
+    async def _is_full(self) -> bool:
+        """Return whether the sink takes nothing for now. The reason is stored once as the sink's last error; the sink
+        does not count as failing."""
+        ask = getattr(self.sink, "full", None)
+        reason: str | None = await ask() if ask is not None else None
+        if reason is not None and not self._was_full:
+            log.warning("changes for a sink stay in the log", sink=self.sink.name, reason=reason)
+            await self._cursors.failed(self.sink.name, reason, failures=0, retry_in=self._pace.look_every)
+        self._was_full = reason is not None
+        return self._was_full
 
     async def _next_batch(self, last: int) -> None:
         reading = self._take_ahead() or self._read_on(self._cursor, last)

@@ -198,3 +198,26 @@ async def test_lag_and_rate_are_told(rig: Rig, worker: Worker, session: Session,
     assert (after.behind, after.lag, after.delivered) == (0, 0.0, 5)
     assert after.rate == pytest.approx(5 / 60, rel=0.05)
     assert [s.name for s in await sinks.statuses(["another"])] == ["another", "kept"]
+
+
+async def test_changes_that_come_during_a_batch_are_collected_for_the_next_look(
+    rig: Rig, worker: Worker, session: Session
+) -> None:
+    """While the log moves, a sink would otherwise get a small batch for every few commits."""
+
+    class Meanwhile(Picky):
+        batches = 0
+
+        async def write(self, batch: Sequence[Change]) -> bool:
+            self.batches += 1
+            await grow(rig, worker)
+            return await super().write(batch)
+
+    sink = Meanwhile(wants=True)
+    delivery = deliver(rig, sink, session)
+    await grow(rig, worker)
+    async with asyncio.timeout(60):
+        assert await delivery.deliver_new()
+        assert (sink.batches, sink.seen) == (1, [1, 2, 3, 4, 5])
+        assert await delivery.deliver_new()
+    assert (sink.batches, sink.seen) == (2, list(range(1, 11)))

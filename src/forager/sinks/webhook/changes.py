@@ -1,7 +1,8 @@
 """The webhooks of a row: one signed message for every change that the row wants, to the row's URL.
 
 Like the webhook sink itself, this one sends nothing: it adds each message to the receiver's standing job. The id of a
-message is derived from the sink and the change, so that a repeated batch adds nothing new.
+message is derived from the sink and the change, so that a repeated batch adds nothing new. While the receiver accepts
+nothing, only so many messages are made (`Backlog`), and the other changes wait in the log.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,17 +11,20 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from forager.core.change import Change
-from forager.core.errors import Permanent, StoreError, Transient
+from forager.core.clock import Clock
+from forager.core.errors import NotFound, Permanent, StoreError, Transient
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
 from forager.core.sink import SinkRow
 from forager.core.states import JobState
 from forager.core.task import Plan
 from forager.kit.change_json import encodable, encoded
+from forager.kit.reports import JobReport
+from forager.sinks.webhook.backlog import Backlog
 from forager.sinks.webhook.pipeline import NAME, standing_job
 from forager.sinks.webhook.task import Delivery
 
-JobStateOf = Callable[[UUID], Awaitable[str]]
+ReportOf = Callable[[UUID], Awaitable[JobReport]]
 
 
 class ReceiverOptions(BaseModel):
@@ -36,14 +40,39 @@ class ReceiverOptions(BaseModel):
 class ChangeWebhooks:
     """The sink of one row of the type `webhook`."""
 
-    def __init__(self, row: SinkRow, url: str, ledger: Ledger, state_of: JobStateOf) -> None:
+    def __init__(
+        self, row: SinkRow, url: str, ledger: Ledger, report_of: ReportOf, clock: Clock, backlog: Backlog | None = None
+    ) -> None:
         self.name = row.name
         self.kinds = row.kinds
         self.pipelines = row.pipelines
         self._url = url
         self._host = host_of(url)
         self._ledger = ledger
-        self._state_of = state_of
+        self._report_of = report_of
+        self._clock = clock
+        self._backlog = backlog or Backlog()
+        self._job: UUID | None = None
+        """The receiver's job, if many messages waited in it when the last batch was added."""
+
+    async def full(self) -> str | None:
+        """Return why no further messages are made now, or None. It reads the receiver's job only while many messages
+        wait in it."""
+        if self._job is None:
+            return None
+        try:
+            job = await self._report_of(self._job)
+        except NotFound:  # cancelled and pruned since
+            self._job = None
+            return None
+        waiting = job.queued + job.running
+        # While the job is paused, `write` is what reports it.
+        if job.state == JobState.PAUSED or self._backlog.has_room(waiting, job.completed, self._clock.monotonic()):
+            return None
+        return (
+            f"{self._host} accepts no webhooks now, and {waiting:,} wait for it. Later changes stay in the log; some of"
+            " them are tried every 5 minutes at the latest."
+        )
 
     async def write(self, batch: Sequence[Change]) -> bool:
         """Add a message for every change. Raises `Transient` while the receiver wants none (410)."""
@@ -59,7 +88,9 @@ class ChangeWebhooks:
             if type(error) is StoreError:  # the store answers and refuses these messages: retrying will not help
                 raise Permanent(error.message) from error
             raise
-        if await self._state_of(job) == JobState.PAUSED:
+        report = await self._report_of(job)
+        self._job = job if self._backlog.is_long(report.queued + report.running) else None
+        if report.state == JobState.PAUSED:
             raise Transient(
                 f"{self._host} wants no more webhooks (410), or its deliveries were paused. Resume them with"
                 f" `forager jobs resume {job}`, or remove the sink {self.name}."

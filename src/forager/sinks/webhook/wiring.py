@@ -1,7 +1,6 @@
 """Builds the sink and the deliveries from the settings of webhooks, and provides the signing secret."""
 
 from collections.abc import Mapping
-from uuid import UUID
 
 from pydantic import SecretStr
 
@@ -49,10 +48,7 @@ def build_sink(service: SinkService, row: SinkRow) -> Sink:
         problem = FieldError("options.url", error.message if isinstance(error, Refused) else "it is not a valid URL")
         raise Rejected(f"options.url: {problem.message}", fields=[problem]) from error
 
-    async def state_of(job: UUID) -> str:
-        return (await service.reports.job(job)).state
-
-    return ChangeWebhooks(row, url, service.ledger, state_of)
+    return ChangeWebhooks(row, url, service.ledger, service.reports.job, service.clock)
 
 
 def default_url(settings: SettingsTree) -> str | None:
