@@ -11,6 +11,7 @@ def test_every_command_of_products_answers_on_an_empty_store__PR_18(forager: For
     assert forager("products", "audit", "--json").data["findings"]["products"] == 0
     assert forager("products", "health", "--json").data == []
     assert forager("products", "health").err == "No pages were parsed in these days.\n"
+    assert "No shop was crawled yet" in forager("products", "domains", "list").err
     assert forager("products", "quarantine", "list").err == "No values are held back.\n"
     assert "No products match. Crawl a shop" in forager("products", "list", "--brand", "Ikea").err
     assert forager("products", "reindex", "--json").data == {"left": 0}
@@ -66,3 +67,18 @@ def test_time_and_retries_are_options_of_the_command__PR_1(forager: Forager) -> 
     assert forager("crawl", page, "--scheduled-at", "2099-01-01T00:00:00Z", "--max-retries", "10", "--plan").code == 0
     assert "--max-retries: must be at most 10" in forager("crawl", page, "--max-retries", "11", "--plan").err
     assert "--scheduled-at: must be a time" in forager("crawl", page, "--scheduled-at", "tomorrow", "--plan").err
+
+
+def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forager: Forager) -> None:
+    unknown = forager("products", "domains", "set", "shop.example", "--currency", "eur")
+    assert "was never crawled" in unknown.err
+    forager("lanes", "set", "shop.example", "--concurrency", "2")
+    changed = forager("products", "domains", "set", "Shop.example", "--currency", "eur", "--recrawl", "6h")
+    assert "shop.example: currency EUR, crawled every 6 h." in changed.err, changed.all
+    (shop,) = forager("products", "domains", "list", "--json").data
+    assert (shop["currency"], shop["crawl_frequency"], shop["max_concurrent_requests"]) == ("EUR", 21_600, 2)
+    back = forager("products", "domains", "set", "shop.example", "--currency", "none", "--recrawl", "none", "--json")
+    assert (back.data["currency"], back.data["crawl_frequency"]) == (None, None)
+    assert "--recrawl" in forager("products", "domains", "set", "shop.example", "--recrawl", "6").err
+    assert "--currency" in forager("products", "domains", "set", "shop.example", "--currency", "XXQ").err
+    assert "Nothing to set" in forager("products", "domains", "set", "shop.example").err

@@ -3,6 +3,7 @@
 from typing import Any
 
 from forager.core.hosts import host_of
+from forager.pipelines.products.reports_domains import remember_parsed
 from tests.support.shop import JOBS, OpenShop, Shop
 
 DAY = 86_400
@@ -161,3 +162,16 @@ async def test_a_plan_counts_pages_and_time_and_fetches_nothing__PR_1(shop_of: O
     planned = (await shop.client.post("/api/v1/jobs/plan", json={"pipeline": "products", "params": params})).json()
     assert (planned["data"]["pages"], planned["data"]["more"]) == (0, True)
     assert shop.site.log.total == 0
+
+
+async def test_a_shop_whose_job_a_schedule_made_has_its_row_too__PR_7(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    await shop.app.submit("products", {"urls": [shop.site.product_url(1)]})
+    await shop.work()
+    assert await shop.get("/admin/domains") == []
+    for _ in range(2):
+        await remember_parsed(shop.app.database, await shop.app.ledger.now_ms())
+    (domain,) = await shop.get("/admin/domains")
+    assert domain["base_url"] == shop.site.url().rstrip("/")
+    (product,) = await shop.app.database.fetch("SELECT domain_id FROM products")
+    assert product["domain_id"] == domain["id"]

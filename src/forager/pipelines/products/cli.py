@@ -7,10 +7,12 @@ import typer
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_domains import domains
 from forager.pipelines.products.cli_health import audit, health, quarantine
 
 commands = typer.Typer(help="Shops, crawled and kept current: products, prices, stock.", no_args_is_help=True)
 commands.add_typer(quarantine, name="quarantine")
+commands.add_typer(domains, name="domains")
 commands.command("health")(health)
 commands.command("audit")(audit)
 

@@ -46,6 +46,12 @@ async def remember_domains(db: Database, urls: Iterable[str], now_ms: int) -> No
         )
 
 
+async def remember_parsed(db: Database, now_ms: int) -> None:
+    """Make a row for each domain whose pages were parsed and that has none: a schedule or `POST /jobs` made its job."""
+    rows = await db.fetch(_UNKNOWN)
+    await remember_domains(db, [row["url"] for row in rows if row["url"]], now_ms)
+
+
 async def frequencies_of(db: Database, urls: Iterable[str]) -> dict[str, int]:
     """By host of these URLs: the crawl frequency that an operator has set for it, in seconds."""
     hosts = sorted({host_of(url) for url in urls})[:1_000]
@@ -71,7 +77,7 @@ async def one_domain(db: Database, number: int) -> DomainReport:
     """Raises `NotFound` if there is none with this id."""
     rows = await db.fetch("SELECT * FROM domains WHERE id = :id", {"id": number})
     if not rows:
-        raise NotFound(f"There is no domain {number}. See `forager products domains`.")
+        raise NotFound(f"There is no domain {number}. See `forager products domains list`.")
     return (await _reports(db, rows))[0]
 
 
@@ -102,6 +108,11 @@ async def _reschedule(db: Database, domain: str, frequency: int | None) -> None:
         start = rows[-1]["id"]
 
 
+_UNKNOWN = """
+SELECT h.domain, (SELECT p.url FROM pages p WHERE p.domain = h.domain ORDER BY p.id LIMIT 1) AS url
+FROM (SELECT DISTINCT domain FROM parser_health) h
+WHERE NOT EXISTS (SELECT 1 FROM domains d WHERE d.domain_name = h.domain AND d.base_url IS NOT NULL)
+"""
 _RESCHEDULE = """
 UPDATE pages SET usual_frequency = CAST(:every AS BIGINT),
   crawl_interval = CASE WHEN frequency IS NULL AND next_crawl_at IS NOT NULL

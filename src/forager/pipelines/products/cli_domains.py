@@ -1,0 +1,89 @@
+"""`forager products domains …`: the shops that are crawled, with their currency and how often they are crawled."""
+
+from typing import Annotated, Any
+
+import typer
+
+from forager.core.durations import seconds_with_unit
+from forager.core.errors import NotFound, Rejected
+from forager.core.hosts import one_spelling
+from forager.kit.cli import render
+from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.running import with_api
+
+domains = typer.Typer(help="The shops that are crawled.", no_args_is_help=True)
+PATH = "/admin/domains"
+NONE = "none"
+
+
+@domains.command("list")
+def list_domains(context: typer.Context, as_json: Json = False) -> None:
+    """List the shops: whether each is active, its currency and how often it is crawled."""
+    listed = with_api(context, _all)
+    if as_json:
+        render.show_json(listed)
+        return
+    if not listed:
+        render.notes().print("No shop was crawled yet: forager crawl URL --sitemap", soft_wrap=True)
+        return
+    rows = render.table("id", "shop", "active", "currency", "crawled", "delay", "at once", right=("id", "delay"))
+    for shop in listed:
+        rows.add_row(
+            str(shop["id"]),
+            render.plain(shop["domain_name"]),
+            "yes" if shop["is_active"] else "paused",
+            shop["currency"] or "-",
+            f"every {render.duration(shop['crawl_frequency'] or 86_400)}",
+            f"{shop['crawl_delay_seconds']:g} s",
+            str(shop["max_concurrent_requests"]),
+        )
+    render.out().print(rows)
+
+
+@domains.command("set")
+def set_domain(
+    context: typer.Context,
+    domain: Annotated[str, typer.Argument(help="The shop, such as shop.example.")],
+    currency: Annotated[
+        str | None, typer.Option(help="Currency of prices that name none, such as EUR; `none` takes it back.")
+    ] = None,
+    recrawl: Annotated[
+        str | None, typer.Option(help="Crawl its pages again every 30m, 6h, 2d …; `none` takes it back.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Set the currency of a shop, or how often its pages are crawled. Pause it with `forager lanes pause`."""
+    changes: dict[str, Any] = {}
+    if currency is not None:
+        changes["currency"] = None if currency == NONE else currency.upper()
+    if recrawl is not None:
+        changes["crawl_frequency"] = None if recrawl == NONE else _seconds(recrawl)
+    if not changes:
+        raise Rejected("Nothing to set. Give --currency or --recrawl.")
+    name = one_spelling(domain)
+
+    async def work(at: Reached) -> Any:
+        number = next((shop["id"] for shop in await _all(at) if shop["domain_name"] == name), None)
+        if number is None:
+            raise NotFound(f"{domain} was never crawled. See `forager products domains list`.")
+        return await at.api.patch(f"{PATH}/{number}", changes)
+
+    changed = with_api(context, work, fields={"crawl_frequency": "recrawl"})
+    if as_json:
+        render.show_json(changed)
+        return
+    every = render.duration(changed["crawl_frequency"] or 86_400)
+    render.notes().print(
+        f"{name}: currency {changed['currency'] or 'as the pages say'}, crawled every {every}.", markup=False
+    )
+
+
+async def _all(at: Reached) -> list[Any]:
+    return [shop async for some in at.api.pages(PATH) for shop in some]
+
+
+def _seconds(text: str) -> int:
+    try:
+        return round(seconds_with_unit(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--recrawl") from None
