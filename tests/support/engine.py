@@ -142,11 +142,13 @@ class EngineRig:
         rows = self.tables.read(f"SELECT body FROM evidence WHERE task_id = {task}")
         return bytes(rows[0]["body"]) if rows else b""
 
-    async def close(self) -> None:
+    async def close(self, *, tables: bool = True) -> None:
+        """Close everything; without `tables` those of the auditor stay open, because they are another's."""
         for fetcher in self.fetchers:
             await fetcher.close()
         await self.ledger.close()
-        self.tables.close()
+        if tables:
+            self.tables.close()
 
 
 async def open_sqlite(
@@ -166,6 +168,7 @@ async def open_postgres(
     lease: float = 30.0,
     clock: Clock | None = None,
     create: bool = True,
+    tables: PostgresTables | None = None,
     **more: Any,
 ) -> EngineRig:
     from forager.ledger.postgres import PostgresLedger
@@ -174,7 +177,7 @@ async def open_postgres(
     if create:
         await asyncio.to_thread(create_schema, url, catalog)
     ledger = await PostgresLedger.open(url, catalog, lease_seconds=lease, **more)
-    return EngineRig(ledger, PostgresTables(url), pipelines, clock or SystemClock(), lease)
+    return EngineRig(ledger, tables or PostgresTables(url), pipelines, clock or SystemClock(), lease)
 
 
 async def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:

@@ -5,6 +5,7 @@ template on PostgreSQL belongs to one server and one set of tables.
 """
 
 import hashlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,7 +14,9 @@ from forager.ledger.catalog import Catalog
 from forager.ledger.schema.migrate import create_postgres, create_sqlite
 from forager.settings import Settings
 from forager.wiring import build_pipelines
+from tests.support.auditor import PostgresTables
 from tests.support.postgres import Postgres
+from tests.support.recycled import Recycled
 
 _templates: dict[tuple[str, str], str] = {}
 """By server and set of tables: the name of the database to copy."""
@@ -33,6 +36,27 @@ def create_schema(url: str, catalog: Catalog) -> None:
         _templates[key] = template
     server.drop_database(url)
     server.create_database(_templates[key], name=name)
+
+
+class RecycledByCatalog:
+    """Databases with the schema of any pipelines, each lent to one test after another."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+        self._recycled: dict[str, Recycled] = {}
+
+    def lent(self, catalog: Catalog) -> AbstractContextManager[tuple[str, PostgresTables]]:
+        """The URL of an empty ledger with the schema of these pipelines, and its tables, which stay open."""
+        key = _tables(catalog)
+        if key not in self._recycled:
+            url = self._postgres.create_database()
+            create_postgres(url, catalog)
+            self._recycled[key] = Recycled(self._postgres, urlsplit(url).path[1:])
+        return self._recycled[key].lent()
+
+    def close(self) -> None:
+        for each in self._recycled.values():
+            each.close()
 
 
 def create_store_file(path: Path, catalog: Catalog) -> None:

@@ -10,10 +10,13 @@ from forager.sandbox import FULL_DENSITY, Band, Fault, Rule, SerperConfig, Serpe
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import serper, until
 
+pytestmark = pytest.mark.one_store  # what an answer leads to is decided by the step and the engine
+
 EMPTY = (Band(1.0, 0, 0),)
 FULL = SerperConfig(density=FULL_DENSITY, rate_limit=None)
 
 
+@pytest.mark.one_store(False)
 async def test_every_place_of_a_good_answer_is_stored__PL_9(open_rig: OpenRig) -> None:
     async with SerperSandbox(SerperConfig(rate_limit=None)) as sandbox:
         rig = await open_rig(serper(sandbox.url))
@@ -54,6 +57,7 @@ async def test_a_key_that_is_not_set_pauses_the_job_and_sends_nothing__PL_9(open
         assert rig.job(job)["completed"] == 10
 
 
+@pytest.mark.one_store(False)
 async def test_a_bad_key_pauses_the_job_with_a_remedy_and_resuming_sends_its_queries__PL_9(open_rig: OpenRig) -> None:
     async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url))
@@ -172,6 +176,7 @@ async def test_malformed_json_fails_at_once_and_its_body_is_kept__PL_9(open_rig:
         assert len(sandbox.log) == 1
 
 
+@pytest.mark.one_store(False)
 async def test_a_retried_job_runs_its_failures_and_the_pages_behind_them_and_nothing_else__PL_12(
     open_rig: OpenRig,
 ) -> None:

@@ -13,6 +13,8 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import until
 from tests.support.sites import BREAKER, SITE, RulesByHost, looks, plans, site_worker
 
+pytestmark = pytest.mark.one_store  # breakers are kept by the engine
+
 
 @pytest.mark.parametrize("outage", [Outage.ERROR, pytest.param(Outage.RESET, marks=pytest.mark.chaos)])
 async def test_an_outage_opens_the_breaker_and_one_probe_heals_it__SC_8(open_rig: OpenRig, outage: Outage) -> None:
@@ -61,6 +63,7 @@ async def test_a_404_a_429_and_a_503_with_retry_after_do_not_open_the_breaker__S
         assert not any('"open"' in str(row["state"]) for row in states)
 
 
+@pytest.mark.one_store(False)
 async def test_an_open_breaker_survives_the_death_of_its_worker__SC_8(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         await site.fail(Outage.ERROR)
@@ -77,6 +80,7 @@ async def test_an_open_breaker_survives_the_death_of_its_worker__SC_8(open_rig: 
         assert len(site.log) == seen, "the second worker knew that the door is shut"
 
 
+@pytest.mark.one_store(False)
 async def test_a_store_that_is_away_while_a_page_is_asked_for_fails_no_task__R8(open_rig: OpenRig) -> None:
     async with SandboxSite() as site:
         rig = await open_rig(looks())

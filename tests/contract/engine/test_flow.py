@@ -42,6 +42,7 @@ async def test_a_job_of_ten_behind_one_of_100000_sends_its_first_query_within_a_
             await assert_soon(first_query, 1.0)
 
 
+@pytest.mark.one_store  # the engine sends, the store only hands out
 async def test_requests_in_flight_stay_at_the_limit_while_work_remains__PL_7(open_rig: OpenRig) -> None:
     async with SerperSandbox(replace(FULL, latency_ms=1_000)) as sandbox:
         rig = await open_rig(serper(sandbox.url, concurrency=40))
@@ -65,6 +66,7 @@ async def test_a_jobs_own_concurrency_holds_at_the_upstream__PL_1(open_rig: Open
         assert len(sandbox.log) == 60
 
 
+@pytest.mark.one_store  # the engine sends, the store only hands out
 async def test_no_window_of_a_second_has_more_starts_than_the_rate__PL_8(open_rig: OpenRig) -> None:
     async with SerperSandbox(FULL) as sandbox:
         rig = await open_rig(serper(sandbox.url, rate=40, burst=10))
@@ -88,6 +90,7 @@ async def test_a_new_owner_of_a_lane_does_not_break_the_window_of_the_last__PL_8
         assert rig.job(job)["state"] == "completed"
 
 
+@pytest.mark.one_store  # the engine sends, the store only hands out
 async def test_an_upstream_that_never_answers_slows_no_other_lane(open_rig: OpenRig) -> None:
     """The dead lane could fill every place of the process: it must leave some to the others."""
     async with silence() as dead, SerperSandbox(SerperConfig(rate_limit=None)) as sandbox:

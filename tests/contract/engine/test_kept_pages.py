@@ -23,6 +23,8 @@ from tests.support.engine import EngineRig
 from tests.support.keeping import READING, Reread, keep_plans, keeping
 from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
+pytestmark = pytest.mark.one_store  # pages are files
+
 
 @pytest.fixture
 async def blobs(tmp_path: Path) -> AsyncIterator[LocalBlobs]:
@@ -40,6 +42,7 @@ def kept(rig: EngineRig) -> dict[str, dict[str, str]]:
     return {row["url"]: row for row in rig.tables.read("SELECT * FROM kept_pages")}
 
 
+@pytest.mark.one_store(False)
 async def test_a_page_is_stored_before_its_step_goes_on_and_read_without_another_request(
     open_rig: OpenRig, blobs: LocalBlobs
 ) -> None:
@@ -103,6 +106,7 @@ async def test_an_empty_answer_is_not_stored(open_rig: OpenRig, blobs: LocalBlob
         assert (await blobs.stat()).pages == 0
 
 
+@pytest.mark.one_store(False)
 async def test_what_a_record_refers_to_is_not_collected(
     open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +127,7 @@ async def test_what_a_record_refers_to_is_not_collected(
     await blobs.close()
 
 
+@pytest.mark.one_store(False)
 async def test_what_waiting_and_failed_tasks_refer_to_is_not_collected(
     open_rig: OpenRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

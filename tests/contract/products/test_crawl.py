@@ -22,7 +22,9 @@ LAYOUTS = {"jsonld": 0.9, "microdata": 0.9, "opengraph": 0.8, "amazon": 0.7, "at
 NOT_READ = {"plain": {"category", "description"}}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout", [pytest.param(layout, marks=[pytest.mark.one_store(layout != "jsonld")]) for layout in LAYOUTS]
+)
 async def test_every_field_that_a_page_shows_is_stored_with_its_source__PR_10(shop_of: OpenShop, layout: str) -> None:
     chosen = {"product_parsers": (f"127.0.0.1={layout}",)} if layout in ("amazon", "atelier", "depot") else {}
     shop = await shop_of(pages=12, layout=layout, categories=3, currency="EUR", settings=chosen)

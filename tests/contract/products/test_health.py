@@ -14,6 +14,8 @@ from forager.pipelines.products.health import LEAST_PAGES
 from forager.pipelines.products.reports_health import check_health, forget_old
 from tests.support.shop import OpenShop, Shop
 
+pytestmark = pytest.mark.one_store  # rates are compared by the pipeline
+
 PAGES = LEAST_PAGES
 
 
@@ -63,6 +65,7 @@ async def broken_shop(shop_of: OpenShop, parser: Broken) -> tuple[Shop, dict[int
     return shop, good
 
 
+@pytest.mark.one_store(False)
 async def test_a_field_that_falls_is_quarantined_and_the_last_good_values_stay__PR_16(
     shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +169,7 @@ async def test_a_parser_that_breaks_on_tuesday_loses_no_value_of_monday__PR_16(
     assert now == good
 
 
+@pytest.mark.one_store(False)
 async def test_counts_of_old_days_are_removed__PR_16(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=2)
     await shop.crawl(urls=[shop.site.product_url(1)])
@@ -179,6 +183,7 @@ async def test_counts_of_old_days_are_removed__PR_16(shop_of: OpenShop) -> None:
     assert len(await shop.get("/admin/parser-health")) == 1
 
 
+@pytest.mark.one_store(False)
 async def test_the_running_engine_checks_by_itself__PR_16(shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch) -> None:
     parser = Broken(monkeypatch)
     shop, _ = await broken_shop(shop_of, parser)

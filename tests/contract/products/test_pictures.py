@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from forager.extract.image_size import image_size
 from tests.support.shop import OpenShop, Shop
+
+pytestmark = pytest.mark.one_store  # downloads and files are the same on both
 
 
 async def download(shop: Shop) -> None:
@@ -12,6 +16,7 @@ async def download(shop: Shop) -> None:
     await shop.work()
 
 
+@pytest.mark.one_store(False)
 async def test_pictures_are_downloaded_with_size_and_place_and_the_same_bytes_once__PR_13(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=14, change_days=(0, 0))
     await shop.crawl(urls=[shop.site.product_url(n) for n in (1, 7, 14)])

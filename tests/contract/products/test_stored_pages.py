@@ -10,6 +10,8 @@ from forager.extract.products.findings import Findings
 from forager.extract.products.parsers import base
 from tests.support.shop import OpenShop
 
+pytestmark = pytest.mark.one_store  # pages are files, parsers are pure
+
 DAY = 86_400
 
 
@@ -64,6 +66,7 @@ async def test_a_stored_page_that_is_lost_is_fetched_again__PR_4(
     assert shop.asked() == ["1", "1"]
 
 
+@pytest.mark.one_store(False)
 @pytest.mark.parametrize("how", ["404", "410"])
 async def test_a_product_whose_page_is_gone_is_gone_with_its_evidence__PR_11(shop_of: OpenShop, how: str) -> None:
     shop = await shop_of(pages=4, gone_share=1.0, gone_days=1.0, gone=(how,), change_days=(0, 0))
@@ -92,6 +95,7 @@ async def test_a_soft_404_shows_no_product_and_none_of_its_prices__PR_15(shop_of
     assert (after["price"], after["version"]) == (before["price"], before["version"])
 
 
+@pytest.mark.one_store(False)
 async def test_a_price_that_cannot_be_right_overwrites_nothing_and_is_kept_with_its_reason__PR_15(
     shop_of: OpenShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from tests.support.engine import EngineRig
 from tests.support.shop import open_shop
 from tests.support.sink_suite import log_of, make_changes, open_store
 
+pytestmark = pytest.mark.one_store  # what a cluster answers decides
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineRig]:
@@ -79,6 +81,7 @@ def test_products_have_the_fields_and_types_of_the_seed__PR_19() -> None:
 # ── writes ──
 
 
+@pytest.mark.one_store(False)
 async def test_old_never_goes_over_new_whatever_comes_late__R17(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path
 ) -> None:
@@ -92,6 +95,7 @@ async def test_old_never_goes_over_new_whatever_comes_late__R17(
     assert dict(before)["thing/known"] == max(change.id for change in changes if change.key == "known")
 
 
+@pytest.mark.one_store(False)
 async def test_a_record_that_is_gone_from_the_store_is_removed_from_the_index(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ async def test_a_cluster_that_refuses_the_index_itself_sets_no_change_aside(
         await index.put(await things(engine))
 
 
+@pytest.mark.one_store(False)
 async def test_an_index_of_another_ledger_is_recognised_and_a_rebuild_heals_it(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path
 ) -> None:
@@ -217,6 +222,7 @@ async def test_keys_and_texts_never_leave_their_place_in_a_request__S18__S19(
     assert {hit["_id"] for hit in hits} == {documents.id_of(key) for key in nasty}
 
 
+@pytest.mark.one_store(False)
 async def test_archived_records_are_forgotten_also_in_an_index_that_is_being_built(
     engine: EngineRig, index: ElasticIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
