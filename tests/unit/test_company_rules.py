@@ -1,5 +1,6 @@
 """How companies are read: names by votes, addresses by country, contacts, and what is no company page."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,9 @@ def read(html: str, url: str = "https://page.example/") -> dict[str, Any]:
         (("1 Mill Lane", "Cudham", "Sevenoaks", "Kent", "TN14 7QA"), "Sevenoaks"),
         (("45 Ironmongers Place, Isle of Dogs.", "E14 9YD"), "London"),
         (("Avenida Juan Luis 3", "29639 Benalmádena (Málaga)"), "Benalmádena"),
+        (("12 MG Road", "Bengaluru - 560001, Karnataka, India"), "Bengaluru"),
+        (("Unit 3, India 560001",), None),
+        (("〒150-0041 東京都渋谷区神南1-2-3",), "渋谷区"),
         (("baliseauto.com", "MA 01089"), None),
         (("Type HP21 3AB cartridge", "ZZ9 9ZZ"), None),
     ],
@@ -99,6 +103,34 @@ def test_the_line_over_the_street_is_a_name_and_places_that_agree_win() -> None:
     assert named.name == "H&S Solicitors"
     alone = company_name(document("© 2024 Google", "Our restaurant"), [])
     assert alone is None
+
+
+@pytest.mark.parametrize("kind", ["Bakery", "AutoRepair", "Physician", "TravelAgency", "Museum"])
+def test_every_kind_of_business_is_an_organisation(kind: str) -> None:
+    data = {"@type": kind, "name": "Kiln Works GmbH", "telephone": "+43 732 123456"}
+    company = read(f'<script type="application/ld+json">{json.dumps(data)}</script><p>Welcome</p>')
+    assert (company["company_name"], company["contact_phone"]) == ("Kiln Works GmbH", "+43732123456")
+
+
+def test_a_web_address_is_a_name_only_if_the_page_has_no_other() -> None:
+    data = {"@type": "Store", "name": "shop.kiln.example"}
+    script = f'<script type="application/ld+json">{json.dumps(data)}</script>'
+    assert read(f"{script}<p>Welcome</p><p>© 2026 Kiln Works</p>")["company_name"] == "Kiln Works"
+    assert read(f"{script}<p>Welcome</p>")["company_name"] == "shop.kiln.example"
+    assert read("<title>Bread: Kiln.example</title><p>© 2026 www.Kiln.example</p>")["company_name"] == "Kiln.example"
+
+
+def test_of_equal_names_that_of_the_title_is_the_companys() -> None:
+    lines = ("Kiln Bread &amp; Cake", "Oven Works", "5433 Ontario Road", "Fremont, CA 94555")
+    html = "<title>Kiln Cake and Bread</title>" + "".join(f"<p>{line}</p>" for line in lines)
+    page = Document(html, "https://page.example/")
+    named = company_name(page, list(addresses(page)))
+    assert named is not None
+    assert named.name == "Kiln Bread & Cake"
+
+
+def test_a_trunk_zero_with_blanks_around_it_hides_no_number() -> None:
+    assert read("<p>Tel: +43 (0) 732 12 34 56</p>")["contact_phone"] == "+43732123456"
 
 
 def test_a_mailbox_of_an_ombudsman_is_no_contact() -> None:

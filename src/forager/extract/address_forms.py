@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from forager.extract.countries import country_code, state_code
-from forager.extract.locations import NormalizedLocation
+from forager.extract.locations import JAPANESE, NormalizedLocation
 
 _WORDS = r"[^\W\d_][\w.'’-]*(?:[ ][^\W\d_][\w.'’-]*){0,3}"
 _US = re.compile(
@@ -43,6 +43,7 @@ CEP = re.compile(r"\b\d{5}-\d{3}\b")
 _NL = re.compile(rf"\b\d{{4}} ?[A-Z]{{2}}[\s,]+(?P<city>{_WORDS})")
 _PL = re.compile(rf"(?:^|[\s,])\d{{2}}-\d{{3}}\s+(?P<city>{_WORDS})")
 _POLISH = re.compile(r"\b(?:ul|al|pl)\.|Sp\. z|[ąęłńśźżŁŚŻ]")
+_IN = re.compile(r"(?:^|[,.]\s*)(?P<city>[A-Z][a-z]+(?: [A-Z][a-z]+)?)\s*[-–,]?\s*[1-9]\d{2} ?\d{3}\b")
 _IE = re.compile(rf"^(?:(?P<city>{_WORDS})\s*,\s*)?Co\.? (?P<county>[A-Z][a-z]+)\b")
 _CODED = re.compile(rf"^(?P<city>{_WORDS})\s*[-,]?\s*\(?\d{{4,6}}\)?\s*[-–,]\s*(?P<country>[^\d,]{{4,40}}?)\.?$")
 _CODE_FIRST = re.compile(
@@ -177,6 +178,25 @@ def irish(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocati
     return NormalizedLocation(city=city, state_region=match["county"], country="IE", raw=texts[at]) if city else None
 
 
+def indian(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
+    """`Bengaluru - 560001, Karnataka`: a PIN of six digits after the city, on a page from India or beside its name."""
+    match = _IN.search(texts[at])
+    near = " ".join(texts[at : at + 3])
+    if not match or (region != "IN" and "India" not in near) or country_code(match["city"], codes=False):
+        return None
+    state = next((name.strip() for name in texts[at][match.end() :].split(",") if name.strip(" .")), None)
+    known = state if state and state != "India" and not re.search(r"\d", state) and len(state) <= 30 else None
+    return NormalizedLocation(city=match["city"], state_region=known, country="IN", raw=texts[at])
+
+
+def japanese(texts: Sequence[str], at: int, region: str | None) -> NormalizedLocation | None:
+    """`〒150-0041 東京都渋谷区神南1-2-3`."""
+    match = None if texts[at].isascii() else JAPANESE.search(texts[at])
+    if not match or not re.search(r"\d", texts[at]):
+        return None
+    return NormalizedLocation(city=match["city"], state_region=match["region"], country="JP", raw=texts[at])
+
+
 def code_before_country(texts: Sequence[str], at: int, region: str | None = None) -> NormalizedLocation | None:
     """`Sialkot (51310) - Pakistan`."""
     match = _CODED.match(texts[at])
@@ -225,6 +245,8 @@ FORMS: tuple[Form, ...] = (
     dutch,
     polish,
     irish,
+    indian,
+    japanese,
     code_before_country,
     code_first,
 )

@@ -23,6 +23,7 @@ MOST_PARTS = 10
 SHORTEST = 3
 """Characters of a name, without signs, that may be a part of another one."""
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+", re.ASCII)
+_WWW = re.compile(r"^www\.", re.IGNORECASE)
 _LOGO = re.compile(r"\blogo\b|\bhome(?: ?page)?\b", re.IGNORECASE)
 _SERVICES = frozenset(
     "google googlemaps googleinc facebook twitter youtube linkedin instagram pinterest wordpress joomla drupal wix"
@@ -63,15 +64,29 @@ def company_name(document: Document, places: Sequence[Address]) -> Named | None:
         return None
     hosts = _hosts(document)
     votes = {bare(one.name): _votes(one, candidates, hosts) for one in candidates}
-    best = max(candidates, key=lambda one: (votes[bare(one.name)], one.source == "text:legal", one.weight))
+    title = _words(document.title or "")
+
+    def rank(one: Named) -> tuple[float, bool, float, int]:
+        return votes[bare(one.name)], one.source == "text:legal", one.weight, len(_words(one.name) & title)
+
+    best = max(candidates, key=rank)
     return Named(best.name, best.source, votes[bare(best.name)])
+
+
+def is_host(name: str) -> bool:
+    """Whether a name is only a web address: `shop.example.com`."""
+    return bool(_HOST.fullmatch(name))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.casefold()))
 
 
 def _candidates(document: Document, places: Sequence[Address]) -> Iterator[Named]:
     for key, weight in (("og:site_name", 3.0), ("application-name", 2.0)):
         yield from _named(document.metas.get(key, ""), f"meta:{key}", weight)
     for owner in islice(copyright_owners(document), MOST_OWNERS):
-        yield Named(owner, "text:copyright", 2.5)
+        yield from _named(owner, "text:copyright", 2.5)
     for place in places[:3]:
         for above in [text for text in names_above(document, place) if _is_capitalised(text)][:2]:
             yield from _named(above, "text:address", 2.0)
@@ -90,7 +105,7 @@ def _candidates(document: Document, places: Sequence[Address]) -> Iterator[Named
 def _named(text: str, source: str, weight: float) -> Iterator[Named]:
     name = tidy(text)
     if name:
-        yield Named(name.removeprefix("www."), source, weight / 2 if _HOST.fullmatch(name) else weight)
+        yield Named(_WWW.sub("", name), source, weight / 2 if is_host(name) else weight)
 
 
 def _votes(one: Named, all_of_them: Sequence[Named], hosts: frozenset[str]) -> float:

@@ -44,6 +44,10 @@ _CODED = re.compile(r"(?P<country>[A-Z]{2})-(?P<state>[A-Z]{2})-(?P<city>[A-Z][\
 """`US-IL-Yorkville`, as some systems write it."""
 _LOOSE = re.compile(r"\s*\(\d{1,3}\)\s*$|^\s*(?:or|oder|ou)\s+|\s+(?:or|oder|ou|and|und|et|&|\+)\s*$", re.IGNORECASE)
 """What is left around a place: the number of a French department, and the word before `remote`."""
+JAPANESE = re.compile(
+    r"(?P<region>東京都|北海道|京都府|大阪府|[^\W\da-zA-Z]{2,3}県)\s?(?P<city>[^\W\da-zA-Z]{1,8}?[市区町村])"
+)
+"""Prefecture and municipality, which Japanese addresses begin with."""
 _AROUND = re.compile(
     r"^(?:greater |metropolitan )|(?: (?:bay )?(?:metropolitan )?area| metro(?:plex)?| region)$", re.IGNORECASE
 )
@@ -88,6 +92,8 @@ def location_of(text: str) -> NormalizedLocation:
     if not plain or len(plain) > LONGEST:
         return NormalizedLocation(raw=text)
     parts = [part for part in _SEPARATORS.split(_REMOTE.sub(" ", plain)) if part.strip(" ()-–.")][:MOST_PARTS]
+    if not plain.isascii() and (japanese := JAPANESE.search(plain)):
+        return NormalizedLocation(city=japanese["city"], state_region=japanese["region"], country="JP", raw=text)
     coded = _CODED.fullmatch(plain)
     if coded and country_code(coded["country"]):
         return NormalizedLocation(city=coded["city"], state_region=coded["state"], country=coded["country"], raw=text)

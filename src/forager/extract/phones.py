@@ -7,6 +7,7 @@ from dataclasses import dataclass
 LONGEST = 250
 MOST_TRIES = 2_000
 _TRUNK = re.compile(r"\(\s*0\s*\)")
+_CODED_TRUNK = re.compile(r"((?:\+|\b00)\s?\d{1,3})\s*\(\s*0\s*\)\s*")
 _ENOUGH_DIGITS = re.compile(r"(?:\d\D{0,6}){6}")
 _AMERICAN = re.compile(r"(?<![\d+])(?:1[-. ])?\(?([2-9]\d\d)\)?[-. ]{1,2}([2-9]\d\d)[-. ](\d{4})(?!\d)")
 
@@ -36,6 +37,12 @@ def e164(value: str, region: str | None = None) -> str:
     if not phonenumbers.is_valid_number(number):
         raise ValueError("no telephone has this number")
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def without_trunks(text: str) -> str:
+    """The text with `+43 (0) 732` as `+43 732`: a zero that is dialled only inside of the country, with blanks around
+    it, hides a number from `phones_in`."""
+    return _CODED_TRUNK.sub(r"\1 ", text) if "(" in text else text
 
 
 def phones_in(text: str, region: str | None = None) -> Iterator[PhoneFound]:

@@ -4,21 +4,23 @@ What the first page lacks may stand on the contact, about or imprint page that i
 """
 
 import re
+from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
 from forager.core.visit import Click, Scroll, WaitFor, WaitQuiet
 from forager.extract.addresses import Address, addresses, region_of
-from forager.extract.company_names import company_name
+from forager.extract.company_names import company_name, is_host
 from forager.extract.document import Document, Link
 from forager.extract.emails import clean_email, emails_in
 from forager.extract.labels import labelled
 from forager.extract.locations import NormalizedLocation, location_of, location_of_address
 from forager.extract.normalise import Email, Line, Location, Phone, Prose, Url
+from forager.extract.organisation_types import ORGANISATIONS
 from forager.extract.organisations import LEGAL_FORM, bare, tidy
 from forager.extract.page_kind import PageKind, error_of, is_empty
-from forager.extract.phones import e164, phones_in
+from forager.extract.phones import e164, phones_in, without_trunks
 from forager.extract.structured_data import Thing, first, of_type, text_of, things
 from forager.extract.urls import same_site, site_of
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
@@ -26,12 +28,6 @@ from forager.pipelines.scrape.extractor import MOST_MORE, Extracted, Extractor, 
 from forager.pipelines.scrape.findings import GUESS, LABEL, OPEN_GRAPH, SELECTOR, Findings
 from forager.pipelines.scrape.walls import LOGIN_PATH, login_wall
 
-ORGANISATIONS = (
-    "Organization", "Corporation", "LocalBusiness", "OnlineBusiness", "OnlineStore", "NGO", "Airline", "Store",
-    "ProfessionalService", "Restaurant", "MedicalBusiness", "LegalService", "FinancialService", "RealEstateAgent",
-    "HomeAndConstructionBusiness", "GeneralContractor", "LodgingBusiness", "Hotel", "AutomotiveBusiness", "Dentist",
-    "CollegeOrUniversity", "EducationalOrganization", "GovernmentOrganization", "SportsOrganization", "Consortium",
-)  # fmt: skip
 _HEADQUARTERS = (
     r"(?:world(?:wide)? |corporate |global |company )?headquarters?|head ?office|main office|registered office|hq|"
     r"(?:haupt|firmen|unternehmens)sitz|zentrale|siège(?: social)?|sede(?: (?:central|social|legale))?|hovedkontor|"
@@ -114,6 +110,8 @@ def parse(page: Page, wanted: frozenset[str]) -> Extracted:
     _place(document, places, findings)
     _phone(document, findings, region)
     _name(document, places, findings)
+    if organisation is not None and findings.wants("company_name"):
+        findings.offer_thing("company_name", organisation, "name", tidy(organisation.text("name", "legalName") or ""))
     _email(document, findings)
     _prose(document, findings)
     missing = wanted - {"website_url"} - findings.names
@@ -139,7 +137,9 @@ def _main_organisation(known: tuple[Thing, ...]) -> Thing | None:
 
 
 def _from_organisation(one: Thing, findings: Findings, region: str | None) -> None:
-    findings.offer_thing("company_name", one, "name", tidy(one.text("name", "legalName") or ""))
+    name = tidy(one.text("name", "legalName") or "")
+    if name and not is_host(name):  # what the page itself calls the company is better than a web address
+        findings.offer_thing("company_name", one, "name", name)
     findings.offer_thing("description", one, "description", one.text("description"))
     findings.offer_thing("industry", one, "industry", one.text("industry", "naics"))
     staff = _staff(one.get("numberOfEmployees"))
@@ -223,17 +223,25 @@ def _phone(document: Document, findings: Findings, region: str | None) -> None:
     for link in document.links:
         if link.url[:4].lower() == "tel:":
             findings.offer("contact_phone", _dialled(unquote(link.url[4:]), region), "css:a[href^=tel]", SELECTOR)
+    texts = [line.text for line in document.shown]
+    _phone_in(texts, findings, region)
+    closed = [without_trunks(text) for text in texts] if findings.wants("contact_phone") else texts
+    if closed != texts:
+        _phone_in(closed, findings, region)
+
+
+def _phone_in(texts: Sequence[str], findings: Findings, region: str | None) -> None:
     before = ""
-    for line in document.shown:
-        for phone in phones_in(line.text, region) if len(line.text) <= 1_000 else ():
-            ahead = line.text[max(0, phone.start - 25) : phone.start] or before
+    for text in texts:
+        for phone in phones_in(text, region) if len(text) <= 1_000 else ():
+            ahead = text[max(0, phone.start - 25) : phone.start] or before
             if _FAX.search(ahead) and not _TEL.search(ahead[_last_fax(ahead) :]):
                 continue
             labelled_so = bool(_TEL.search(ahead))
             findings.offer(
                 "contact_phone", phone.number, "text:label" if labelled_so else "text", LABEL if labelled_so else GUESS
             )
-        before = line.text if len(line.text) <= 25 else ""
+        before = text if len(text) <= 25 else ""
 
 
 def _last_fax(text: str) -> int:
