@@ -184,7 +184,7 @@ async def measure(filled: dict[int, Store], round_: int, batches: int) -> dict[i
                 await feed.beat()
                 came = arriving(size, f"r{round_}", number)
                 began = time.perf_counter()
-                found = await feed.items.resolve(came)
+                found = await feed.items.resolve(came, "Boston")
                 assert len(found.merges) == BATCH // 2, (len(found.merges), size)
                 await feed.store([*found.listings.values(), *found.sources])
                 took[size]["resolved"].append((time.perf_counter() - began) * 1000)

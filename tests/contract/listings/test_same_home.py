@@ -70,6 +70,33 @@ async def test_a_home_with_more_sources_than_one_verification_asks_is_gone_only_
     assert [row["gone_reason"] for row in gone] == ["not_found"] * 6
 
 
+async def test_a_home_that_two_markets_show_stays_in_its_own__LI_9(rentals: Rentals) -> None:
+    """The second market searches for the same city, as a neighbouring one that shows the same homes does."""
+    await rentals.scrape("boston")
+    before = await rentals.rows("SELECT listing_key, version FROM listings ORDER BY id")
+    wide = {"id": "greater-boston", "city": "Boston", "state": "MA", "tier": "cool"}
+    assert (await rentals.client.post("/api/admin/markets", json=wide)).status_code == 201
+    owners = "SELECT DISTINCT market_id, decay_rate FROM listings"
+    sources = "SELECT DISTINCT market_id FROM listing_sources"
+
+    await rentals.scrape("greater-boston")
+    assert await rentals.rows(owners) == [{"market_id": "boston", "decay_rate": 3}]
+    assert await rentals.rows(sources) == [{"market_id": "boston"}]
+    assert await rentals.rows("SELECT listing_key, version FROM listings ORDER BY id") == before, "no change"
+    assert {row["times_seen"] for row in await rentals.rows("SELECT times_seen FROM listings")} == {2}
+
+    await rentals.client.put("/api/admin/markets/boston", json={"city": "Chelsea"})
+    await rentals.scrape("greater-boston")
+    in_city = f"{owners} WHERE city = 'Boston'"
+    assert await rentals.rows(in_city) == [{"market_id": "greater-boston", "decay_rate": 1}], "that of their city"
+
+    await rentals.client.delete("/api/admin/markets/greater-boston")
+    await rentals.client.put("/api/admin/markets/boston", json={"city": "Boston"})
+    await rentals.scrape("boston")
+    assert await rentals.rows(owners) == [{"market_id": "boston", "decay_rate": 3}], "its market was removed"
+    assert await rentals.rows(sources) == [{"market_id": "boston"}]
+
+
 async def test_a_wrong_merge_is_split_for_good__LI_9(rentals: Rentals) -> None:
     rentals.apify.world.__dict__["twin_share"] = 1.0
     await rentals.scrape("nyc")

@@ -31,7 +31,7 @@ class ItemsDuty:
         """Store one page of listings; rows that cannot be read are kept beside them with the reason."""
         rows, total, response = await self.apify.items(fetch, task.dataset_id, task.offset)
         batch = read_rows(rows, task.scrape.market_id, task.scrape.decay_rate, response.at)
-        resolved = await self.resolve(batch.found)
+        resolved = await self.resolve(batch.found, task.scrape.city)
         following = task.offset + ITEMS_PER_PAGE
         if following < total:
             then = Plan(ReadItems(**task.about(), offset=following))
@@ -54,9 +54,9 @@ class ItemsDuty:
             facts=facts_of(response, results_count=len(batch.found), merged=len(resolved.merges)),
         )
 
-    async def resolve(self, listings: Sequence[Found]) -> Resolved:
-        """Which stored homes these listings show."""
-        return resolve(listings, await StoredHomes(self.database).about(listings), self.thresholds)
+    async def resolve(self, listings: Sequence[Found], city: str) -> Resolved:
+        """Which stored homes these listings of one market show; `city` is the market's."""
+        return resolve(listings, await StoredHomes(self.database).about(listings), self.thresholds, city)
 
 
 def _merges(resolved: Resolved) -> list[Effect]:

@@ -10,7 +10,7 @@ from forager.kit.queries import columns_of
 from forager.pipelines.listings.blocks import nearby_cells, zip_block
 from forager.pipelines.listings.parse import Found
 from forager.pipelines.listings.records import Listing
-from forager.pipelines.listings.resolve import MOST_CANDIDATES, Stored
+from forager.pipelines.listings.resolve import MOST_CANDIDATES, Owner, Stored
 
 AT_ONCE: Final = 125
 """Listings whose candidates one query reads."""
@@ -22,7 +22,8 @@ _SHARED: Final = """
 EXISTS (SELECT 1 FROM listing_sources o WHERE o.listing_key = {0}.listing_key AND o.source_key <> {0}.listing_key)
 """
 _KNOWN: Final = f"""
-SELECT s.source_key, s.listing_key, {_SHARED.format("s")} AS shared FROM listing_sources s WHERE s.source_key IN :keys
+SELECT s.source_key, s.listing_key, s.market_id, {_SHARED.format("s")} AS shared
+FROM listing_sources s WHERE s.source_key IN :keys
 """
 _BY_KEY: Final = f"SELECT {_FIELDS} FROM listings l WHERE l.listing_key IN :keys"
 # A home is mostly in both kinds of blocks; it is read once. IS NOT NULL is the condition of the two partial indexes.
@@ -33,6 +34,10 @@ SELECT {_FIELDS}, {_SHARED.format("l")} AS shared FROM listings l WHERE l.id IN 
   SELECT id FROM (SELECT id FROM listings WHERE block_cell IS NOT NULL AND block_cell IN :cells LIMIT {_MOST}) by_cell)
 ORDER BY l.id
 """
+_OWNERS: Final = """
+SELECT l.listing_key, l.market_id, l.decay_rate, m.city
+FROM listings l JOIN market_configs m ON m.id = l.market_id WHERE l.listing_key IN :keys
+"""
 _SPLITS: Final = "SELECT source_key, listing_key FROM listing_splits WHERE source_key IN :keys"
 
 
@@ -41,7 +46,8 @@ class StoredHomes:
     database: Database
 
     async def about(self, listings: Sequence[Found]) -> Stored:
-        """Return the homes that these sources are known to show, and the candidates of the others."""
+        """Return the homes that these sources are known to show, and the candidates of the others. The listings are of
+        one market."""
         rows = await self._by_keys(_KNOWN, (each.source.source_key for each in listings))
         known = {row["source_key"]: row["listing_key"] for row in rows}
         shared = {row["listing_key"] for row in rows if row["shared"]}
@@ -53,7 +59,16 @@ class StoredHomes:
             if row["shared"]:
                 shared.add(home.listing_key)
         split = await self._by_keys(_SPLITS, (each.listing_key for each in unknown))
-        return Stored(known, homes, shared, {(row["source_key"], row["listing_key"]) for row in split})
+        markets = {each.listing.market_id for each in listings}
+        elsewhere = {row["listing_key"] for row in rows if row["market_id"] not in markets}
+        elsewhere |= {home.listing_key for home in homes.values() if home.market_id not in markets}
+        owners = {
+            row["listing_key"]: Owner(row["market_id"], row["city"], row["decay_rate"])
+            for row in await self._by_keys(_OWNERS, elsewhere)
+            if row["market_id"] not in markets
+        }
+        splits = {(row["source_key"], row["listing_key"]) for row in split}
+        return Stored(known, homes, shared, splits, owners)
 
     async def _candidates(self, listings: Sequence[Listing]) -> list[Row]:
         """Stored homes in the blocks of these listings: some more than are compared, since blocks overlap."""

@@ -7,6 +7,7 @@ again. Two rows of one batch that show the same home become one sighting of it.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from forager.pipelines.listings.address import address_key
 from forager.pipelines.listings.blocks import cell_block, nearby_cells, zip_block
@@ -28,6 +29,16 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The market that a stored home belongs to, if that is not the one that is being scraped."""
+
+    market_id: str
+    city: str
+    """The market's."""
+    decay_rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """What the store knows about the listings of a batch."""
 
@@ -39,6 +50,8 @@ class Stored:
     """Keys of homes that several sources show: what one source leaves out, another may have."""
     splits: Collection[tuple[str, str]] = ()
     """(source key, listing key) that must not be merged again."""
+    owners: Mapping[str, Owner] = field(default_factory=dict)
+    """By listing key: the other market that the home belongs to. A market that was removed owns none."""
 
 
 @dataclass(slots=True)
@@ -49,8 +62,8 @@ class Resolved:
     merges: list[Merge] = field(default_factory=list)
 
 
-def resolve(batch: Iterable[Found], stored: Stored, thresholds: Thresholds) -> Resolved:
-    """Decide for every listing of a batch, in order."""
+def resolve(batch: Iterable[Found], stored: Stored, thresholds: Thresholds, city: str) -> Resolved:
+    """Decide for every listing of a batch, in order. `city` is that of the market that is being scraped."""
     resolved, nearby = Resolved(), _Nearby(stored.homes.values())
     shared = set(stored.shared)
     for each in batch:
@@ -64,11 +77,28 @@ def resolve(batch: Iterable[Found], stored: Stored, thresholds: Thresholds) -> R
                 shared.add(key)
                 resolved.merges.append(match)
         before = resolved.listings.get(key) or (stored.homes.get(key) if key in shared else None)
-        seen = each.listing.model_copy(update={"listing_key": key})
-        resolved.listings[key] = seen if before is None else merge(before, seen)
-        resolved.sources.append(each.source.model_copy(update={"listing_key": key}))
+        market = _market_of(each.listing, stored.owners.get(key), city)
+        seen = each.listing.model_copy(update={"listing_key": key, **market})
+        resolved.listings[key] = seen if before is None else merge(before, seen).model_copy(update=market)
+        own = {"listing_key": key, "market_id": market["market_id"]}
+        resolved.sources.append(each.source.model_copy(update=own))
         nearby.add(resolved.listings[key])
     return resolved
+
+
+def _market_of(seen: Listing, owner: Owner | None, city: str) -> dict[str, Any]:
+    """Return the market that a home belongs to, and its rate of ageing.
+
+    Scrapes of neighbouring markets show the same homes. A home stays in its market, so that it does not move with every
+    scrape, unless it is in the city of the market that is being scraped and not in that of its own.
+    """
+    if owner is None or (_is_in(seen, city) and not _is_in(seen, owner.city)):
+        return {"market_id": seen.market_id, "decay_rate": seen.decay_rate}
+    return {"market_id": owner.market_id, "decay_rate": owner.decay_rate}
+
+
+def _is_in(home: Listing, city: str) -> bool:
+    return home.city is not None and home.city.casefold() == city.casefold()
 
 
 def judge(one: Listing, other: Listing, thresholds: Thresholds) -> Verdict:
