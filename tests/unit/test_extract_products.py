@@ -26,6 +26,8 @@ from tests.support.shared_data import shared_data
         ("CHF 1'234.–", "1234", "CHF"),
         ("₹1,23,456.00", "123456.00", "INR"),
         ("1 299:-", "1299", None),
+        ("Online Price MzI5Ljk5 $", None, None),
+        ("Rs500", "500", None),
         ("Price :- Rs 500", "500", None),
         ("١٬٢٩٩٫٠٠ د.إ", "1299.00", "AED"),
         ("€1'049,95", "1049.95", "EUR"),

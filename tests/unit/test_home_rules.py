@@ -76,6 +76,8 @@ def test_what_follows_similar_homes_is_of_others() -> None:
 @pytest.mark.parametrize(
     ("text", "street", "city", "postcode"),
     [
+        ("Frankfurter Allee 218, 10365 Berlin, Lichtenberg", "Frankfurter Allee 218", "Berlin", "10365"),
+        ("133 Bethany RoadHoppers Crossing, VIC 3029", "133 Bethany Road", "Hoppers Crossing", "3029"),
         ("133 Bethany Road, Hoppers Crossing VIC 3029", "133 Bethany Road", "Hoppers Crossing", "3029"),
         ("Station Road, Great Shefford, Hungerford, Berkshire, RG17", "Station Road", "Hungerford", None),
         ("2200 Pacific Ave Unit 1B, San Francisco, CA 94115", "2200 Pacific Ave Unit 1B", "San Francisco", "94115"),
@@ -213,3 +215,9 @@ def test_a_street_is_a_homes_only_on_a_page_that_speaks_of_homes(headline: str, 
 def test_structured_data_of_homes_has_many_shapes(data: dict[str, Any], field: str, value: str) -> None:
     script = f'<script type="application/ld+json">{json.dumps(data)}</script>'
     assert read(script).get(field) == value
+
+
+def test_buttons_beside_an_address_are_no_part_of_it() -> None:
+    lines = "<div class=address><p>12 Oak Close</p><p>Mountain View, CA 94040</p><p>View on map</p><p>Sign in</p></div>"
+    home = read(f"<p>£325,000</p><p>3 beds</p>{lines}")
+    assert (home.get("street"), home.get("city"), home.get("postcode")) == ("12 Oak Close", "Mountain View", "94040")

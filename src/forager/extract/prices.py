@@ -122,7 +122,7 @@ def _best_number(text: str) -> str | None:
 
 
 def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates: Sequence[Span]) -> bool:
-    """A percentage, a negative amount, a date and the count in `2 for £3` are not prices."""
+    """A percentage, a negative amount, a date, a part of a code and the count in `2 for £3` are not prices."""
     start, end = match.span()
     if _PERCENT.match(text, end) or text[:start].endswith("%"):
         return False
@@ -130,6 +130,8 @@ def _may_be_price(text: str, match: re.Match[str], marks: Sequence[Span], dates:
         return False
     if any(first <= start < last for first, last in dates):
         return False
+    if text[start - 1 : start].isalpha() and not any(last == start for _, last in marks):
+        return False  # a part of a code: `MzI5Ljk5`
     return not (len(match[0]) <= 2 and _SEVERAL.match(text, end) and any(first >= end for first, _ in marks))
 
 

@@ -25,6 +25,19 @@ _OUTWARD = re.compile(r"\s*\b[A-Z]{1,2}\d[A-Z\d]?$")
 _IN = re.compile(r"^.*?\b(?:for (?:sale|rent) in|to (?:rent|let) in|en (?:venta|alquiler) en|in)\s+", re.IGNORECASE)
 _LABEL = re.compile(r"^(?:address|adresse|dirección|indirizzo|location)\s*:?\s*", re.IGNORECASE)
 _NEAR = re.compile(r"\s+(?:near|at|off|corner of|auf karte)\b.*$", re.IGNORECASE)
+_GLUED = re.compile(
+    r"\b(Street|Road|Lane|Avenue|Drive|Close|Court|Square|Place|Grove|Terrace|Crescent|Parade|Boulevard)(?=[A-Z][a-z])"
+)
+"""Two elements without a blank between them: `133 Bethany RoadHoppers Crossing`."""
+_CODE_FIRST = re.compile(r"\d{4,5}\s+[^\W\d]")
+NO_PLACE = re.compile(
+    r"[@?!*=]|https?:|^(?:close|maps?|view|show|share|save|print|send|directions|search|terms|contact|karte|mapa|carte)$"
+    r"|\b(?:(?:view|show|see|open)(?: it)? (?:on|in) (?:the )?map|street view|get directions|sign in|log ?in|password"
+    r"|send (?:a )?message|contact (?:the |for )?\w*agent|on request|auf (?:der )?karte|ver (?:en )?(?:el )?mapa"
+    r"|voir (?:sur )?la carte|e-?mail|newsletter|subscribe|terms (?:&|and)|privacy policy|agent name|please)\b",
+    re.IGNORECASE,
+)
+"""Lines of buttons, links and forms that stand beside an address."""
 _TAIL = re.compile(r"\s+-\s+.*$|\s*\[.*$|\s*\([^)]*\d{4,}.*$")
 
 
@@ -47,14 +60,16 @@ def has_street_word(text: str) -> bool:
 
 def place_of(text: str) -> Place:
     """Take an address of one line apart: `133 Bethany Road, Hoppers Crossing VIC 3029`. What is not sure is None."""
-    bare = _TAIL.sub("", _LABEL.sub("", text.replace("•", ",")))
+    bare = _TAIL.sub("", _LABEL.sub("", _GLUED.sub(r"\1, ", text.replace("•", ","))))
     code = _POSTCODE.search(bare)
     parts = [part.strip(" .") for part in re.split(r"[,|]", bare) if part.strip(" .")]
     streets = [at for at, part in enumerate(parts) if _STREET.search(part)]
     street = parts[streets[0]] if streets else None
     if street and len(parts) > streets[0] + 1 and re.fullmatch(r"\d+[A-Za-z]?", parts[streets[0] + 1]):
         street = f"{street}, {parts[streets[0] + 1]}"
-    names = [name for part in parts[(streets[0] + 1 if streets else 0) :] if (name := _town(part))]
+    after = parts[(streets[0] + 1 if streets else 0) :]
+    names = [name for part in after if (name := _town(part))]
+    names += [name for part in after if _CODE_FIRST.match(part) and (name := _town(part))]  # beside its code, surely
     street = _NEAR.sub("", _IN.sub("", street)) if street and not re.match(r"\d{4}-\d\d", street) else None
     return Place(street, names[-1] if names else None, code[0] if code else None)
 

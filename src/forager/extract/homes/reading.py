@@ -17,7 +17,7 @@ from forager.extract.document import Document, Line
 from forager.extract.homes import words
 from forager.extract.homes.days import day_of
 from forager.extract.homes.identity import DWELLINGS, HOMES, is_home
-from forager.extract.homes.places import Place, is_street, place_of
+from forager.extract.homes.places import NO_PLACE, Place, is_street, place_of
 from forager.extract.homes.values import Home
 from forager.extract.page_kind import PageKind, declares_other, error_of, is_empty
 from forager.extract.prices import parse_price
@@ -35,6 +35,8 @@ _SIGNED = re.compile(
     r"[$€£₹¥₽₺₪₱₫฿円]|zł|Kč|\b(?:EUR|eur|USD|GBP|AUD|CAD|ZAR|CHF|PLN|CZK|SEK|NOK|DKK|HUF|AED|Ft|TL)\b|\bRs\.?|\bR \d"
     r"|\d\s?kr\b|руб"
 )
+_FORM_CLASS = re.compile(r"form|contact|request|message|mail", re.IGNORECASE)
+"""Elements that ask for an address, or for a message, and show none."""
 _PRICES = ("price", "minPrice", "lowPrice")
 
 
@@ -268,7 +270,10 @@ def _add_place(place: Place, source: str, sure: float, home: Home) -> None:
 def _address_texts(document: Document, scope: Sequence[Line], headline: str | None) -> Iterator[tuple[str, str, float]]:
     """Texts that may be the address, the most likely first."""
     for node in document.tree.css("[itemprop=address], [class*='address' i], [data-testid*='address' i]")[:5]:
-        text = ", ".join(line.text.strip(" ,") for line in document.lines_in(node) if line.tag != "button")
+        if _FORM_CLASS.search(node.attributes.get("class") or ""):
+            continue
+        lines = [line.text.strip(" ,") for line in document.lines_in(node) if line.tag != "button"]
+        text = ", ".join(line for line in lines if not NO_PLACE.search(line))
         if 5 < len(text) <= 120 and not _is_in_footer(node):
             yield text, "css:address", SELECTOR
     if headline and ("," in headline or is_street(headline)):
