@@ -73,16 +73,11 @@ class RunnerRig:
         self.workers.append(worker)
         return worker
 
-    def start_beat(self) -> subprocess.Popen[bytes]:
-        """Start Celery beat, with a process group of its own. It is killed at the end like a worker."""
-        with self.output.open("ab") as output, tempfile.NamedTemporaryFile(delete=False) as file:
-            return subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "forager.runners.celery", "beat", "-s", f"{file.name}-beat"],
-                env=self._environment(),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+    def start_beat(self) -> Command:
+        """Start Celery beat, with a process group of its own."""
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            arguments = ["-A", "forager.runners.celery", "beat", "-s", f"{file.name}-beat"]
+        return start_module("celery", arguments, environment=self._environment(), output=self.output)
 
     def keep_working(self) -> None:
         """Start a worker unless one runs."""
