@@ -50,7 +50,6 @@ TRIES = 5
 COMMAND_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
 _POOL: dict[str, Any] = {
-    "min_size": 1,
     "max_inactive_connection_lifetime": 0,
     "command_timeout": COMMAND_SECONDS,
     "timeout": CONNECT_SECONDS,
@@ -83,9 +82,10 @@ class Connections:
     async def open(cls, url: str, faults: Faults, *, pooled: bool = False) -> "Connections":
         pool = _pool_behind_pooler if pooled else _pool
         async with translated_errors():
-            hot = await pool(url, HOT_CONNECTIONS, HOT_SETTINGS)
+            hot = await pool(url, 1, HOT_CONNECTIONS, HOT_SETTINGS)
             try:
-                reports = await pool(url, REPORT_CONNECTIONS, REPORT_SETTINGS)
+                # Most commands and many workers read no report: the first that is read connects.
+                reports = await pool(url, 0, REPORT_CONNECTIONS, REPORT_SETTINGS)
             except BaseException:
                 hot.terminate()
                 raise
@@ -141,9 +141,10 @@ class Connections:
                 pool.terminate()
 
 
-async def _pool(url: str, most: int, settings: dict[str, str]) -> Pool:
+async def _pool(url: str, least: int, most: int, settings: dict[str, str]) -> Pool:
     pool: Pool = await asyncpg.create_pool(
         url,
+        min_size=least,
         max_size=most,
         statement_cache_size=256,
         max_cached_statement_lifetime=0,
@@ -154,11 +155,12 @@ async def _pool(url: str, most: int, settings: dict[str, str]) -> Pool:
     return pool
 
 
-async def _pool_behind_pooler(url: str, most: int, settings: dict[str, str]) -> Pool:
+async def _pool_behind_pooler(url: str, least: int, most: int, settings: dict[str, str]) -> Pool:
     address, search_path = split_search_path(url)
     own = {name: value for name, value in settings.items() if name != "application_name"}
     pool: Pool = await asyncpg.create_pool(
         address,
+        min_size=least,
         max_size=most,
         statement_cache_size=0,  # a statement prepared on one server is unknown to the next, or is another client's
         server_settings={"application_name": settings["application_name"]},  # a pooler passes this one on
