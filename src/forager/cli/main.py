@@ -20,9 +20,22 @@ def main() -> None:
     # What a command imports stays alive. Looking through it for garbage again and again took a seventh of the time that
     # a command needs to start.
     gc.set_threshold(50_000, 20, 20)
+    open_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # under LANG=C a name such as Café must not end the command
     sys.exit(run(sys.argv[1:]))
+
+
+def open_closed_streams() -> None:
+    """Send to nowhere what has nowhere to go (`>&-`, some service managers). Otherwise the next socket would get the
+    number of the closed stream, and whatever is printed would be sent to it."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def run(arguments: Sequence[str]) -> int:

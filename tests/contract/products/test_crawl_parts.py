@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forager.cli.transport import LocalTransport
-from forager.core.errors import Rejected
+from forager.core.errors import NotFound, Rejected
 from forager.core.ledger import NewJob
 from forager.kit.cli.client import Api
 from forager.kit.cli.errors import JobNotDone
@@ -209,6 +209,9 @@ async def test_a_page_that_another_job_keeps_for_later_is_crawled_and_printed_no
     at = Reached(Api(LocalTransport(api_of(shop)), KEY))
     async with shop.app.engine():
         await cli_crawl._one_page(at, {"urls": [url]}, url, quiet=True)
+        missing = shop.site.url("/p/nothing-99")
+        with pytest.raises(NotFound, match=r"has no such page \(404\)"):
+            await cli_crawl._one_page(at, {"urls": [missing]}, missing, quiet=True)
     assert f'"url": "{url}"' in capsys.readouterr().out
     big = await shop.submit(urls=[shop.site.product_url(2), shop.site.url("/c/1")], scheduled_at="2099-01-01T00:00:00Z")
     with pytest.raises(JobNotDone, match=big):

@@ -137,8 +137,18 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) 
         raise JobNotDone(f"{url} was not crawled: {str(why).removeprefix(f'{url}: ')}")
     products = await at.api.get("/products", url=url, gone=True)
     if not products:
-        raise NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
+        raise await _no_product(at, url)
     render.show_json(products[0])
+
+
+async def _no_product(at: Reached, url: str) -> NotFound:
+    """Return the error for a page without a product: there is no such page, or none that can be read."""
+    from forager.extract.canonical import canonical_url, url_hash
+
+    page = await at.api.get(f"/records/page/{url_hash(canonical_url(url))}")
+    if page["outcome"] == "gone":
+        return NotFound(f"{url}: the shop has no such page ({page['http_status']}).")
+    return NotFound(f"{url} was fetched, but shows no product that can be read. Try --auto or --browser.")
 
 
 async def _task_of(at: Reached, job: str) -> Any:
