@@ -68,3 +68,19 @@ def test_a_number_of_reviews_may_be_grouped(written: str) -> None:
     rating = {"ratingValue": "4,5", "reviewCount": written}
     findings = read("", marked({"@type": "Product", "name": "Walnut Chair", "aggregateRating": rating, "sku": "W1"}))
     assert findings.get("review_count") == 1204
+
+
+BUTTON = "<button>Add to cart</button>"
+OTHERS = "".join(f"<li><h3>Chair {number}</h3><p>${number}9.00</p>{BUTTON}</li>" for number in range(1, 9))
+
+
+def test_buttons_of_related_products_make_no_list_of_a_products_page() -> None:
+    findings = read(f"<p>$129.00</p>{BUTTON}<h2>You may also like</h2><ul>{OTHERS}</ul>")
+    assert (findings.is_product, findings.get("price")) == (True, Decimal("129.00"))
+    assert not read(f"<ul>{OTHERS}</ul><h2>You may also like</h2><ul>{OTHERS}</ul>").is_product
+
+
+def test_the_headline_of_another_part_of_the_page_is_no_products_name() -> None:
+    headlines = "<h1>Shipping information</h1><h1>Walnut Chair</h1>"
+    page = Document(f"<title>Shop</title><body>{headlines}<p>$129.00</p>{BUTTON}{PROSE}", "https://shop.example/p/1")
+    assert base.parser.read(page).get("product_name") == "Walnut Chair"

@@ -239,7 +239,8 @@ class _Reader:
         while stack and self.count < MOST_LINES:
             node, tag, area, bold = stack.pop()
             if node is None:
-                yield from self._line(tag, area)
+                if self.words:  # most elements begin or end without any: this saves their generators
+                    yield from self._line(tag, area)
                 continue
             name = node.tag or ""
             if name == "-text":
@@ -249,11 +250,13 @@ class _Reader:
             if node.next:
                 stack.append((node.next, tag, area, bold))
             if name == "br":
-                yield from self._line(tag, area)
+                if self.words:
+                    yield from self._line(tag, area)
             elif name in _HIDDEN or name.startswith(("_", "!", "-")) or _is_unseen(node):
                 continue
             elif _is_control(node, name):
-                yield from self._line(tag, area)
+                if self.words:
+                    yield from self._line(tag, area)
                 stack.append((None, "button", area, False))
                 if node.child:
                     stack.append((node.child, "button", area, False))
@@ -264,21 +267,23 @@ class _Reader:
                     stack.append((node.child, tag, area, bold or name in ("b", "strong")))
                 self.words.append(" ") if name == "img" else None
             else:
-                yield from self._line(tag, area)
+                if self.words:
+                    yield from self._line(tag, area)
                 inner = name if name in _AREAS else area
                 stack.append((None, name, inner, False))
                 if node.child:
                     stack.append((node.child, name, inner, bold or name == "th"))
-        yield from self._line("body", "")
+        if self.words:
+            yield from self._line("body", "")
 
     def _say(self, words: str, bold: bool) -> None:
-        self.words.append(words)
         if not words.isspace():
+            self.words.append(words)
             self.bold.append(bold)
+        elif self.words:  # a line does not begin with blanks
+            self.words.append(words)
 
     def _line(self, tag: str, area: str) -> Iterator[Line]:
-        if not self.words:
-            return
         text = " ".join("".join(self.words).split())
         bold = bool(self.bold) and all(self.bold)
         self.words, self.bold = [], []

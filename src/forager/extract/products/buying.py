@@ -21,6 +21,17 @@ _PRESSED = "input[type=submit], input[type=image], input[type=button], button, a
 MOST_PRESSED = 3_000
 MOST_BUTTONS = 4
 """A page with more buttons to buy is a list of products."""
+MOST_PRICES = 3
+"""Prices that one product has: the price, what it was, what is saved."""
+_OTHERS = re.compile(
+    r"(?:similar|related|recommended|other|more)\b.{0,40}$|(?:you|people|customers|others)\b.{0,20}\b(?:also|like)\b"
+    r"|frequently bought|recently viewed|complete the|goes well with|ähnliche|das könnte|kunden kauften|passend dazu"
+    r"|vous aimerez|produits (?:similaires|associés)|también te|productos (?:relacionados|similares)"
+    r"|potrebbe interessarti|prodotti (?:correlati|simili)|podobne|polecane|související|hasonló|похожие|с этим товаром"
+    r"|andere klanten|gerelateerd",
+    re.IGNORECASE,
+)
+"""Begins a heading over other products."""
 _BARE = re.compile(r"(?:[$€£]\s?\d[\d.,\s]*|\d[\d.,\s]*[€£$])")
 _SORTED = re.compile(
     r"(?:sort(?:ed)?(?: by)?|sortier(?:en|ung)(?: nach)?|trier par|tri|ordenar(?: por)?|ordina per|sorteer\w*"
@@ -51,7 +62,7 @@ def can_be_bought(document: Document, *, known: bool) -> bool:
     `known`: markup has told of a product already, so no button is needed.
     """
     buttons = sum(_is_button(node) for node in document.tree.css(_PRESSED)[:MOST_PRESSED])
-    if buttons > MOST_BUTTONS:
+    if buttons > MOST_BUTTONS and not _has_others_below(document):
         return False
     if known:
         return True
@@ -63,6 +74,22 @@ def can_be_bought(document: Document, *, known: bool) -> bool:
         or _has_one_price(document)
         or _has_labelled_price(document)
     )
+
+
+def _has_others_below(document: Document) -> bool:
+    """Whether the page has a headline, one or a few prices under it, and then a heading for other products: the many
+    buttons are theirs."""
+    lines = document.shown
+    start = next((at for at, line in enumerate(lines) if line.tag == "h1"), None)
+    if start is None:
+        return False
+    end = next((at for at in range(start + 1, len(lines)) if _OTHERS.match(lines[at].text)), None)
+    if end is None:
+        return False
+    own = [line for line in lines[start:end] if len(line.text) <= 60 and line.area not in ("nav", "footer", "aside")]
+    prices = {line.text for line in own if _SIGNED.search(line.text)}
+    pressed = sum(line.tag == "button" and bool(BUY.search(line.text)) for line in own)
+    return 0 < len(prices) <= MOST_PRICES and pressed <= MOST_BUTTONS
 
 
 def _has_labelled_price(document: Document) -> bool:

@@ -21,6 +21,18 @@ LABELLED = re.compile(
     re.IGNORECASE,
 )
 """Begins a line that only the description of a product has."""
+_NO_NAME = re.compile(
+    r"(?:shipping|delivery|returns?|payment|size|sizing|care|warranty|product|item|customer|contact|store|order|cart)?\s*"
+    r"(?:(?:&|and)\s+\w+\s+)?(?:information|infos?|details?|guide|chart|reviews?|ratings?|description|specifications?"
+    r"|overview|polic(?:y|ies)|options?|service|questions?|faqs?)"
+    r"|(?:shipping|delivery|returns?)\s*(?:&|and)\s*(?:exchanges?|refunds?|returns?|handling|delivery)|cookies?"
+    r"|(?:your|my|shopping)\s(?:cart|basket|bag|account|wish ?list)|sign (?:in|up)|log ?in|newsletter|subscribe"
+    r"|related (?:products|items)|you (?:may|might) also like|follow the author|about (?:us|the (?:author|brand))|menu"
+    r"|search|welcome|versand(?:kosten)?|lieferung|produktbeschreibung|beschreibung|bewertungen|warenkorb|livraison"
+    r"|description du produit|avis(?: clients)?|panier|envío|descripción|opiniones|carrito|descrizione|recensioni",
+    re.IGNORECASE,
+)
+"""Headlines of other parts of a product's page."""
 _NEVER = frozenset(("nav", "footer", "aside", "header"))
 
 
@@ -44,6 +56,7 @@ def headline_of(document: Document) -> str | None:
 def _highest(document: Document) -> str | None:
     """Return the `h1` that shares the most words with the page's title, because a banner may have one, too."""
     texts = [text for node in document.tree.css("h1")[:10] if (text := one_line(node.text(separator=" ")))]
+    texts = [text for text in texts if not _NO_NAME.fullmatch(text)]
     title = words(document.title)
     return max(texts, key=lambda text: len(words(text) & title) / max(1, len(words(text))), default=None)
 

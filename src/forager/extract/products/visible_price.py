@@ -30,11 +30,9 @@ _PER_UNIT = re.compile(
     re.IGNORECASE,
 )
 """A price per weight or volume: the product's own only if the page shows no other."""
-_FORMER_WORDS = ("old", "was", "strike", "cross", "rrp", "uvp", "compare", "original")
-_FORMER = "del, s, strike, [style*='line-through' i]" + "".join(
-    f", [class*=price i][class*={word} i]" for word in _FORMER_WORDS
-)
-"""Elements that show a price of before."""
+_FORMER = "del, s, strike, [style*=line-through], [class*=price]"
+_FORMER_CLASS = re.compile(r"old|was|strike|cross|rrp|uvp|compare|original", re.IGNORECASE)
+"""Names of elements that show a price of before."""
 LONGEST_FORMER = 40
 _NOW = re.compile(r"\b(?:our|your|sale|special|now|today'?s?|discount|final|current) price\b|\bnow\b", re.IGNORECASE)
 _OLD_CLASS = re.compile(
@@ -93,8 +91,17 @@ def _add(price: Price, document: Document, findings: Findings) -> None:
 
 def _struck(document: Document) -> frozenset[str]:
     """The digits of amounts that are crossed out or stand in elements that are named after a former price."""
-    texts = (node.text(separator=" ") for node in document.tree.css(_FORMER)[:50])
+    nodes = [node for node in document.tree.css(_FORMER)[:MOST_NODES] if _is_former(node)]
+    texts = (node.text(separator=" ") for node in nodes[:50])
     return frozenset(_digits(text) for text in texts if len(text.strip()) <= LONGEST_FORMER)
+
+
+def _is_former(node: LexborNode) -> bool:
+    if node.tag in ("del", "s", "strike"):
+        return True
+    attributes = node.attributes
+    called = attributes.get("class") or ""
+    return "line-through" in (attributes.get("style") or "") or bool("price" in called and _FORMER_CLASS.search(called))
 
 
 def read_currency(document: Document, findings: Findings) -> None:
