@@ -47,8 +47,8 @@ async def test_a_response_is_whole() -> None:
     assert response.json() == {"a": 1}
     assert response.headers.get("Content-Type") == "application/json"
     assert response.url == origin.url("/p?q=a%20b")
-    assert abs((response.at - before).total_seconds()) < 5
-    assert 0 <= response.elapsed_ms < 5000
+    assert abs((response.at - before).total_seconds()) < 60
+    assert 0 <= response.elapsed_ms < 60_000
 
 
 async def test_what_is_sent_is_what_was_asked_for() -> None:

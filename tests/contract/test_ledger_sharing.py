@@ -111,6 +111,6 @@ async def test_a_beat_tells_the_time_of_the_store_and_a_lost_session_nothing(rig
     first = await session(rig)
     told = await rig.ledger.beat(first.session, {}, 3)
     assert told is not None
-    assert abs((told - await rig.ledger.now()).total_seconds()) < 5
+    assert abs((told - await rig.ledger.now()).total_seconds()) < 60
     await rig.ledger.end(first.session)
     assert await rig.ledger.beat(first.session, {}, 3) is None

@@ -20,6 +20,7 @@ from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import RECORDS, acts, many
 from tests.support.auditor import audit as audit_tables
 from tests.support.engine import EngineRig, open_sqlite, serper, until
+from tests.support.promptness import assert_soon
 
 
 class LateClock(SystemClock):
@@ -230,19 +231,24 @@ async def test_a_stop_while_the_store_is_away_still_ends(open_rig: OpenRig) -> N
 
 async def test_a_dead_session_is_rescued_within_its_lease_and_five_seconds__R4(open_rig: OpenRig) -> None:
     rig = await open_rig(acts(), lease=1.0)
-    job = await rig.submit(many(10))
-    dead = await rig.ledger.begin("dead")
-    lanes = await rig.ledger.take_lanes(dead, 10)
-    batch = await rig.ledger.settle_and_lease(dead, [], [Want(lane.id, 10) for lane in lanes])
-    assert len(batch.leases) == 10
+
+    async def attempt() -> float:
+        job = await rig.submit(many(10))
+        dead = await rig.ledger.begin("dead")
+        lanes = await rig.ledger.take_lanes(dead, 10)
+        batch = await rig.ledger.settle_and_lease(dead, [], [Want(lane.id, 10) for lane in lanes])
+        assert len(batch.leases) == 10
+        began = asyncio.get_running_loop().time()
+        async with rig.working(rig.worker()):
+            await until(lambda: rig.job(job)["state"] == "completed")
+            took = asyncio.get_running_loop().time() - began
+        late = await rig.ledger.settle_and_lease(dead, [Settlement(batch.leases[0], TaskState.FAILED)], [])
+        assert list(late.fenced) == [batch.leases[0].task_id]
+        assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "the innocent burn nothing"
+        return took
+
     assert sweep_interval(1.0) <= 1.0
-    began = asyncio.get_running_loop().time()
-    async with rig.working(rig.worker()):
-        await until(lambda: rig.job(job)["state"] == "completed")
-    assert asyncio.get_running_loop().time() - began <= 6.0
-    late = await rig.ledger.settle_and_lease(dead, [Settlement(batch.leases[0], TaskState.FAILED)], [])
-    assert list(late.fenced) == [batch.leases[0].task_id]
-    assert {t["attempt"] for t in rig.tasks(job).values()} == {1}, "the innocent burn nothing"
+    await assert_soon(attempt, 6.0)
 
 
 async def test_a_sweep_that_breaks_is_tried_again(open_rig: OpenRig) -> None:
