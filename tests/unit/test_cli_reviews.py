@@ -38,8 +38,9 @@ def test_failed_pages_are_named_and_fetched_again_with_a_new_token__RV_2__RV_9__
 ) -> None:
     monkeypatch.setenv("FORAGER_GOOGLE_ACCOUNTS_URL", f"http://{NOWHERE}")
     monkeypatch.setenv("FORAGER_EGRESS_ALLOW", NOWHERE)
-    assert forager("reviews", "run", "--token-file", "-", stdin=TOKEN).code == 1
+    ran = forager("reviews", "run", "--token-file", "-", stdin=TOKEN)
     (job,) = forager("jobs", "list", "--json").data
+    assert (ran.code, f"forager reviews retry {job['id']}" in ran.err) == (1, True), ran.all
     streamed = forager("reviews", "stream", job["id"])
     assert (streamed.code, streamed.out) == (1, "")
     assert "1 page of job" in streamed.err

@@ -14,10 +14,10 @@ def ended(job: Mapping[str, Any], words: Words = GENERAL, *, as_json: bool) -> N
         render.show_json(job)
     else:
         show_result(job, words)
-    check_done(job)
+    check_done(job, words)
 
 
-def check_done(job: Mapping[str, Any]) -> None:
+def check_done(job: Mapping[str, Any], words: Words = GENERAL) -> None:
     """Raise `JobNotDone`, with what to do next, if a job is paused or some of its tasks failed."""
     if job["state"] in ("completed", "cancelled"):
         return
@@ -25,8 +25,8 @@ def check_done(job: Mapping[str, Any]) -> None:
         paused = f"Job {job['id']} is paused" + (f": {job['reason']}" if job["reason"] else "")
         raise JobNotDone(f"{render.sentence(paused)} Resume it: forager jobs resume {job['id']}")
     raise JobNotDone(
-        f"{render.some(job['failed'], 'task')} of job {job['id']} failed. See why: forager dead list --job {job['id']}."
-        f" Run them again: forager jobs retry {job['id']}"
+        f"{words.tasks(job['failed'])} of job {job['id']} failed. See why: forager dead list --job {job['id']}."
+        f" Run them again: {words.retry.format(job=job['id'])}"
     )
 
 

@@ -73,6 +73,8 @@ class Words:
     """Short figures beside the progress bar."""
     cost: Callable[[int], str] = credits_of
     """An amount that the job has spent, or may spend: `12 credits`, `12 pages`, `$0.012`."""
+    retry: str = "forager jobs retry {job}"
+    """The command that runs the failed tasks of a job again."""
 
     def tasks(self, number: int) -> str:
         """`1 query`, `2 queries`."""

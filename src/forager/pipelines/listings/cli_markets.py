@@ -149,7 +149,7 @@ def scrape(context: typer.Context, market: MarketId, as_json: Json = False) -> N
             render.show_json(await at.api.get(f"{MARKETS}/{part(market)}"))
         else:
             show_result(job, words)
-        check_done(job)
+        check_done(job, words)
 
     with_api(context, work, fields=FIELDS)
 

@@ -18,4 +18,9 @@ def results(job: Job) -> Figures:
     ]
 
 
-words = Words(task=("page", "pages"), request=request, results=results)
+words = Words(
+    task=("page", "pages"),
+    request=request,
+    results=results,
+    retry="forager reviews retry {job} --token-file FILE",
+)
