@@ -83,6 +83,7 @@ def test_formats_are_for_any_page_and_an_unknown_type_is_named(forager: Forager,
     wrong = forager("scrape", at(site), "--as", "markdwon")
     assert wrong.code == 2
     assert "unknown target type 'markdwon'; choose from" in wrong.err
+    assert "or a format of any page: markdown, html, text, screenshot, links" in wrong.err
 
 
 def test_an_extractor_is_loaded_from_a_file(forager: Forager, site: SandboxSite, tmp_path: Path) -> None:

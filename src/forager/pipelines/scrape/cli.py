@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from forager.core.errors import FieldError, Rejected
 from forager.kit.cli import render
 from forager.kit.cli.activity import activity
 from forager.kit.cli.errors import JobNotDone
@@ -97,7 +98,11 @@ def page(
     async def work(at: Reached) -> cli_page.Asked:
         if extractor and at.engine is None:
             raise cli_page.runs_elsewhere()
-        return await cli_page.one_page(at, target, quiet=as_json)
+        try:
+            return await cli_page.one_page(at, target, quiet=as_json)
+        except Rejected as wrong:
+            wrong.fields = tuple(map(_with_formats, wrong.fields))
+            raise
 
     asked = with_api(context, work, {"extractor_files": (str(extractor),)} if extractor else None)
     if not asked.is_read:
@@ -174,3 +179,10 @@ def _render(*, browser: bool, http: bool, auto: bool) -> str:
     if len(chosen) > 1:
         raise typer.BadParameter(f"Give one of --{' and --'.join(chosen)}.")
     return chosen[0] if chosen else "auto"
+
+
+def _with_formats(wrong: FieldError) -> FieldError:
+    """Add the formats, which only the command line takes as a type of page, to an error about an unknown type."""
+    if wrong.field != "target_type":
+        return wrong
+    return FieldError(wrong.field, f"{wrong.message}; or a format of any page: {', '.join(FORMATS)}")
