@@ -258,3 +258,13 @@ def test_a_copyright_line_does_not_confirm_its_own_owner() -> None:
 def test_a_name_in_one_place_and_one_sentence_may_be_that_of_the_board(sentence: str, company: str | None) -> None:
     html = f'<meta property="og:site_name" content="Ovenboard"><h1>Baker</h1>{PROSE}<p>{sentence}</p>'
     assert read(html, "https://bread.example/jobs/1")["company_name"] == company
+
+
+BULLETS = "<h2>Requirements</h2><ul><li>Five years of experience with ovens</li><li>Full-time</li></ul><a>Apply now</a>"
+
+
+def test_links_to_similar_jobs_make_no_list_of_a_short_advertisement() -> None:
+    lines = "<p>We bake bread and cake for the town.</p>" * 6
+    short = f"<h1>Baker</h1><p>Location: Leeds, United Kingdom</p>{BULLETS}{lines}"
+    assert extract(f"{short}<h2>Similar jobs</h2>{LINKS}").kind == "item"
+    assert extract(f"<h1>Bakers wanted</h1>{LINKS}<h2>Similar jobs</h2>{LINKS}").kind == "list"

@@ -31,6 +31,15 @@ _JOB_ELEMENTS = (
     "[class*='job-title' i], [class*='jobtitle' i], [class*='job-desc' i], [class*='jobdesc' i], [id*='job-desc' i], "
     "[id*='jobdesc' i], [class*='vacancy' i], [class*='employer' i], [class*='company-name' i], .company"
 )
+_OTHERS = re.compile(
+    r"(?:similar|related|recommended|other|more|further)\b.{0,25}\b(?:jobs|positions|vacancies|openings|opportunities|roles)"
+    r"|(?:people|others) also (?:viewed|applied)|you (?:may|might) also (?:like|be interested)"
+    r"|(?:ähnliche|weitere)\b.{0,20}(?:jobs|stellen\w*|angebote)|offres? (?:similaires|d.emploi similaires)"
+    r"|(?:ofertas|empleos|vagas) (?:similares|relacionad[ao]s)|offerte simili|vergelijkbare vacatures"
+    r"|lignende (?:jobs?|stillinger)|liknande (?:jobb|tjänster)|podobne oferty|podobné nabídky|похожие вакансии",
+    re.IGNORECASE,
+)
+"""Headings over other jobs, below an advertisement."""
 LEAST_MATTERS = 3
 """Matters of a job that a page speaks of, if neither its headline nor its address hints at one."""
 ENOUGH_HINTS = 2
@@ -100,6 +109,8 @@ def _prose(document: Document) -> int:
 
 
 def _links_to_jobs(document: Document) -> int:
+    """Number of other jobs that the page leads to. Those under a heading for similar jobs do not count: an
+    advertisement has them, too."""
     here = document.url.partition("#")[0]
     found = set()
     for link in document.links:
@@ -107,4 +118,11 @@ def _links_to_jobs(document: Document) -> int:
         is_other = 3 < len(link.text) <= 150 and link.url.partition("#")[0] != here
         if is_other and _JOB_LINK.search(f"{parts.path}?{parts.query}"):
             found.add(link.text)
-    return len(found)
+    if len(found) < FEW_LINKS:
+        return len(found)
+    lines = document.shown
+    end = next((at for at, line in enumerate(lines) if len(line.text) <= 60 and _OTHERS.match(line.text)), len(lines))
+    if end == len(lines) or not any(line.tag in ("h1", "h2") for line in lines[:end]):
+        return len(found)
+    own = "\n".join(line.text for line in lines[:end])
+    return sum(text in own for text in found)
