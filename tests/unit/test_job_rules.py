@@ -268,3 +268,20 @@ def test_links_to_similar_jobs_make_no_list_of_a_short_advertisement() -> None:
     short = f"<h1>Baker</h1><p>Location: Leeds, United Kingdom</p>{BULLETS}{lines}"
     assert extract(f"{short}<h2>Similar jobs</h2>{LINKS}").kind == "item"
     assert extract(f"<h1>Bakers wanted</h1>{LINKS}<h2>Similar jobs</h2>{LINKS}").kind == "list"
+
+
+@pytest.mark.parametrize(
+    ("line", "city", "pay"),
+    [
+        ("Berlin, Germany · Full-time · Engineering", "Berlin", None),
+        ("Austin, TX | $70,000 - $85,000 a year", "Austin", "$70,000 - $85,000 per year"),
+        ("€70,000 – €85,000 per year", None, "€70,000 – €85,000 per year"),
+        ("Bread, Cake", None, None),
+        ("LocationBerlin, Germany", None, None),
+        ("This shop is known in Munich, Germany", None, None),
+        ("A bonus of $5,000", None, None),
+    ],
+)
+def test_place_and_pay_may_stand_without_a_label_under_the_title(line: str, city: str | None, pay: str | None) -> None:
+    job = read(f"<h1>Baker</h1><p>{line}</p>{PROSE}")
+    assert ((job["location"] or {}).get("city"), job["salary_range"]) == (city, pay)

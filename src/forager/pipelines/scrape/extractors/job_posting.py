@@ -20,6 +20,7 @@ from forager.extract.structured_data import Thing, first, of_type, text_of, thin
 from forager.extract.text import paragraphs
 from forager.pipelines.scrape.consent import CONSENT, CONSENT_WAIT
 from forager.pipelines.scrape.extractor import Extracted, Extractor, Page
+from forager.pipelines.scrape.extractors.job_headline import read_under_title
 from forager.pipelines.scrape.extractors.job_json import read_json
 from forager.pipelines.scrape.extractors.job_page import (
     LEAST_TEXT,
@@ -99,6 +100,7 @@ def _read_page(document: Document, known: tuple[Thing, ...], findings: Findings,
         title = read_title(document, findings)
         read_labels(document, findings, title)
         read_selectors(document, findings)
+        read_under_title(document, title, findings)
         read_company(document, known, title, findings)
     if marked:
         read_prose(document, title, findings)

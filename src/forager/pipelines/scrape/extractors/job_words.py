@@ -3,7 +3,8 @@
 import re
 
 PLACE_LABELS = (
-    r"(?:job |work(?:ing)? )?locations?|place of work|city|(?:arbeits|dienst|stand)ort|einsatzort|lieu(?: de travail)?|"
+    r"(?:job |work(?:ing)? |office |primary )?locations?|place of work|city|(?:arbeits|dienst|stand)ort|einsatzort|"
+    r"lieu(?: de travail)?|"
     r"localisation|ubicación|lugar(?: de trabajo)?|localização|sede di lavoro|luogo di lavoro|(?:arbejds)?sted|"
     r"placering|lokation|plats|ort|locatie|standplaats|lokalizacja|miejsce pracy|место работы|город|勤務地"
 )
