@@ -57,13 +57,15 @@ async def open_front(
     table: str = ZIPS,
     allow: Sequence[str] = (),
     policies: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
     **serper: Any,
 ) -> AsyncIterator[Front]:
+    """An application with its API, without a port of its own, on a simulated Serper with these options."""
     zips = home / "zips.csv"
     zips.write_text(table)
     config = SerperConfig(**{"density": FULL_DENSITY, "rate_limit": None, **serper})
     async with SerperSandbox(config) as sandbox:
-        settings = new_settings(
+        chosen = new_settings(
             home=home,
             database_url=database_url,
             zip_table=zips,
@@ -72,9 +74,10 @@ async def open_front(
             egress_allow=(urlsplit(sandbox.url).netloc, *allow),
             domain_policies_path=policies,
             max_retries_per_query=0,
+            **(settings or {}),
         )
-        prepare_store(settings)
-        async with open_app(settings) as app:
+        prepare_store(chosen)
+        async with open_app(chosen) as app:
             api = create_api(app, key=KEY)
             async with client_of(api) as client:
                 with _same_document(api):
