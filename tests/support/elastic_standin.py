@@ -17,6 +17,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.support.ports import bound_socket
+
 WORD = re.compile(r"[^\W_]+")
 LONGEST_KEYWORD = 32_766
 
@@ -68,7 +70,7 @@ class StandIn:
             app.router.add_route("*", "/{path:.*}", self._answer)
             runner = web.AppRunner(app)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.SockSite(runner, bound_socket())
             await site.start()
             self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             self._started.set()

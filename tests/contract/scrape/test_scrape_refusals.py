@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from forager.sandbox.receiver import WebhookReceiver
 from forager.sandbox.site import Outage, SandboxSite
 from forager.sandbox.site_pages import Answer
+from tests.support.ports import free_ports
 from tests.support.scrape import API, PATIENCE, QUICK, Service, open_service
 from tests.support.webhooks import SECRET
 
@@ -132,8 +133,7 @@ async def test_an_open_circuit_fails_the_task_at_once__SC_4__SC_8(tmp_path: Path
 async def test_without_a_healthy_proxy_sync_is_told_and_the_task_stays_queued_until_there_is_one__SC_2__SC_9(
     tmp_path: Path,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        nobody = f"127.0.0.1:{held.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
     async with SandboxSite() as site:
         settings: dict[str, Any] = {"proxy_endpoints": [f"http://{nobody}"], "egress_allow": (site.endpoint, nobody)}
         async with open_service(tmp_path, **settings) as service, service.app.engine():
