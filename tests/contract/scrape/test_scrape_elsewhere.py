@@ -12,6 +12,7 @@ import pytest
 from forager.kit.http import task_waiter
 from forager.ledger.postgres import counters, listen
 from forager.sandbox.scrape_pages import job
+from tests.support.engine import until
 from tests.support.scrape import API, Service, open_service
 
 
@@ -92,6 +93,7 @@ async def test_only_the_end_of_a_job_is_told_and_once_for_all_that_end_together_
         assert (await pair.front.ended(made))["completed_tasks"] == 30
         answer = await pair.sync("/jobs/jsonld/1")
     assert answer.status_code == 200
+    await until(lambda: len(heard) >= 2)  # a word may come after the answer that it brought about
     assert [len(jobs) for jobs in heard] == [1, 1]
 
 
