@@ -9,7 +9,9 @@ import pytest
 from forager.extract.normalise import normalise
 from forager.extract.salaries import salary_in, salary_of
 from forager.pipelines.scrape.extractor import Extracted, Page
+from forager.pipelines.scrape.extractors.job_headline import _CITY
 from forager.pipelines.scrape.extractors.job_posting import job_posting
+from tests.support.cpu_time import cpu_ns
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 PROSE = "<p>" + "You bake bread with us, full-time and for a fair wage. To apply, come early. " * 8 + "</p>"
@@ -285,3 +287,13 @@ def test_links_to_similar_jobs_make_no_list_of_a_short_advertisement() -> None:
 def test_place_and_pay_may_stand_without_a_label_under_the_title(line: str, city: str | None, pay: str | None) -> None:
     job = read(f"<h1>Baker</h1><p>{line}</p>{PROSE}")
     assert ((job["location"] or {}).get("city"), job["salary_range"]) == (city, pay)
+
+
+def test_capital_letters_are_not_divided_into_words_in_every_way() -> None:
+    """That took thousands of times as long as the reading of a name."""
+    name = "A" * 70
+    assert _CITY.fullmatch(name)
+    assert not _CITY.fullmatch(f"{name}!")
+    assert _CITY.fullmatch("Rotenburg an der Fulda")
+    hostile = cpu_ns(lambda: _CITY.fullmatch(f"{name}!"), times=20)
+    assert hostile < 100 * cpu_ns(lambda: _CITY.fullmatch(name), times=20)

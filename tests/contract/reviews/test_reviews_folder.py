@@ -52,6 +52,20 @@ async def test_a_folder_is_read_whole_page_by_page__RV_11(tmp_path: Path, wrappe
         assert service.google.log.total == 0, "Google was not asked"
 
 
+async def test_a_folder_needs_no_token__RV_11(tmp_path: Path) -> None:
+    """So its jobs can be created by the common route, and scheduled."""
+    folder = write(tmp_path / "mock", ACCOUNTS, PLACES, REVIEWS)
+    async with open_reviews(tmp_path, google_mock_folder=folder) as service:
+        made = await service.client.post("/api/v1/jobs", json={"pipeline": "reviews", "params": {}})
+        assert made.status_code == 202, made.text
+        timed = {"pipeline": "reviews", "params": {}, "every": "1d"}
+        scheduled = await service.client.put("/api/v1/schedules/nightly", json=timed)
+        assert scheduled.status_code < 300, scheduled.text
+        await service.work()
+        seen = await service.seen(made.json()["data"]["id"])
+        assert (seen["status"], seen["reviews"]) == ("completed", 121)
+
+
 @pytest.mark.parametrize(
     ("contents", "message"),
     [

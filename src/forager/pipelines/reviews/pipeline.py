@@ -58,6 +58,6 @@ def build(
         lanes=tuple(lanes or map(google_lane, LANES)),
         reasons=REASONS,
         tells=frozenset({TaskState.FAILED}),
-        secrets=(ACCESS_TOKEN,),
+        secrets=() if isinstance(google, RecordedGoogle) else (ACCESS_TOKEN,),  # a folder needs no token
         limits=lambda _: JobLimits(most_waiting_jobs=most_waiting_jobs),
     )

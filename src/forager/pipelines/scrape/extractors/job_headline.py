@@ -12,8 +12,9 @@ NEAR = 6
 """Lines under the title in which they stand."""
 LONGEST = 80
 _PIECES = re.compile(r"\s*[|·•]\s*|\s+[–—-]\s+(?=[^\W\d])")
-_CITY = re.compile(r"(?:(?:[A-ZÀ-Þ](?:(?![a-zß-ÿ]{3}[A-Z])[\w.'’-])*|d[aeio]s?|am|an|der|sur|upon|la|le)\s?){1,4}")
-"""A name of few words. Two words that are glued together are the end of a label and the beginning of its value."""
+_CITY = re.compile(r"(?:(?>[A-ZÀ-Þ](?:(?![a-zß-ÿ]{3}[A-Z])[\w.'’-])*+|der|d[aeio]s?|am|an|sur|upon|la|le)\s?+){1,4}")
+"""A name of few words. Two words that are glued together are the end of a label and the beginning of its value. A word
+is atomic: capital letters could otherwise be divided among four words in many ways, and all would be tried."""
 _BESIDE_PAY = re.compile(r"[^\W\d]{4,}")
 MOST_WORDS = 4
 """Words beside the amount in a line that is about pay alone: `per year, before tax`."""
