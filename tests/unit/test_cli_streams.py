@@ -1,6 +1,7 @@
 """Commands with unusual standard streams: an ASCII locale, or none at all. Files of ours are read as UTF-8, and what is
 printed never breaks off."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -22,10 +23,44 @@ finally:
 ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+WRITES = """
+import asyncio, contextlib, sys
+from forager.cli.main import main
+from forager.cli.report import report
+from forager.core.errors import Rejected
+from forager.kit.cli import render
+from forager.kit.cli.row_files import Format, write_pages
+
+async def rows():
+    yield [shop]
+
+sys.argv = ["forager", "--version"]
+with contextlib.suppress(SystemExit):
+    main()
+shop = {"name": SHOP}
+for indent in (True, False):
+    render.write("--")
+    render.show_json(shop, indent=indent)
+for form in (Format.JSONL, Format.CSV):
+    render.write("--")
+    asyncio.run(write_pages(rows(), form, None))
+    sys.stdout.buffer.flush()
+report(Rejected(shop["name"]), as_json=True, debug=False)
+"""
+SHOP = "Café 😀 „Ünï“"
+
+
+def run(home: Path, *words: str, encoding: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **ASCII, "FORAGER_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
-        [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *words],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+        timeout=120,
+        check=False,
     )
 
 
@@ -37,6 +72,19 @@ def test_a_store_is_created_and_read_under_an_ascii_locale(tmp_path: Path) -> No
 def test_what_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
     shown = run(tmp_path / "home", "-c", PRINTS)
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, r"Caf\xe9 \u2026"), shown.stderr
+
+
+def test_json_and_exports_are_valid_under_an_ascii_locale(tmp_path: Path) -> None:
+    """JSON of a command is escaped as JSON; an export is a file in UTF-8, wherever it goes."""
+    shown = run(tmp_path / "home", "-c", WRITES.replace("SHOP", ascii(SHOP)), encoding="utf-8")
+    assert shown.returncode == 0, shown.stderr
+    _, several, line, jsonl, csv = shown.stdout.split("--")
+    error = shown.stderr
+    for text in (several, line, error):
+        assert text.isascii()
+    assert json.loads(several) == json.loads(line) == json.loads(jsonl) == {"name": SHOP}
+    assert csv.splitlines() == ["name", SHOP]
+    assert SHOP in json.loads(error)["error"]["message"]
 
 
 def test_a_command_whose_output_is_closed_does_its_work(tmp_path: Path) -> None:

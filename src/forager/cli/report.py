@@ -14,6 +14,7 @@ import typer
 
 from forager.core.errors import ForagerError, StoreFull, StoreUnavailable
 from forager.kit.cli.exit_codes import ExitCode, exit_code_for
+from forager.kit.cli.json_text import json_text
 from forager.kit.cli.render import sentence
 
 LONGEST_WORD = 1_000
@@ -30,10 +31,8 @@ def report(error: BaseException, *, as_json: bool, debug: bool, flags: Mapping[s
     code = exit_code_for(error)
     message, fields = _said(error)
     if as_json:
-        import orjson
-
         body = {"error": {"code": code.name.lower(), "exit_code": int(code), "message": message, "fields": fields}}
-        sys.stderr.write(orjson.dumps(body).decode() + "\n")
+        sys.stderr.write(json_text(body, sys.stderr) + "\n")
         return code
     known = flags or {}
     sys.stderr.write(_short(f"forager: {_with_flags(_headline(message, fields, known), known)}\n"))
@@ -92,10 +91,8 @@ def report_usage(message: str, command: str, *, as_json: bool) -> ExitCode:
     hint = f"See `{command} --help`."
     text = sentence(message)
     if as_json:
-        import orjson
-
         body = {"error": {"code": "usage", "exit_code": int(ExitCode.USAGE), "message": f"{text} {hint}", "fields": []}}
-        sys.stderr.write(orjson.dumps(body).decode() + "\n")
+        sys.stderr.write(json_text(body, sys.stderr) + "\n")
     else:
         sys.stderr.write(_short(f"forager: {text} {hint}\n"))
     return ExitCode.USAGE

@@ -111,8 +111,6 @@ def _share(text: str) -> tuple[str, float]:
 
 def _announce(url: str, key: str, others: "Sequence[Simulated]", *, as_json: bool) -> None:
     """Print how to point Forager at the simulated upstreams. Their ports are known only now that they listen."""
-    import orjson
-
     from forager.kit.cli import render
 
     allow = ",".join(
@@ -122,7 +120,7 @@ def _announce(url: str, key: str, others: "Sequence[Simulated]", *, as_json: boo
         data: dict[str, Any] = {"url": url, "key": key, "egress_allow": allow}
         for each in others:
             data |= each.data()
-        render.write(orjson.dumps(data).decode() + "\n")
+        render.show_json(data, indent=False)
         return
     render.write(
         f"The sandbox is running (Ctrl-C stops it). In another terminal:\n"

@@ -158,17 +158,15 @@ def _show_url(url: str, *, as_json: bool) -> None:
     from forager.kit.cli import render
 
     if as_json:
-        render.write(f'{{"url": "{url}"}}\n')
+        render.show_json({"url": url}, indent=False)
     else:
         render.write(f"Forager is up at {url} (Ctrl-C stops it)\n")
 
 
 def _show_key(key: str, path: Path, *, as_json: bool) -> None:
-    import orjson
-
     from forager.kit.cli import render
 
     if as_json:
-        render.write(orjson.dumps({"service_key": key, "kept_in": str(path)}).decode() + "\n")
+        render.show_json({"service_key": key, "kept_in": str(path)}, indent=False)
     else:
         render.write(f"Service key (shown once, kept in {path}; send it as X-Service-Key):\n{key}\n")

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forager.kit.cli.json_text import json_text
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -26,10 +28,9 @@ STATE_STYLES = {
 }
 
 
-def show_json(data: Any) -> None:
-    import orjson
-
-    write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n")
+def show_json(data: Any, *, indent: bool = True) -> None:
+    """Write JSON, over several lines or as one line."""
+    write(json_text(data, sys.stdout, indent=indent) + "\n")
 
 
 def write(text: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from forager.core.errors import Rejected
@@ -13,6 +12,7 @@ from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.ids import JobId, full_job
 from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.json_text import json_text
 from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
 from forager.pipelines.reviews.cli_tree import read_events, watch_tree
@@ -110,7 +110,7 @@ def stream(context: typer.Context, job: JobId, as_json: Json = False) -> None:
 
 
 def _print_line(event: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{orjson.dumps(event).decode()}\n")
+    sys.stdout.write(json_text(event, sys.stdout) + "\n")
 
 
 def _read_token(file: Path) -> str:

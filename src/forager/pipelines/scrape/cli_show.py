@@ -1,5 +1,6 @@
 """How the command line shows pages that were read: the fields of one, a table or a JSON list of many."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from forager.kit.cli import render
+from forager.kit.cli.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,7 +56,7 @@ async def show_json_list(pages: AsyncIterator[dict[str, Any]]) -> None:
     """Print a JSON list, page by page: all of them might not fit into memory."""
     before = "[\n"
     async for page in pages:
-        render.write(before + orjson.dumps(page, option=orjson.OPT_INDENT_2).decode())
+        render.write(before + json_text(page, sys.stdout, indent=True))
         before = ",\n"
     render.write("[]\n" if before == "[\n" else "\n]\n")
 
