@@ -79,7 +79,11 @@ class PostgresTables:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url, **options))
+        try:
+            self._db: asyncpg.Connection[Any] = self._wait(asyncpg.connect(url, **options))
+        except BaseException:
+            self._end_loop()
+            raise
         self._asked: Counter[str] = Counter() if asked is None else asked
         self._inside = False
         self._ahead: dict[str, list[Row]] = {}
@@ -120,8 +124,15 @@ class PostgresTables:
             answers[questions[row["n"]]].append(orjson.loads(row["row"]))
         return answers
 
+    def reset(self) -> None:
+        """Make the connection as new: no settings, locks, cursors or transaction of its last user."""
+        self._wait(self._db.reset())
+
     def close(self) -> None:
         self._wait(self._db.close())
+        self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
