@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -13,7 +14,7 @@ from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.postgres.tasks import OFFERED_MS
 from tests.support.rig import Rig, Worker
-from tests.support.rig_pipelines import LoudCall
+from tests.support.rig_pipelines import LoudCall, SoleCall
 
 MINUTE = OFFERED_MS / 1000
 on_postgres = pytest.mark.parametrize("rig", ["postgres"], indirect=True)
@@ -167,6 +168,15 @@ async def test_children_are_offered_but_not_those_that_wait_for_something(rig: R
     (child,) = await claim(worker, [number for _, number in await told(rig)])
     await worker.complete([child])
     assert [lease.key for lease in await worker.lease()] == ["c"], "released, so ready for all"
+
+
+@on_postgres
+async def test_a_task_that_becomes_due_with_one_that_joins_it_is_leased_although_others_are_offered(rig: Rig) -> None:
+    later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)
+    await rig.submit([Plan(SoleCall(name="a", where="other"), due=later)])
+    await submit(rig, [*loud("b"), Plan(SoleCall(name="a", where="other"))])
+    assert [key for key, _ in await told(rig)] == ["b"]
+    assert [lease.key for lease in await (await rig.worker()).lease()] == ["a"]
 
 
 @on_postgres

@@ -77,6 +77,31 @@ async def test_a_task_that_waits_for_its_time_is_due_as_soon_as_one_that_joins_i
     assert (due["b"], due["c"]) == (round(sooner.timestamp() * 1000), round(later.timestamp() * 1000))
 
 
+async def test_what_a_watch_or_a_task_adds_leaves_the_time_of_a_task_that_it_joins__PR_6(
+    rig: Rig, worker: Worker
+) -> None:
+    later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)
+    parent = (await rig.submit([Plan(Call(name="parent"))])).job
+    (lease,) = await worker.lease()
+    job = (await rig.submit([Plan(SoleCall(name=name), due=later) for name in ("a", "b", "c")])).job
+    new = NewJob("rig", {"name": "standing"}, idempotency_key=" standing", standing=True)
+    standing = (await rig.ledger.append(new, sole("a"))).job
+    await rig.ledger.append(new, sole("a", "b"), again=True)
+    await worker.settle(lease, tasks=sole("c"))
+    assert rig.states(standing) == {"a": "skipped", "b": "skipped"}
+    assert rig.states(parent) == {"parent": "completed", "c": "skipped"}
+    assert not await worker.lease()
+    assert {row["due"] for row in rig.tasks(job).values()} == {round(later.timestamp() * 1000)}
+
+
+async def test_a_task_behind_a_predecessor_makes_nothing_due(rig: Rig) -> None:
+    later = datetime.fromtimestamp(await rig.ledger.now_ms() / 1000 + 9_000, UTC)
+    job = (await rig.submit([Plan(SoleCall(name="b"), due=later)])).job
+    second = (await rig.submit([*sole("a"), Plan(SoleCall(name="b"), after="a")])).job
+    assert rig.states(second) == {"a": "ready", "b": "skipped"}
+    assert rig.tasks(job)["b"]["due"] == round(later.timestamp() * 1000)
+
+
 async def test_a_retry_keeps_its_delay_whoever_joins_it(rig: Rig, worker: Worker) -> None:
     await rig.submit(sole("a"))
     (lease,) = await worker.lease()

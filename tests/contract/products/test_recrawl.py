@@ -1,6 +1,7 @@
 """Pages are crawled again when their time has come: sooner after a change, later without one, cheaply by a 304."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -59,6 +60,20 @@ async def test_a_page_comes_back_later_while_nothing_changes_and_sooner_after_a_
     jobs = await shop.get("/jobs", pipeline="products", internal=True)
     (standing,) = [each for each in jobs if each["params"] == {"recrawl": True, "domain": row["domain"]}]
     assert standing["total"] == 1  # one task, queued again and again
+
+
+async def test_a_recrawl_leaves_the_time_that_a_person_has_chosen_for_the_page__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2, change_days=(0, 0))
+    await shop.crawl(urls=[shop.site.product_url(1)], frequency="6h")
+    job = await shop.submit(urls=[shop.site.product_url(1)], scheduled_at="2099-01-01T00:00:00Z")
+    await come_due(shop)
+    (task,) = await shop.get(f"/jobs/{job}/tasks")
+    assert (task["state"], task["due_at"][:4]) == ("queued", "2099")
+    assert (await page(shop, 1))["next_crawl_at"] is None
+    await shop.app.ledger.cancel(UUID(job))
+    assert (await page(shop, 1))["next_crawl_at"] is not None
+    await recrawl(shop)
+    assert shop.asked() == ["1", "1"]
 
 
 async def test_a_page_that_has_not_changed_is_confirmed_by_a_304_and_not_parsed__PR_6(shop_of: OpenShop) -> None:

@@ -1,5 +1,8 @@
-"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the first,
-which becomes due as soon as the second would have been.
+"""At most one open task per key, over all jobs, for kinds that declare it: a second one is skipped and names the
+first.
+
+A first task that only waits for its own time (`Plan.due`) becomes due with a second one that was submitted, if that is
+sooner. A watch, a child task or a retry leaves it as it is: it must not use up the time that a person chose.
 
 The row of a key decides which transaction is first: the second one waits here for the first one's commit.
 """
@@ -38,21 +41,25 @@ WITH q AS (DELETE FROM queue USING unnest($1::bigint[]) AS x(id) WHERE queue.tas
 UPDATE tasks t SET state = 6, reason = $4, error = x.error, error_type = NULL, facts = x.facts::json, ended_at = $5
 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS x(id, error, facts) WHERE t.id = x.id
 """
-
-
-# Only a task that waits for its own time. A retry or a snooze keeps its delay. The lane is woken for the new task.
+# Only a task that waits for its own time. A retry or a snooze keeps its delay. The lane is woken for the new task. One
+# behind a predecessor (state 2) has no time of its own yet, so it makes nothing due.
 _HASTEN = """
 UPDATE queue q SET due = coalesce(n.due, $3)
 FROM unnest($1::bigint[], $2::bigint[]) AS x(new, first)
 JOIN queue n ON n.task_id = x.new JOIN tasks t ON t.id = x.first
 WHERE q.task_id = x.first AND q.state = 1 AND q.attempt = 0 AND NOT q.offered AND t.reason IS NULL
-  AND q.due > coalesce(n.due, $3)
+  AND n.state IN (0, 1) AND q.due > coalesce(n.due, $3)
 """
 
 
-async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], now: int) -> set[int]:
-    """Skip the tasks whose key has an open task already, and return their numbers. The jobs' counters are not
-    changed."""
+async def join_open(
+    db: Db, one_open: Collection[str], tasks: Sequence[Named], now: int, *, hasten: bool = False
+) -> set[int]:
+    """Skip the tasks whose key has an open task already, and return their numbers. The jobs' counters are not changed.
+
+    `hasten`: the tasks were submitted, so that an open task which waits for its own time becomes due when the new one
+    would have been, if that is sooner.
+    """
     new = [task for task in tasks if task.kind in one_open]
     if not new:
         return set()
@@ -68,7 +75,8 @@ async def join_open(db: Db, one_open: Collection[str], tasks: Sequence[Named], n
     if joins:
         messages = [joined(*of) for of in joins.values()]
         columns = [error for error, _ in messages], [facts for _, facts in messages]
-        await db.execute(_HASTEN, list(joins), [first for _, first in joins.values()], now)
+        if hasten:
+            await db.execute(_HASTEN, list(joins), [first for _, first in joins.values()], now)
         await db.execute(_END, list(joins), *columns, Reason.JOINED, now)
     return set(joins)
 

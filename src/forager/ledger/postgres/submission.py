@@ -91,7 +91,7 @@ class Submissions:
 
     async def _create(self, db: Db, new: Sequence[Whole]) -> Sequence[Submitted]:
         await check_room(db, [(job, len(plans)) for job, plans in new])
-        submitted = await create_whole(db, new, self._lanes.known, self._catalog)
+        submitted = await create_whole(db, new, self._lanes.known, self._catalog, hasten=True)
         self._faults.at("job-written")
         return submitted
 

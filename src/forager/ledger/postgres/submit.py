@@ -54,8 +54,11 @@ class Repeated(Exception):
     """Another submission was first with this Idempotency-Key."""
 
 
-async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int], catalog: Catalog) -> list[Submitted]:
-    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed.
+async def create_whole(
+    db: Db, new: Sequence[Whole], lanes: Mapping[str, int], catalog: Catalog, *, hasten: bool = False
+) -> list[Submitted]:
+    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed. `hasten` as for
+    `join_open`.
 
     With an Idempotency-Key, the key's row decides which transaction is first: the second one waits here for the first
     one's commit, then raises `Repeated`.
@@ -64,7 +67,9 @@ async def create_whole(db: Db, new: Sequence[Whole], lanes: Mapping[str, int], c
     now, rows = await _insert_jobs(db, [(job, len(plans)) for job, plans in new])
     numbers: dict[TaskName, int] = {}
     planned = [(row.number, plan) for row, (_, plans) in zip(rows, new, strict=True) for plan in plans]
-    written = await insert_tasks(db, planned, lanes, numbers, one_open=catalog.one_open, offered=catalog.offered)
+    written = await insert_tasks(
+        db, planned, lanes, numbers, one_open=catalog.one_open, offered=catalog.offered, hasten=hasten
+    )
     await add_flows(db, written.ready)
     await wake(db, {**written.due, **{lane: now for lane, _ in written.ready}})
     created = [
@@ -196,10 +201,10 @@ async def write_chunk(
     own = [(job.number, plan) for plan in plans]
     try:
         async with db.transaction():
-            written = await insert_tasks(db, own, lanes, known, one_open=one_open)
+            written = await insert_tasks(db, own, lanes, known, one_open=one_open, hasten=True)
     except (asyncpg.UniqueViolationError, TryAgain):  # a plan of an earlier chunk comes again: leave it out
         known.clear()
-        written = await insert_tasks(db, own, lanes, one_open=one_open)
+        written = await insert_tasks(db, own, lanes, one_open=one_open, hasten=True)
     await add_flows(db, written.ready)  # paused, while the job is being planned
     await wake(db, written.due)
     if written.joined:

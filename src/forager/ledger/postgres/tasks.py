@@ -71,9 +71,10 @@ async def insert_tasks(
     *,
     one_open: Collection[str] = (),
     offered: Collection[str] = (),
+    hasten: bool = False,
 ) -> Written:
-    """Write the tasks that their jobs do not have yet. `one_open`: kinds of which one task is open for each key.
-    `offered`: kinds of which those are offered that could run at once.
+    """Write the tasks that their jobs do not have yet. `one_open`: kinds of which one task is open for each key;
+    `hasten` as for `join_open`. `offered`: kinds of which those are offered that could run at once.
 
     `known`: None, if anything may be there already; else every task of the job is new, except that a predecessor may
     be found under the numbers that `known` gives, or in the table. It is extended.
@@ -91,7 +92,7 @@ async def insert_tasks(
     flows = set(zip(new.lane_id, new.job_id, new.state, strict=True))
     ready = {(lane, job) for lane, job, state in flows if state == TaskState.READY}
     dead_ends = {number for number, state in before.values() if state in ENDED_BADLY}
-    joined = await _join(db, new, one_open) if one_open else {}
+    joined = await _join(db, new, one_open, hasten=hasten) if one_open else {}
     written = Written(ready, Counter(new.job_id), due, dead_ends | joined.keys(), Counter(joined.values()))
     if offered:
         await _offer(db, new, written, offered, joined.keys())
@@ -99,22 +100,26 @@ async def insert_tasks(
 
 
 async def _offer(db: Db, new: _New, written: Written, kinds: Collection[str], joined: Collection[int]) -> None:
-    """Offer those of the new tasks that are ready, and note that they wait."""
+    """Offer those of the new tasks that are ready, and note that they wait.
+
+    The lane of a joined task stays among the ready ones: the task that it joined may have become due with it.
+    """
     rows = zip(new.id, new.lane_id, new.job_id, new.kind, new.state, strict=True)
-    ready = [row for row in rows if row[4] == TaskState.READY and row[0] not in joined]
-    written.offered = [row[0] for row in ready if row[3] in kinds]
+    ready = [row for row in rows if row[4] == TaskState.READY]
+    written.offered = [row[0] for row in ready if row[3] in kinds and row[0] not in joined]
     if written.offered:
-        written.ready = {(lane, job) for _, lane, job, kind, _ in ready if kind not in kinds}
+        offered = set(written.offered)
+        written.ready = {(lane, job) for number, lane, job, _, _ in ready if number not in offered}
         for lane, due in await db.fetch(_OFFER, written.offered, OFFERED_MS):
             written.due[lane] = min(due, written.due.get(lane, due))
 
 
-async def _join(db: Db, new: _New, one_open: Collection[str]) -> dict[int, int]:
+async def _join(db: Db, new: _New, one_open: Collection[str], *, hasten: bool) -> dict[int, int]:
     """Skip tasks whose key has an open task already. Returns their jobs by task."""
     names = [Named(*row) for row in zip(new.id, new.job_id, new.kind, new.key, strict=True)]
     if not any(name.kind in one_open for name in names):
         return {}
-    skipped = await join_open(db, one_open, names, await db.fetchval(f"SELECT {NOW}"))
+    skipped = await join_open(db, one_open, names, await db.fetchval(f"SELECT {NOW}"), hasten=hasten)
     return {name.task: name.job for name in names if name.task in skipped}
 
 

@@ -90,12 +90,15 @@ def submit_together(db: sqlite3.Connection, memory: Memory, asked: Sequence[Whol
     repeats = [find_repeat(db, job, now) for job, _ in asked]
     new = [whole for whole, repeat in zip(asked, repeats, strict=True) if repeat is None]
     check_room(db, [(job, len(plans)) for job, plans in new])
-    created = iter(create_whole(db, memory, new))
+    created = iter(create_whole(db, memory, new, hasten=True))
     return [next(created) if repeat is None else repeat.told() for repeat in repeats]
 
 
-def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -> list[Submitted]:
-    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed."""
+def create_whole(
+    db: sqlite3.Connection, memory: Memory, new: Sequence[Whole], *, hasten: bool = False
+) -> list[Submitted]:
+    """Create jobs with all their tasks. They can be leased as soon as this transaction is committed. `hasten` as for
+    `join_open`."""
     now, numbers = memory.now_ms(), _next_jobs(memory, len(new))
     tasks = [task_rows(db, memory, number, plans) for number, (_, plans) in zip(numbers, new, strict=True)]
     jobs = [(number, job, len(plans)) for number, (job, plans) in zip(numbers, new, strict=True)]
@@ -109,17 +112,17 @@ def create_whole(db: sqlite3.Connection, memory: Memory, new: Sequence[Whole]) -
     for lane in awake:
         wake(db, memory, lane, now)
     if memory.catalog.one_open:
-        _join(db, memory, [(number, each) for number, each in zip(numbers, tasks, strict=True)])
+        _join(db, memory, [(number, each) for number, each in zip(numbers, tasks, strict=True)], hasten=hasten)
     return [
         Submitted(public_id, total, created=True, first=task_uuid(number, each.first) if total else None)
         for public_id, (number, _, total), each in zip(public_ids, jobs, tasks, strict=True)
     ]
 
 
-def _join(db: sqlite3.Connection, memory: Memory, new: Sequence[tuple[int, TaskRows]]) -> None:
+def _join(db: sqlite3.Connection, memory: Memory, new: Sequence[tuple[int, TaskRows]], *, hasten: bool) -> None:
     deltas = Deltas()
     for job, tasks in new:
-        join_open(db, memory, job, range(tasks.first, tasks.first + len(tasks.rows)), deltas)
+        join_open(db, memory, job, range(tasks.first, tasks.first + len(tasks.rows)), deltas, hasten=hasten)
     write_deltas(db, deltas)
     finish_jobs(db, memory.flows, deltas.jobs(), memory.now_ms())
 
@@ -178,7 +181,7 @@ def write_chunk(
     """Write further tasks of a job that is being planned. Returns how many were new."""
     still_planning(db, memory, job)
     deltas = Deltas()
-    written = insert_tasks(db, memory, job, turn, plans, deltas)
+    written = insert_tasks(db, memory, job, turn, plans, deltas, hasten=True)
     if skipped := deltas.of(job, "skipped"):  # the other counters are written when the job is whole
         db.execute("UPDATE jobs SET skipped = skipped + ? WHERE id = ?", (skipped, job))
     faults.at("chunk-written")

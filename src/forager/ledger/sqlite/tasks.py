@@ -37,11 +37,19 @@ class TaskRows(NamedTuple):
 
 
 def insert_tasks(
-    db: sqlite3.Connection, memory: Memory, job: int, turn: int, plans: Sequence[Encoded], deltas: Deltas
+    db: sqlite3.Connection,
+    memory: Memory,
+    job: int,
+    turn: int,
+    plans: Sequence[Encoded],
+    deltas: Deltas,
+    *,
+    hasten: bool = False,
 ) -> int:
     """Write those tasks that the job does not have yet, and count them. Returns how many.
 
-    A task whose predecessor has failed is skipped at once, and so is one whose key another open task has.
+    A task whose predecessor has failed is skipped at once, and so is one whose key another open task has; `hasten` as
+    for `join_open`.
     """
     first, rows, ready, due, before, followed, dead_ends = task_rows(db, memory, job, plans)
     changed = db.total_changes
@@ -58,7 +66,7 @@ def insert_tasks(
     deltas.add(job, total=written, queued=written)
     for task in dead_ends:
         skip_followers(db, task, job, AFTER_FAILED, deltas, memory.now_ms())
-    join_open(db, memory, job, range(first, memory.next_task), deltas)
+    join_open(db, memory, job, range(first, memory.next_task), deltas, hasten=hasten)
     return written
 
 
