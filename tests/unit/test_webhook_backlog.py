@@ -8,9 +8,11 @@ from forager.sinks.webhook.backlog import LONGEST_PAUSE, Backlog
 def test_a_receiver_that_accepts_nothing_gets_a_batch_after_pauses_that_grow() -> None:
     backlog, made, waiting, now = Backlog(most_waiting=1_000), [], 0, 0.0
     while now < 3_600:
-        if backlog.has_room(waiting, accepted=7, now=now):
+        if not backlog.room_in(waiting, accepted=7, now=now):
             made.append(now)
             waiting += 500
+            backlog.made(waiting, 7, now)
+            assert backlog.is_stuck == (len(made) > 2)
         now += 0.5
     assert made[:3] == [0.0, 0.5, 1.5], "two batches until many wait, then after one second"
     pauses = [later - earlier for earlier, later in pairwise(made[2:])]
@@ -20,19 +22,30 @@ def test_a_receiver_that_accepts_nothing_gets_a_batch_after_pauses_that_grow() -
 
 def test_a_receiver_that_accepts_some_gets_more_however_many_wait() -> None:
     backlog = Backlog(most_waiting=10)
-    assert not backlog.has_room(50_000, 9, now=0.0), "whether it accepts some is not known at the first look"
-    assert all(backlog.has_room(50_000, accepted, now=0.0) for accepted in range(5))
-    assert not backlog.has_room(50_000, 4, now=0.5)
-    assert backlog.has_room(50_000, 2, now=0.5), "messages that were pruned since are no reason to wait"
+    backlog.made(50_000, 9, now=0.0)
+    assert backlog.room_in(50_000, 9, now=0.0) == 1.0, "whether it accepts some is not known yet"
+    for accepted in range(5):
+        assert backlog.room_in(50_000, accepted, now=0.0) == 0.0
+        backlog.made(50_000, accepted, now=0.0)
+    assert backlog.room_in(50_000, 4, now=0.5) == 0.5
+    assert backlog.room_in(50_000, 2, now=0.5) == 0.0, "messages that were pruned since are no reason to wait"
+    assert not backlog.is_stuck
+
+
+def test_asking_for_room_uses_up_none() -> None:
+    backlog = Backlog(most_waiting=10)
+    backlog.made(50, 0, now=0.0)
+    assert [backlog.room_in(50, 0, now=1.0) for _ in range(60)] == [0.0] * 60
 
 
 def test_the_first_message_that_is_accepted_after_an_outage_ends_the_pauses() -> None:
     backlog, now = Backlog(most_waiting=10), 0.0
     for _ in range(2_000):
-        backlog.has_room(100, 0, now)
+        if not backlog.room_in(100, 0, now):
+            backlog.made(100, 0, now)
         now += 1.0
-    assert not backlog.has_room(100, 0, now)
-    assert backlog.has_room(100, 1, now)
-    assert not backlog.has_room(100, 1, now + 0.9)
-    assert backlog.has_room(100, 1, now + 1.0)
-    assert backlog.has_room(9, 1, now + 1.0), "few wait"
+    assert backlog.room_in(100, 0, now) > 0
+    assert backlog.room_in(100, 1, now) == 0.0
+    backlog.made(100, 1, now)
+    assert backlog.room_in(100, 1, now) == 1.0
+    assert backlog.room_in(9, 1, now) == 0.0, "few wait"

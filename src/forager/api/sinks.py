@@ -54,7 +54,7 @@ class SinkReport(BaseModel):
     failures: int = Field(description="Failed tries since the last that succeeded.")
     error: str | None = Field(description="The last error, even if a later try succeeded.")
     error_at: datetime | None
-    retry_at: datetime | None = Field(description="When the next try is due, while it fails.")
+    retry_at: datetime | None = Field(description="When the next try is due, while it fails or is full.")
     moved_at: datetime | None
     set_aside: int = Field(description="Refused changes that wait for a decision.")
     stalled: bool = Field(description="Whether it fails and has delivered nothing for 5 minutes; health is then red.")

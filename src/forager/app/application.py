@@ -306,9 +306,16 @@ class App:
         """
         if self.worker.session is None:
             return False
-        for delivery in self.deliveries.values():
+        looked_at = [*self.deliveries.values()]
+        for delivery in looked_at:
             await delivery.deliver_new()  # now, not at the next poll
-        return not await self.ledger.has_work(self.internal, ready=True)
+        if await self.ledger.has_work(self.internal, ready=True):
+            return False
+        # A sink that was full above may have room for more since the last of its webhooks was accepted.
+        full = [delivery for delivery in looked_at if delivery.is_full]
+        for delivery in full:
+            await delivery.deliver_new()
+        return not full or not await self.ledger.has_work(self.internal, ready=True)
 
     # ── retention ──
 

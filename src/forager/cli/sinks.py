@@ -123,7 +123,7 @@ def show(context: typer.Context, sink: Name, as_json: Json = False) -> None:
                 ("failures in a row", render.count(status["failures"]) if failing else None),
                 ("last error", render.plain(status["error"]) if status["error"] else None),
                 ("at", render.moment(status["error_at"]) if status["error"] else None),
-                ("next try", render.moment(status["retry_at"]) if failing else None),
+                ("next try", render.moment(status["retry_at"]) if status["retry_at"] else None),
             ]
         )
     )

@@ -28,6 +28,16 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True)
+class Full:
+    """The answer of a sink that works and takes no changes for now."""
+
+    reason: str | None = None
+    """Why, for operators. None if it is a matter of moments, which is neither logged nor stored."""
+    retry_in: float | None = None
+    """Seconds until the sink takes a batch, at the latest; None if it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
 class SinkRow:
     """What goes where: one sink, its type, and what it is given.
 
@@ -55,8 +65,9 @@ class Sink(Protocol):
     `open` is called once, when this process first holds the sink's lane and nothing waits for the sink, so that its
     first change does not wait for a connection. If it raises, the first `write` connects, as without it.
 
-    `async def full(self) -> str | None` is asked before each batch. If it returns why the sink takes nothing now,
-    the changes stay in the log and it is asked again shortly: the sink works, so this is no failure.
+    `async def full(self) -> Full | None` is asked before a batch with changes for this sink is handed over, and may be
+    asked several times before one is. While it returns a `Full`, the changes stay in the log and it is asked again
+    shortly: the sink works, so this is no failure.
     """
 
     @property
@@ -119,7 +130,7 @@ class SinkStatus:
     """The last error, even if a later try succeeded."""
     error_at: datetime | None
     retry_at: datetime | None
-    """When the next try is due, while it fails."""
+    """When the next try is due, while it fails or is full."""
     moved_at: datetime | None
     set_aside: int
     """Changes that it refused and that wait for an operator's decision."""
@@ -163,8 +174,11 @@ class Cursors(Protocol):
         hold its lane: another process has moved it, or an operator has requested a replay."""
         ...
 
-    async def failed(self, sink: str, error: str, *, failures: int, retry_in: float) -> None:
-        """Record that a delivery failed, and when the next try is due."""
+    async def failed(
+        self, sink: str, error: str, *, failures: int, retry_in: float | None, seconds_ago: float = 0.0
+    ) -> None:
+        """Record that a delivery failed `seconds_ago`, and when the next try is due. With no `failures`, the sink is
+        full since then: it works, and changes wait for it."""
         ...
 
     async def set_aside(self, sink: str, change: int, *, tries: int, error: str) -> None:

@@ -23,6 +23,7 @@ from forager.core.errors import ForagerError, Permanent, StoreError, StoreFull, 
 from forager.core.lane_names import sink_lane
 from forager.core.ledger import Away, GivenLane, Ledger, Session
 from forager.core.sink import Batching, Cursors, Sink, SinkPosition
+from forager.engine.fullness import Fullness
 
 log = structlog.get_logger("forager.engine")
 
@@ -113,7 +114,7 @@ class Delivery:
         self._most = self._pace.batch or self._batching.most
         self._ahead: _Reading | None = None
         """The next batch, which is read while the sink takes the one before."""
-        self._was_full = False
+        self._fullness = Fullness(sink, cursors, clock)
         self._failures = 0
         self._retry_at = -math.inf
         self._refused_in_a_row = 0
@@ -196,37 +197,40 @@ class Delivery:
                 if self._cursor >= upto:
                     if at_rest or self._failures:
                         await self._keep()
+                    self._fullness.end()
                     return True
                 at_rest = False
-                if await self._is_full():
+                if self.is_full:  # ask before the same batch is read again; first store what did not concern the sink
+                    await self._keep()
+                    if await self._fullness.ask(self._kept):
+                        return False
+                if not await self._next_batch(at.last):
                     return False
-                await self._next_batch(at.last)
         return False
 
-    async def _is_full(self) -> bool:
-        """Return whether the sink takes nothing for now. The reason is stored once as the sink's last error; the sink
-        does not count as failing."""
-        ask = getattr(self.sink, "full", None)
-        reason: str | None = await ask() if ask is not None else None
-        if reason is not None and not self._was_full:
-            log.warning("changes for a sink stay in the log", sink=self.sink.name, reason=reason)
-            await self._cursors.failed(self.sink.name, reason, failures=0, retry_in=self._pace.look_every)
-        self._was_full = reason is not None
-        return self._was_full
+    @property
+    def is_full(self) -> bool:
+        """Whether the sink took nothing at the last look although it works."""
+        return self._fullness.is_full
 
-    async def _next_batch(self, last: int) -> None:
+    async def _next_batch(self, last: int) -> bool:
+        """Deliver the next batch. Returns False if it has changes for the sink, and the sink is full: it is asked only
+        then, because changes of other pipelines need no room."""
         reading = self._take_ahead() or self._read_on(self._cursor, last)
         batch, last = await reading.batch, reading.until
-        full = len(batch) == self._most
-        upto = batch[-1].id if full else last
-        if full and upto < last:
-            self._ahead = self._read_on(upto, last)
         wanted = batch if self._pipelines is None else [each for each in batch if each.pipeline in self._pipelines]
+        if wanted and await self._fullness.ask(self._kept):
+            return False
+        is_whole = len(batch) == self._most
+        upto = batch[-1].id if is_whole else last
+        if is_whole and upto < last:
+            self._ahead = self._read_on(upto, last)
         if wanted:
             self._had_news = True
             await self._hand_over(wanted, upto)
         else:
             await self._passed(upto)
+        return True
 
     def _read_on(self, after: int, until: int) -> _Reading:
         changes = self._ledger.changes(after, self._most, kinds=self.sink.kinds, until=until)

@@ -45,7 +45,7 @@ RETURNING position
 _FAILED = """
 INSERT INTO cursors (sink, position, moved_at, failures, error, error_at, retry_at)
 SELECT CAST(:sink AS TEXT), 0, CAST(:now AS BIGINT), CAST(:failures AS INTEGER), CAST(:error AS TEXT),
-  CAST(:now AS BIGINT), CAST(:retry_at AS BIGINT)
+  CAST(:error_at AS BIGINT), CAST(:retry_at AS BIGINT)
 WHERE EXISTS (SELECT 1 FROM cursors k WHERE k.sink = :sink)
   OR NOT EXISTS (SELECT 1 FROM lanes WHERE name = :lane AND paused)
 ON CONFLICT (sink) DO UPDATE SET failures = excluded.failures, error = excluded.error, error_at = excluded.error_at,
@@ -108,11 +108,20 @@ class SinkTable:
         }
         return bool(await self._database.write(_ADVANCE, values))
 
-    async def failed(self, sink: str, error: str, *, failures: int, retry_in: float) -> None:
+    async def failed(
+        self, sink: str, error: str, *, failures: int, retry_in: float | None, seconds_ago: float = 0.0
+    ) -> None:
         now = await self._now_ms()
-        values = {"sink": sink, "failures": failures, "error": error[:LONGEST_ERROR], "now": now}
-        values["lane"] = sink_lane(sink)
-        await self._database.write(_FAILED, {**values, "retry_at": now + round(retry_in * 1000)})
+        values = {
+            "sink": sink,
+            "lane": sink_lane(sink),
+            "failures": failures,
+            "error": error[:LONGEST_ERROR],
+            "now": now,
+            "error_at": now - round(seconds_ago * 1000),
+            "retry_at": None if retry_in is None else now + round(retry_in * 1000),
+        }
+        await self._database.write(_FAILED, values)
 
     async def set_aside(self, sink: str, change: int, *, tries: int, error: str) -> None:
         values = {"sink": sink, "change": change, "tries": tries, "error": error[:LONGEST_ERROR]}

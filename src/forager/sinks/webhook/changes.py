@@ -15,7 +15,7 @@ from forager.core.clock import Clock
 from forager.core.errors import NotFound, Permanent, StoreError, Transient
 from forager.core.hosts import host_of
 from forager.core.ledger import Ledger
-from forager.core.sink import SinkRow
+from forager.core.sink import Full, SinkRow
 from forager.core.states import JobState
 from forager.core.task import Plan
 from forager.kit.change_json import encodable, encoded
@@ -55,9 +55,9 @@ class ChangeWebhooks:
         self._job: UUID | None = None
         """The receiver's job, if many messages waited in it when the last batch was added."""
 
-    async def full(self) -> str | None:
-        """Return why no further messages are made now, or None. It reads the receiver's job only while many messages
-        wait in it."""
+    async def full(self) -> Full | None:
+        """Return a `Full` while no further messages are made; it has a reason once the receiver has accepted nothing
+        between two batches. Reads the receiver's job only while many messages wait in it."""
         if self._job is None:
             return None
         try:
@@ -67,11 +67,13 @@ class ChangeWebhooks:
             return None
         waiting = job.queued + job.running
         # While the job is paused, `write` is what reports it.
-        if job.state == JobState.PAUSED or self._backlog.has_room(waiting, job.completed, self._clock.monotonic()):
+        pause = self._backlog.room_in(waiting, job.completed, self._clock.monotonic())
+        if job.state == JobState.PAUSED or not pause:
             return None
-        return (
-            f"{self._host} accepts no webhooks now, and {waiting:,} wait for it. Later changes stay in the log; some of"
-            " them are tried every 5 minutes at the latest."
+        # Why they wait is not known here: the receiver may be away, or its lane paused or outside its hours.
+        is_stuck = self._backlog.is_stuck
+        return Full(
+            f"{waiting:,} webhooks wait for {self._host}; later changes stay in the log." if is_stuck else None, pause
         )
 
     async def write(self, batch: Sequence[Change]) -> bool:
@@ -83,13 +85,17 @@ class ChangeWebhooks:
         # A generator: the ledger makes the messages of a large batch in a thread, while the event loop does other work.
         plans = (Plan(self._message(change)) for change in wanted)
         try:
-            job = (await self._ledger.append(standing_job(self._url), plans)).job
+            added = await self._ledger.append(standing_job(self._url), plans)
         except StoreError as error:
             if type(error) is StoreError:  # the store answers and refuses these messages: retrying will not help
                 raise Permanent(error.message) from error
             raise
+        job = added.job
         report = await self._report_of(job)
-        self._job = job if self._backlog.is_long(report.queued + report.running) else None
+        waiting = report.queued + report.running
+        if added.total:  # a replay of messages that are there already tells nothing about the receiver
+            self._backlog.made(waiting, report.completed, self._clock.monotonic())
+        self._job = job if self._backlog.is_long(waiting) else None
         if report.state == JobState.PAUSED:
             raise Transient(
                 f"{self._host} wants no more webhooks (410), or its deliveries were paused. Resume them with"
