@@ -1,5 +1,6 @@
 """Routes for dead letters, the tasks that failed for good: list, show, retry, discard."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from forager.kit.http.openapi import example, failures
 from forager.kit.http.params import WhyQuery
 from forager.kit.http.routes import Router
 from forager.ledger.reports import MOST, DeadLetter, DeadLetterDetail, Why
+
+MOST_LEFT_OUT = 10_000
+"""Dead letters that a bulk retry passes over before it ends."""
 
 
 class DeadQuery(WhyQuery):
@@ -41,6 +45,10 @@ class RetryBody(BaseModel):
 
 class RetriedMany(Requeued):
     letters: int = Field(description="Dead letters that were run again.")
+    left_out: int = Field(
+        description="Dead letters that were left out because their job has ended and needs a new secret."
+        " The search ends after 10,000 of them: a narrower filter reaches others."
+    )
 
 
 class Discarded(BaseModel):
@@ -110,11 +118,12 @@ def dead_router(app: App) -> Router:
         "/retry",
         summary="Run many dead letters again",
         response_model=Envelope[RetriedMany],
-        responses={200: example({"requeued": 14, "letters": 12}), **failures(404, body=True)},
+        responses={200: example({"requeued": 14, "letters": 12, "left_out": 0}), **failures(404, body=True)},
     )
     async def retry_many(request: Request, body: RetryBody) -> Response:
         """Selects dead letters by filter, newest first, and also requeues the tasks that were skipped because of
-        them. Leaves out those of ended jobs that need a new secret, such as the access token of a reviews job."""
+        them. Leaves out those of ended jobs that need a new secret, such as the access token of a reviews job, and
+        counts them in `left_out`."""
         return answer(request, await _retry(app, body))
 
     discarded: dict[str, Any] = {
@@ -134,23 +143,34 @@ def dead_router(app: App) -> Router:
 
 async def _retry(app: App, asked: RetryBody) -> dict[str, int]:
     """Requeue page by page. A task that fails again meanwhile sorts before the current page, so none is requeued
-    twice."""
+    twice. The work is bounded whatever the letters are: pages are full, and a page asks once for each of its jobs."""
     await check_pipeline(app, asked.pipeline)
-    requeued = letters = 0
+    requeued = letters = left_out = 0
     cursor: str | None = None
-    while letters < asked.limit:
+    while letters < asked.limit and left_out < MOST_LEFT_OUT:
         page = await app.reports.dead(
             job=asked.job,
             pipeline=asked.pipeline,
             why=Why(asked.reason, asked.error_type),
             cursor=cursor,
-            limit=min(MOST, asked.limit - letters),
+            limit=MOST,
         )
-        possible = [each for each in page.items if await app.retries.is_possible(each.pipeline, each.job)]
-        for letter in possible:
-            requeued += await app.ledger.retry_task(letter.id)
-        letters += len(possible)
+        possible = await _retryable(app, page.items)
+        for letter in page.items:
+            if letters == asked.limit or left_out == MOST_LEFT_OUT:
+                break
+            if letter.job in possible:
+                requeued += await app.ledger.retry_task(letter.id)
+                letters += 1
+            else:
+                left_out += 1
         cursor = page.next_cursor
         if cursor is None:
             break
-    return {"requeued": requeued, "letters": letters}
+    return {"requeued": requeued, "letters": letters, "left_out": left_out}
+
+
+async def _retryable(app: App, letters: Sequence[DeadLetter]) -> set[UUID]:
+    """Return the jobs of these letters whose tasks can be retried without a secret."""
+    pipelines = {letter.job: letter.pipeline for letter in letters}
+    return {job for job, pipeline in pipelines.items() if await app.retries.is_possible(pipeline, job)}

@@ -115,16 +115,19 @@ def retry(
             body = await _filters(at, job, pipeline, reason, error_type)
             return await at.api.post("/dead/retry", {name: v for name, v in body.items() if v is not None}), remark
         requeued = [(await at.api.post(f"/dead/{task}/retry"))["requeued"] for task in tasks]
-        return {"requeued": sum(requeued), "letters": len(tasks)}, remark
+        return {"requeued": sum(requeued), "letters": len(tasks), "left_out": 0}, remark
 
     answered, remark = with_api(context, ask)
     if as_json:
         render.show_json(answered)
-    elif answered["letters"]:
+        return
+    if answered["letters"]:
         again = f"{render.some(answered['requeued'], 'task')} queued again.{remark}"
         render.out().print(again, markup=False, soft_wrap=True)
-    else:
+    elif not answered["left_out"]:
         render.out().print("No dead letters match: nothing is queued again.")
+    if answered["left_out"]:
+        render.out().print(_left_out(answered["left_out"]), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -134,6 +137,14 @@ def discard(context: typer.Context, task: TaskId, as_json: Json = False) -> None
 
     answered = with_api(context, lambda at: at.api.post(f"/dead/{task}/discard"))
     render.show_json(answered) if as_json else render.out().print("Discarded.")
+
+
+def _left_out(letters: int) -> str:
+    from forager.kit.cli import render
+
+    number = render.some(letters, "dead letter")
+    needs = "needs" if letters == 1 else "need"
+    return f"{number} of ended jobs {needs} a new secret first. See how: forager dead retry TASK"
 
 
 async def _filters(

@@ -1,10 +1,15 @@
 """From a token to reviews: what a caller sends, what is stored, what is shown."""
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from forager.api import dead
+from forager.ledger.reports import Reports
 from forager.pipelines.reviews.reports import figures
 from forager.sandbox import Tenant
 from tests.support.origin import Origin
@@ -135,8 +140,40 @@ async def test_a_retry_without_a_token_is_refused__RV_2(simple: Reviews) -> None
         assert (refused.status_code, refused.json()["meta"]["fields"][0]["field"]) == (422, "access_token"), path
         assert f"{API}/{job}/retry" in refused.json()["error"]
     many = await simple.client.post("/api/v1/dead/retry", json={"pipeline": "reviews"})
-    assert many.json()["data"] == {"requeued": 0, "letters": 0}
+    assert many.json()["data"] == {"requeued": 0, "letters": 0, "left_out": 1}
     assert (await simple.seen(job))["status"] == "failed"
+
+
+async def test_a_bulk_retry_asks_once_for_a_job_and_passes_over_a_bounded_number_of_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit counts letters that can be retried; those that cannot must not cost a page and a question each."""
+    asked: Counter[str] = Counter()
+    for name in ("dead", "job"):
+        monkeypatch.setattr(Reports, name, _counted(asked, name, getattr(Reports, name)))
+    async with open_reviews(tmp_path, tenants={"acme": Tenant(locations=12, expires_after=6)}) as service:
+        failures = (await service.seen(await _worked(service)))["failures"]
+        assert failures > 2
+        asked.clear()
+        for most in (10_000, 2):
+            monkeypatch.setattr(dead, "MOST_LEFT_OUT", most)
+            many = await service.client.post("/api/v1/dead/retry", json={"pipeline": "reviews", "limit": 1})
+            assert many.json()["data"] == {"requeued": 0, "letters": 0, "left_out": min(failures, most)}
+        assert asked == {"dead": 2, "job": 2}
+
+
+async def _worked(service: Reviews) -> str:
+    job = await service.fetch()
+    await service.work()
+    return job
+
+
+def _counted(asked: Counter[str], name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    async def count(*args: Any, **options: Any) -> Any:
+        asked[name] += 1
+        return await method(*args, **options)
+
+    return count
 
 
 async def test_a_job_without_a_token_is_not_created_and_not_scheduled__RV_1(simple: Reviews) -> None:
