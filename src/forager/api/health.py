@@ -55,7 +55,9 @@ class HealthReport(BaseModel):
     proxies: dict[str, ProxyFigures] = Field(description="Proxies by id; addresses are never shown.")
     circuits: dict[str, int] = Field(description="Lanes whose circuit breaker is open or half_open, by state.")
     circuit_domains: dict[str, str] | None = Field(description="Their names; only for callers with the key.")
-    stalled_sinks: int = Field(description="Sinks that fail and have delivered nothing for 5 minutes.")
+    stalled_sinks: int = Field(
+        description="Sinks that fail and have delivered nothing for 5 minutes, or are full for a day."
+    )
     stalled_sink_errors: dict[str, str] | None = Field(
         description="Their last errors, by name; only for callers with the key."
     )

@@ -102,7 +102,11 @@ _SINK_GAUGES: Gauges[SinkStatus] = (
     ("lag_seconds", "Age of the oldest change that a sink has not passed.", lambda sink: sink.lag),
     ("rate", "Changes per second that a sink took, over about a minute.", lambda sink: sink.rate),
     ("failing", "1 while a sink cannot be reached.", lambda sink: float(sink.failures > 0)),
-    ("stalled", "1 if a sink fails and has delivered nothing for 5 minutes.", lambda sink: float(sink.stalled)),
+    (
+        "stalled",
+        "1 if a sink fails and has delivered nothing for 5 minutes, or is full for a day.",
+        lambda sink: float(sink.stalled),
+    ),
     ("paused", "1 while a sink is paused.", lambda sink: float(sink.paused)),
     ("set_aside", "Changes that a sink refused and that wait for a decision.", lambda sink: sink.set_aside),
 )

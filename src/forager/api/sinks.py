@@ -57,7 +57,9 @@ class SinkReport(BaseModel):
     retry_at: datetime | None = Field(description="When the next try is due, while it fails or is full.")
     moved_at: datetime | None
     set_aside: int = Field(description="Refused changes that wait for a decision.")
-    stalled: bool = Field(description="Whether it fails and has delivered nothing for 5 minutes; health is then red.")
+    stalled: bool = Field(
+        description="Whether it fails and has delivered nothing for 5 minutes, or is full for a day: health is red."
+    )
 
 
 class RefusedChange(BaseModel):

@@ -15,6 +15,8 @@ from forager.core.change import Change
 
 STALLED_AFTER = 300.0
 """Health is red when a sink fails and has not moved for so many seconds."""
+FULL_TOO_LONG = 86_400.0
+"""Health is also red when a sink has been full for so many seconds: nothing behind its position can be pruned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ class SinkStatus:
     set_aside: int
     """Changes that it refused and that wait for an operator's decision."""
     stalled: bool = False
-    """Whether it fails and has delivered nothing for `STALLED_AFTER` seconds, although changes wait for it."""
+    """Whether changes wait for it, and it fails and has delivered nothing for `STALLED_AFTER` seconds or has been full
+    for `FULL_TOO_LONG`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,25 @@ async def test_the_types_of_sinks_and_their_options_are_listed(simple: Front) ->
     assert not types["search"]["addable"]
 
 
+async def test_a_sink_that_is_full_for_a_day_makes_health_red(simple: Front) -> None:
+    await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
+    sinks, day = simple.app.sinks, 86_400.0
+
+    async def is_stalled(since: float) -> bool:
+        await sinks.failed("webhook", "1,000 webhooks wait.", failures=0, retry_in=300.0, seconds_ago=since)
+        return bool((await simple.data(f"{PATH}/webhook"))["stalled"])
+
+    await sinks.advance("webhook", 0)
+    assert not await is_stalled(2 * day), "what waits is new"
+    await simple.app.database.write("UPDATE changes SET at = at - 200000000")
+    assert not await is_stalled(day - 3_600), "a new sink with an old log before it"
+    assert await is_stalled(day + 3_600)
+    red = await simple.client.get("/health")
+    assert (red.status_code, red.json()["data"]["stalled_sinks"]) == (503, 1)
+    await sinks.advance("webhook", 0)
+    assert not (await simple.data(f"{PATH}/webhook"))["stalled"], "it goes on"
+
+
 async def test_a_sink_that_fails_for_five_minutes_makes_health_red(simple: Front) -> None:
     await simple.app.submit("places", {"keyword": "bars", "zips": ["85001"]})
     await simple.app.sinks.advance("webhook", 0)

@@ -12,7 +12,7 @@ from uuid import UUID
 from forager.core.database import Database, Row
 from forager.core.errors import NotFound
 from forager.core.lane_names import SINK_LANES, sink_lane
-from forager.core.sink import STALLED_AFTER, SetAside, SinkPosition, SinkStatus
+from forager.core.sink import FULL_TOO_LONG, STALLED_AFTER, SetAside, SinkPosition, SinkStatus
 from forager.kit.queries import Page, Walk, at, walk
 
 RATE_OVER = 60.0
@@ -216,9 +216,20 @@ def _status(row: Row, now: int) -> SinkStatus:
         retry_at=at(row["retry_at"]),
         moved_at=at(moved),
         set_aside=row["set_aside"],
-        # A sink that is new has a long log before it: it has stalled only if it has not moved for as long.
-        stalled=failures > 0 and not paused and min(lag, quiet) > STALLED_AFTER,
+        stalled=not paused and _has_stalled(row, now, lag, quiet),
     )
+
+
+def _has_stalled(row: Row, now: int, lag: float, quiet: float) -> bool:
+    """Return whether a sink that is not paused should make health red. A sink that is new has a long log before it, so
+    the age of the oldest change alone is no sign."""
+    if row["failures"]:
+        return min(lag, quiet) > STALLED_AFTER
+    if row["retry_at"] is None:
+        return False
+    # It is full, since the stored time of its last error. It still moves by a batch now and then.
+    full_for: float = (now - row["error_at"]) / 1000
+    return min(lag, full_for) > FULL_TOO_LONG
 
 
 def _refused(row: Row) -> SetAside:
