@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -214,5 +215,18 @@ async def test_a_page_that_another_job_keeps_for_later_is_crawled_and_printed_no
             await cli_crawl._one_page(at, {"urls": [missing]}, missing, quiet=True)
     assert f'"url": "{url}"' in capsys.readouterr().out
     big = await shop.submit(urls=[shop.site.product_url(2), shop.site.url("/c/1")], scheduled_at="2099-01-01T00:00:00Z")
-    with pytest.raises(JobNotDone, match=big):
+    with pytest.raises(JobNotDone, match=f"job {big}, which is queued. Follow it: forager jobs watch {big}"):
         await cli_crawl._one_page(at, {"urls": [shop.site.product_url(2)]}, shop.site.product_url(2), quiet=True)
+
+
+async def test_a_page_of_a_paused_job_is_answered_with_how_to_resume_that_job__PR_6(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    single = await shop.submit(urls=[shop.site.product_url(1)])
+    big = await shop.submit(urls=[shop.site.product_url(2), shop.site.product_url(3)])
+    at = Reached(Api(LocalTransport(api_of(shop)), KEY))
+    for job, number in ((single, 1), (big, 2)):
+        await shop.app.ledger.pause(UUID(job))
+        url = shop.site.product_url(number)
+        with pytest.raises(JobNotDone, match=f"{job}.* is paused.* Resume it: forager jobs resume {job}"):
+            await cli_crawl._one_page(at, {"urls": [url]}, url, quiet=True)
+    assert shop.asked() == []

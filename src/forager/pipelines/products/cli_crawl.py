@@ -13,6 +13,7 @@ from forager.core.reasons import Reason
 from forager.kit.cli import render
 from forager.kit.cli.errors import JobNotDone
 from forager.kit.cli.invocation import Json, Reached
+from forager.kit.cli.job_report import check_done
 from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
 from forager.pipelines.products.cli_list import PLAN, UrlFile, crawl_list, plan_list, url_file
@@ -127,18 +128,28 @@ async def _one_page(at: Reached, job: dict[str, Any], url: str, *, quiet: bool) 
     ended = await see_through(at, made["job_id"], words=words, quiet=quiet, single=True)
     task = None if ended["completed"] else await _task_of(at, ended["id"])
     if task and task["reason"] == Reason.JOINED:  # another job has the page already, and this made it due
-        other = (await at.api.get(f"/tasks/{task['facts']['joined']}"))["job"]
-        if (await at.api.get(f"/jobs/{other}"))["total"] > 1:
-            raise JobNotDone(f"{url} is one of the pages of job {other}, which runs: forager jobs watch {other}")
-        ended = await see_through(at, other, words=words, quiet=quiet, single=True)
-        task = await _task_of(at, other)
+        first = await at.api.get(f"/tasks/{task['facts']['joined']}")
+        other = await at.api.get(f"/jobs/{first['job']}")
+        if other["total"] > 1:
+            raise _page_of(other, url)
+        ended = await see_through(at, other["id"], words=words, quiet=quiet, single=True)
+        task = await _task_of(at, other["id"])
     if not ended["completed"]:
+        if ended["state"] == "paused":
+            check_done(ended, words)
         why = (task["error"] if task else None) or f"its job is {ended['state']}"
         raise JobNotDone(f"{url} was not crawled: {str(why).removeprefix(f'{url}: ')}")
     products = await at.api.get("/products", url=url, gone=True)
     if not products:
         raise await _no_product(at, url)
     render.show_json(products[0])
+
+
+def _page_of(job: dict[str, Any], url: str) -> JobNotDone:
+    """Return the error for a page that a job of several pages has already, with what to do next."""
+    name, state = job["id"], job["state"]
+    command = f"Resume it: forager jobs resume {name}" if state == "paused" else f"Follow it: forager jobs watch {name}"
+    return JobNotDone(f"{url} is one of the pages of job {name}, which is {state}. {command}")
 
 
 async def _no_product(at: Reached, url: str) -> NotFound:
