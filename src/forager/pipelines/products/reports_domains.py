@@ -1,7 +1,7 @@
 """The domains that are crawled: a row for each in the table that also holds what operators say about them."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -47,8 +47,12 @@ async def remember_domains(db: Database, urls: Iterable[str], now_ms: int) -> No
 
 
 async def remember_parsed(db: Database, now_ms: int) -> None:
-    """Make a row for each domain whose pages were parsed and that has none: a schedule or `POST /jobs` made its job."""
-    rows = await db.fetch(_UNKNOWN)
+    """Make a row for each domain whose pages were parsed and that has none: a schedule or `POST /jobs` made its job.
+
+    Reads only the days of today and yesterday (UTC): this runs often, and a page may be parsed just before midnight.
+    """
+    first = datetime.fromtimestamp(now_ms / 1000, UTC).date() - timedelta(days=1)
+    rows = await db.fetch(_UNKNOWN, {"first": first.isoformat()})
     await remember_domains(db, [row["url"] for row in rows if row["url"]], now_ms)
 
 
@@ -110,7 +114,7 @@ async def _reschedule(db: Database, domain: str, frequency: int | None) -> None:
 
 _UNKNOWN = """
 SELECT h.domain, (SELECT p.url FROM pages p WHERE p.domain = h.domain ORDER BY p.id LIMIT 1) AS url
-FROM (SELECT DISTINCT domain FROM parser_health) h
+FROM (SELECT DISTINCT domain FROM parser_health WHERE day >= :first) h
 WHERE NOT EXISTS (SELECT 1 FROM domains d WHERE d.domain_name = h.domain AND d.base_url IS NOT NULL)
 """
 _RESCHEDULE = """
