@@ -33,7 +33,7 @@ from forager.kit.cli.exit_codes import ExitCode, exit_code_for
 from forager.kit.cli.job_report import ended, show_result
 from forager.kit.cli.words import spent_with_assumed
 from forager.pipelines.places.cli_words import saved, words
-from forager.pipelines.products.cli_crawl import seconds as recrawl_seconds
+from forager.pipelines.products.cli_recrawl import seconds as recrawl_seconds
 
 # ── calling the API ──
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 FAR_SECONDS = 2 * 86_400
+"""From this far ahead on, a moment is shown by its date instead of the remaining time."""
 
 
 class WaitReason(StrEnum):

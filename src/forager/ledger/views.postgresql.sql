@@ -5,8 +5,8 @@ SELECT t.id, t.job_id, t.lane_id, t.kind, t.key, coalesce(q.state, t.state) AS s
        coalesce(q.attempt, t.attempt) AS attempt,
        CASE WHEN coalesce(q.state, t.state) IN (3, 4, 5) THEN coalesce(q.claim, t.claim) END AS claim,
        CASE WHEN coalesce(q.state, t.state) IN (3, 4, 5) THEN coalesce(q.claimed_at, t.claimed_at) END AS claimed_at,
-       q.session_id, t."after", q.due, coalesce(q.offered, false) AS offered, t.price, t.cost, t.guessed, t.crashes, t.hidden, t.ended_at, t.error, t.reason,
-       t.error_type, t.facts, t.body
+       q.session_id, t."after", q.due, coalesce(q.offered, false) AS offered, t.price, t.cost, t.guessed, t.crashes,
+       t.hidden, t.ended_at, t.error, t.reason, t.error_type, t.facts, t.body
 FROM tasks t LEFT JOIN queue q ON q.task_id = t.id;
 
 -- Dead letters, found by an index of their own.

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.core.durations import seconds_with_unit
 from forager.core.errors import NotFound, Rejected
 from forager.core.reasons import Reason
 from forager.kit.cli import render
@@ -17,6 +16,7 @@ from forager.kit.cli.job_report import check_done
 from forager.kit.cli.run_job import run_job, see_through
 from forager.kit.cli.running import with_api
 from forager.pipelines.products.cli_list import PLAN, UrlFile, crawl_list, plan_list, url_file
+from forager.pipelines.products.cli_recrawl import seconds
 from forager.pipelines.products.cli_words import words
 
 command = typer.Typer(help="Crawl a shop's pages; the same command tomorrow crawls again.")
@@ -165,11 +165,3 @@ async def _no_product(at: Reached, url: str) -> NotFound:
 async def _task_of(at: Reached, job: str) -> Any:
     """Return the only task of a job, None if it has none."""
     return next(iter(await at.api.get(f"/jobs/{job}/tasks", limit=1)), None)
-
-
-def seconds(text: str) -> int:
-    """Return `6h` as seconds. Raises `BadParameter` for a time without a unit, and for anything else."""
-    try:
-        return round(seconds_with_unit(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--recrawl") from None

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from forager.core.durations import seconds_with_unit
 from forager.core.errors import NotFound, Rejected
 from forager.core.hosts import one_spelling
 from forager.kit.cli import render
 from forager.kit.cli.invocation import Json, Reached
 from forager.kit.cli.running import with_api
+from forager.pipelines.products.cli_recrawl import every, seconds
 
 domains = typer.Typer(help="The shops that are crawled.", no_args_is_help=True)
 PATH = "/admin/domains"
@@ -33,7 +33,7 @@ def list_domains(context: typer.Context, as_json: Json = False) -> None:
             render.plain(shop["domain_name"]),
             "yes" if shop["is_active"] else "paused",
             shop["currency"] or "-",
-            f"every {render.duration(shop['crawl_frequency'] or 86_400)}",
+            every(shop["crawl_frequency"]),
             f"{shop['crawl_delay_seconds']:g} s",
             str(shop["max_concurrent_requests"]),
         )
@@ -57,7 +57,7 @@ def set_domain(
     if currency is not None:
         changes["currency"] = None if currency == NONE else currency.upper()
     if recrawl is not None:
-        changes["crawl_frequency"] = None if recrawl == NONE else _seconds(recrawl)
+        changes["crawl_frequency"] = None if recrawl == NONE else seconds(recrawl)
     if not changes:
         raise Rejected("Nothing to set. Give --currency or --recrawl.")
     name = one_spelling(domain)
@@ -72,18 +72,9 @@ def set_domain(
     if as_json:
         render.show_json(changed)
         return
-    every = render.duration(changed["crawl_frequency"] or 86_400)
-    render.notes().print(
-        f"{name}: currency {changed['currency'] or 'as the pages say'}, crawled every {every}.", markup=False
-    )
+    currency, rhythm = changed["currency"] or "as the pages say", every(changed["crawl_frequency"])
+    render.notes().print(f"{name}: currency {currency}, crawled {rhythm}.", markup=False)
 
 
 async def _all(at: Reached) -> list[Any]:
     return [shop async for some in at.api.pages(PATH) for shop in some]
-
-
-def _seconds(text: str) -> int:
-    try:
-        return round(seconds_with_unit(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--recrawl") from None
