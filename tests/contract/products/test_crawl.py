@@ -38,7 +38,7 @@ async def test_every_field_that_a_page_shows_is_stored_with_its_source__PR_10(sh
             field = READ.get(name, name)
             assert same(value, product[field]), (number, name)
             assert product["evidence"][field]["confidence"] >= LAYOUTS[layout]
-        assert [image["type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
+        assert [image["image_type"] for image in product["images"]] == ["primary", "gallery", "gallery"]
 
 
 async def test_a_sitemap_index_of_gzip_files_is_found_in_robots_txt__PR_1(shop_of: OpenShop) -> None:

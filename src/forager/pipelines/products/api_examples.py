@@ -16,7 +16,21 @@ PRODUCT = {
     "category": "Tables",
     "sku": "SKU-9A0000007",
     "gtin": "2000000000077",
-    "images": [{"url": "https://shop.example/img/7-1.png", "alt": "Oak Table Classic 7", "type": "primary"}],
+    "images": [
+        {
+            "image_url": "https://shop.example/img/7-1.png",
+            "image_path": "blob:4b561e28321ed1a3725dbd9f912ba6431e84b18f",
+            "alt_text": "Oak Table Classic 7",
+            "image_type": "primary",
+            "position": 0,
+            "width": 800,
+            "height": 600,
+            "file_size": 48213,
+            "url": "https://shop.example/img/7-1.png",
+            "alt": "Oak Table Classic 7",
+            "type": "primary",
+        }
+    ],
     "metadata": {"regular_price": "1499.00"},
     "evidence": {"price": {"source": "json-ld", "confidence": 0.95}},
     "unseen": {},
@@ -42,18 +56,6 @@ DETAILS = {
     **PRODUCT,
     "domain_id": 3,
     "crawl_task_id": 7,
-    "images": [
-        {
-            "image_url": "https://shop.example/img/7-1.png",
-            "image_path": "blob:4b561e28321ed1a3725dbd9f912ba6431e84b18f",
-            "alt_text": "Oak Table Classic 7",
-            "image_type": "primary",
-            "position": 0,
-            "width": 800,
-            "height": 600,
-            "file_size": 48213,
-        }
-    ],
     "price_history": [POINT],
 }
 DOMAIN = {

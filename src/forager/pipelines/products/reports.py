@@ -15,6 +15,7 @@ from forager.kit.queries import Database, Page, Row, Walk, at, loads, no_job, wa
 from forager.kit.reports import Report
 from forager.pipelines.products.records import LOOKED_AT
 from forager.pipelines.products.reports_domains import currencies_of
+from forager.pipelines.products.reports_images import ImageReport, images_of
 
 CENT = Decimal("0.01")
 SCALE = 10_000
@@ -39,7 +40,7 @@ class ProductReport(Report):
     category: str | None
     sku: str | None
     gtin: str | None
-    images: list[dict[str, Any]]
+    images: list[ImageReport] = Field(description="In the order of the page, with their files.")
     metadata: dict[str, Any] = Field(description="Offers and variants, the regular price, and what has no field.")
     evidence: dict[str, Any] = Field(description="By field: where its value was found, and how sure that is.")
     unseen: dict[str, str] = Field(description="By field: since when the page does not show it any more.")
@@ -185,10 +186,11 @@ async def product_reports(db: Database, rows: Sequence[Row]) -> list[ProductRepo
     """Rows of `items` as people see them. If an operator has set the currency of a domain, its prices have that one
     unless their page names another; a sign that several countries share, such as `$`, names none."""
     usual = await currencies_of(db, [row["domain"] for row in rows if _is_currency_open(row)])
-    return [_report(row, usual) for row in rows]
+    images = await images_of(db, rows)
+    return [_report(row, usual, images[row["url_hash"]]) for row in rows]
 
 
-def _report(row: Row, currencies: Mapping[str, str]) -> ProductReport:
+def _report(row: Row, currencies: Mapping[str, str], images: list[ImageReport]) -> ProductReport:
     stored = {name: row[name] for name in _AS_STORED}
     if _is_currency_open(row):
         stored["currency"] = currencies.get(row["domain"]) or row["currency"]
@@ -197,7 +199,7 @@ def _report(row: Row, currencies: Mapping[str, str]) -> ProductReport:
         domain_name=row["domain"],
         price=_money(row["price"]),
         rating=_money(row["rating"]),
-        images=loads(row["images"]) or [],
+        images=images,
         **{name: loads(row[name]) or {} for name in ("metadata", "evidence", "unseen")},
         created_at=at(row["first_seen_at"]),
         updated_at=at(row["changed_at"]),

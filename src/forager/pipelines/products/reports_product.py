@@ -7,33 +7,17 @@ from typing import Any
 from pydantic import Field
 
 from forager.core.errors import NotFound
-from forager.kit.queries import Database
-from forager.kit.reports import Report
 from forager.kit.service import Service
 from forager.pipelines.products.reports import CENT, PricePoint, ProductReport, product_reports
 
 MOST_CHANGES = 1_000
 
 
-class ImageReport(Report):
-    """A picture of a product, in the order of the page."""
-
-    image_url: str
-    image_path: str | None = Field(description="The stored file; null while it is not downloaded.")
-    alt_text: str | None
-    image_type: str = Field(description="primary, gallery or thumbnail.")
-    position: int
-    width: int | None
-    height: int | None
-    file_size: int | None = Field(description="Bytes.")
-
-
 class ProductDetails(ProductReport):
-    """A product with the ids of its shop and page, its pictures, and its price history."""
+    """A product with the ids of its shop and page, and its price history."""
 
     domain_id: int | None = Field(description="The shop, as `GET /api/v1/admin/domains` lists it.")
     crawl_task_id: int | None = Field(description="Its row in the SQL view `crawl_tasks`.")
-    images: list[ImageReport]  # type: ignore[assignment]  # the list has what the page says; this adds the files
     price_history: list[PricePoint] = Field(description="Newest first, as `…/history` lists it.")
 
 
@@ -44,12 +28,10 @@ async def one_product(service: Service, number: int) -> ProductDetails:
     if not rows:
         raise NotFound(f"There is no product {number}.")
     product = (await product_reports(db, rows))[0]
-    shown = product.model_dump(exclude={"images"})
     return ProductDetails(
-        **shown,
+        **product.model_dump(),
         domain_id=rows[0]["domain_id"],
         crawl_task_id=rows[0]["crawl_task_id"],
-        images=await _images_of(db, product),
         price_history=await price_history(service, product.url_hash),
     )
 
@@ -88,26 +70,6 @@ def price_points(changes: Sequence[Any]) -> list[PricePoint]:
 
 def _offer(point: PricePoint) -> tuple[Any, ...]:
     return point.price, point.currency, point.availability, point.gone
-
-
-async def _images_of(db: Database, product: ProductReport) -> list[ImageReport]:
-    """Its pictures as the page lists them, each with what is known of the downloaded file."""
-    rows = await db.fetch(
-        "SELECT image_url, image_path, width, height, file_size FROM pictures"
-        " WHERE picture_key >= :first AND picture_key < :last AND gone_at IS NULL",
-        {"first": f"{product.url_hash}/", "last": f"{product.url_hash}0"},  # "0" follows "/": all keys of the product
-    )
-    files = {row["image_url"]: dict(row) for row in rows}
-    unknown = dict.fromkeys(("image_path", "width", "height", "file_size"))
-    return [
-        ImageReport(
-            **{**unknown, **files.get(image["url"], {}), "image_url": image["url"]},
-            alt_text=image.get("alt"),
-            image_type=image.get("type") or "gallery",
-            position=position,
-        )
-        for position, image in enumerate(product.images)
-    ]
 
 
 _ONE = """
