@@ -65,7 +65,8 @@ class Sink(Protocol):
     `async def open(self) -> None`, which connects to the sink's system.
 
     `open` is called once, when this process first holds the sink's lane and nothing waits for the sink, so that its
-    first change does not wait for a connection. If it raises, the first `write` connects, as without it.
+    first change does not wait for a connection. If it raises, the first `write` connects, as without it. It is
+    cancelled if the process stops meanwhile.
 
     `async def full(self) -> Full | None` is asked before a batch with changes for this sink is handed over, and may be
     asked several times before one is. While it returns a `Full`, the changes stay in the log and it is asked again

@@ -32,6 +32,7 @@ REFUSALS = (Permanent, ValueError, TypeError, LookupError, ArithmeticError)
 change that triggers it must not stop the sink for ever."""
 RATE_OVER = 60.0
 RETRIED_AT_ONCE = 100
+CLOSED_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,14 @@ class Delivery:
         """Deliver until `stop`. Errors of the sink or the store are handled here and never raised."""
         nap = self._pace.look_every
         opening: asyncio.Task[None] | None = None
+        may_open = True
         try:
             while not self._stopping.is_set():
                 self._had_news = False
                 if await self.deliver_new():
-                    opening = opening or asyncio.create_task(self._open())
+                    if may_open and not self._had_news:  # a sink that has taken changes is connected
+                        opening = asyncio.create_task(self._open())
+                    may_open = False
                     nap = self._batching.age if self._had_news else 2 * nap
                     nap = max(min(nap, self._pace.look_every), self._batching.age)
                 elif self._session() is None:
@@ -140,17 +144,16 @@ class Delivery:
                 rest = self._retry_at - self._clock.monotonic()
                 await self._nap(max(rest, nap))
         finally:
-            if opening is not None:
+            if opening is not None:  # its connection must be closed before another process takes the lane
                 opening.cancel()
+                await asyncio.wait({opening}, timeout=CLOSED_WITHIN)
 
     async def _open(self) -> None:
         """Let the sink connect before its first change. This runs beside the loop: looking at the log, and whoever
         waits for that, must not wait for a system that does not answer."""
-        connect = getattr(self.sink, "open", None)
-        if connect is None:
-            return
         try:
-            await connect()
+            if (connect := getattr(self.sink, "open", None)) is not None:
+                await connect()
         except Exception as error:  # noqa: BLE001 - the first change tries again, and then it counts
             log.warning("a sink cannot be reached yet", sink=self.sink.name, error=_message(error))
 

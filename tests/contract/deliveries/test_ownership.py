@@ -151,3 +151,24 @@ async def test_a_sink_connects_before_its_first_change_in_the_process_that_holds
         await until(lambda: mine.seen == wanted)
     assert (mine.opened, standby.opened, standby.seen) == (1, 0, [])
     assert (await sink_table(rig.ledger).statuses())[0].failures == 0, "only a write that fails is a failure"
+
+
+async def test_a_sink_for_which_changes_wait_at_the_start_is_not_opened_beside_its_first_write(
+    rig: Rig, worker: Worker
+) -> None:
+    class Connecting(Picky):
+        opened = False
+
+        async def open(self) -> None:
+            self.opened = True
+
+    sink = Connecting(wants=True)
+    await grow(rig, worker)
+    delivery = deliver(rig, sink, await rig.ledger.begin("owner"), clock=SystemClock())
+    async with running(delivery):
+        wanted = await everything(rig)
+        await until(lambda: sink.seen == wanted)
+        await grow(rig, worker)
+        wanted = await everything(rig)
+        await until(lambda: sink.seen == wanted)
+    assert not sink.opened

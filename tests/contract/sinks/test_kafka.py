@@ -5,6 +5,7 @@ That a transaction is whole when its publisher dies is shown on a real broker (`
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from forager.kit.publication import Message, Publication
 from forager.kit.service import SinkService
 from forager.sinks.kafka.cluster import Cluster
 from forager.sinks.kafka.cursor import TOPIC, read_cursor
+from forager.sinks.kafka.publisher import Publisher
 from forager.sinks.kafka.records import TopicOptions, publication_of
 from forager.sinks.kafka.sink import KafkaSink
 from forager.sinks.kafka.wiring import build, from_settings
@@ -131,6 +133,42 @@ async def test_a_sink_that_was_opened_publishes_with_that_connection(
     log = await log_of(engine.ledger)
     await sink.write(log)
     assert len(names) == 1
+    assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
+
+
+async def test_a_connection_that_is_given_up_is_closed_before_the_next_one_is_made(
+    engine: EngineRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    begun, may_go_on = threading.Event(), threading.Event()
+    connect, close = Cluster.producer, Publisher.close
+
+    def held(self: Cluster, name: str) -> Any:
+        events.append("connect")
+        begun.set()
+        may_go_on.wait(60)
+        return connect(self, name)
+
+    def counted(self: Publisher) -> None:
+        events.append("close")
+        close(self)
+
+    monkeypatch.setattr(Cluster, "producer", held)
+    monkeypatch.setattr(Publisher, "close", counted)
+    sink = sink_of(engine, tmp_path)
+    opening = asyncio.create_task(sink.open())
+    assert await asyncio.to_thread(begun.wait, 60)
+    opening.cancel()
+    await make_changes(engine.ledger, 1)
+    log = await log_of(engine.ledger)
+    writing = asyncio.create_task(sink.write(log))
+    await asyncio.sleep(0)
+    assert events == ["connect"], "the change waits for the connection that was given up"
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert await writing
+    assert events == ["connect", "close", "connect"]
     assert [change for change, _, _ in kafka.read_topic(tmp_path)] == [each.id for each in log]
 
 

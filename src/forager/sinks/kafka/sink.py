@@ -75,6 +75,8 @@ class KafkaSink:
         """Connect, create the topics and read the cursor, so that the first change need not wait for that. Raises
         `Transient` if the brokers do not answer at once: a process that ends waits for its threads, and one that has
         nothing to publish must not wait long for a broker that is away."""
+        if self._publisher is not None:
+            return
         await asyncio.to_thread(self._cluster.check, WAIT_TO_OPEN)
         await self._opened()
 
@@ -108,7 +110,7 @@ class KafkaSink:
     async def _opened(self) -> Publisher:
         async with self._opening:  # a second publisher would fence the first
             if self._publisher is None:
-                publisher = await asyncio.to_thread(self._connect)
+                publisher = await self._connected()
                 try:
                     await self._check_ledger(publisher.cursor)
                 except BaseException:
@@ -116,6 +118,18 @@ class KafkaSink:
                     raise
                 self._publisher = publisher
             return self._publisher
+
+    async def _connected(self) -> Publisher:
+        """Connect in a thread. The thread cannot be cancelled: if the caller is, wait for the thread and close what it
+        made, because a publisher that is made later would fence the next one."""
+        connecting = asyncio.ensure_future(asyncio.to_thread(self._connect))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            await asyncio.wait({connecting})
+            if connecting.exception() is None:
+                connecting.result().close()
+            raise
 
     def _connect(self) -> Publisher:
         cursors = self._prefix + TOPIC
