@@ -10,9 +10,9 @@ import pytest
 
 from bench.support.home_pairs import pairs, real_addresses
 from forager.pipelines.listings.blocks import cell_block, nearby_cells, zip_block
-from forager.pipelines.listings.parse import read_rows
-from forager.pipelines.listings.records import Listing
-from forager.pipelines.listings.resolve import judge
+from forager.pipelines.listings.parse import Found, read_rows
+from forager.pipelines.listings.records import Listing, ListingSource
+from forager.pipelines.listings.resolve import Owner, Stored, judge, resolve
 from forager.pipelines.listings.same_home import Thresholds, merge, same
 from forager.sandbox import ListingsWorld
 from forager.sandbox.listings import home_of, items
@@ -148,3 +148,23 @@ def test_a_home_within_150_metres_is_always_in_a_cell_that_is_looked_at__LI_9() 
         east = dice.choice((-1, 1)) * (150**2 - north**2) ** 0.5
         there = latitude + north / 111_195, longitude + east / (111_195 * math.cos(math.radians(latitude)))
         assert cell_block("40 Mill Road", *there) in nearby_cells("40 Mill Road", latitude, longitude)
+
+
+@pytest.mark.parametrize("several_sources", [False, True])
+def test_a_neighbours_scrape_leaves_the_stored_rate_of_a_home_alone__LI_9(*, several_sources: bool) -> None:
+    """The owner's new rate may be stored between this decision and its settlement."""
+    stored_home = HOME.model_copy(update={"decay_rate": 3.0})
+    stored = Stored(
+        {"a:1": "a:1"},
+        {"a:1": stored_home},
+        {"a:1"} if several_sources else (),
+        owners={"a:1": Owner("boston", "Boston")},
+    )
+    shown = HOME.model_copy(update={"market_id": "cambridge", "decay_rate": 2.0, "confidence_base": 100.0})
+    source = ListingSource(
+        source_key="a:1", listing_key="a:1", market_id="cambridge", source="a", source_id="1", url="https://a.example/1"
+    )
+    resolved = resolve([Found(shown, source)], stored, Thresholds(), "Cambridge")
+    sighting = resolved.listings["a:1"]
+    assert (sighting.market_id, sighting.decay_rate, sighting.confidence_base) == ("boston", None, 100.0)
+    assert resolved.sources[0].market_id == "boston"

@@ -74,6 +74,9 @@ async def test_a_home_that_two_markets_show_stays_in_its_own__LI_9(rentals: Rent
     """The second market searches for the same city, as a neighbouring one that shows the same homes does."""
     await rentals.scrape("boston")
     before = await rentals.rows("SELECT listing_key, version FROM listings ORDER BY id")
+    crossing = "SELECT min(zero_at) AS first, max(zero_at) AS last FROM listings"
+    (old,) = await rentals.rows(crossing)
+    assert (await rentals.client.put("/api/admin/markets/boston", json={"is_enabled": False})).status_code == 200
     wide = {"id": "greater-boston", "city": "Boston", "state": "MA", "tier": "cool"}
     assert (await rentals.client.post("/api/admin/markets", json=wide)).status_code == 201
     owners = "SELECT DISTINCT market_id, decay_rate FROM listings"
@@ -81,7 +84,9 @@ async def test_a_home_that_two_markets_show_stays_in_its_own__LI_9(rentals: Rent
 
     await rentals.scrape("greater-boston")
     assert await rentals.rows(owners) == [{"market_id": "boston", "decay_rate": 3}]
-    assert await rentals.rows(sources) == [{"market_id": "boston"}]
+    assert await rentals.rows(sources) == [{"market_id": "boston"}], "a disabled market keeps its homes"
+    (seen,) = await rentals.rows(crossing)
+    assert seen["first"] > old["last"], "the sighting counts, at the rate of its own market"
     assert await rentals.rows("SELECT listing_key, version FROM listings ORDER BY id") == before, "no change"
     assert {row["times_seen"] for row in await rentals.rows("SELECT times_seen FROM listings")} == {2}
 

@@ -35,7 +35,7 @@ SELECT {_FIELDS}, {_SHARED.format("l")} AS shared FROM listings l WHERE l.id IN 
 ORDER BY l.id
 """
 _OWNERS: Final = """
-SELECT l.listing_key, l.market_id, l.decay_rate, m.city
+SELECT l.listing_key, l.market_id, m.city
 FROM listings l JOIN market_configs m ON m.id = l.market_id WHERE l.listing_key IN :keys
 """
 _SPLITS: Final = "SELECT source_key, listing_key FROM listing_splits WHERE source_key IN :keys"
@@ -63,7 +63,7 @@ class StoredHomes:
         elsewhere = {row["listing_key"] for row in rows if row["market_id"] not in markets}
         elsewhere |= {home.listing_key for home in homes.values() if home.market_id not in markets}
         owners = {
-            row["listing_key"]: Owner(row["market_id"], row["city"], row["decay_rate"])
+            row["listing_key"]: Owner(row["market_id"], row["city"])
             for row in await self._by_keys(_OWNERS, elsewhere)
             if row["market_id"] not in markets
         }

@@ -35,7 +35,6 @@ class Owner:
     market_id: str
     city: str
     """The market's."""
-    decay_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +86,15 @@ def resolve(batch: Iterable[Found], stored: Stored, thresholds: Thresholds, city
 
 
 def _market_of(seen: Listing, owner: Owner | None, city: str) -> dict[str, Any]:
-    """Return the market that a home belongs to, and its rate of ageing.
+    """Return the market that a home belongs to, and its rate of ageing: None, which leaves the stored rate as it is, if
+    another market owns the home. A new rate of the owner may be stored before this sighting is, and must stay.
 
     Scrapes of neighbouring markets show the same homes. A home stays in its market, so that it does not move with every
     scrape, unless it is in the city of the market that is being scraped and not in that of its own.
     """
     if owner is None or (_is_in(seen, city) and not _is_in(seen, owner.city)):
         return {"market_id": seen.market_id, "decay_rate": seen.decay_rate}
-    return {"market_id": owner.market_id, "decay_rate": owner.decay_rate}
+    return {"market_id": owner.market_id, "decay_rate": None}
 
 
 def _is_in(home: Listing, city: str) -> bool:
