@@ -24,7 +24,7 @@ EVERYWHERE = "FORAGER_TEST_PGBOUNCER"
 
 _CONFIGURATION = """
 [databases]
-* = host=127.0.0.1 port={server} user=app
+* = host=127.0.0.1 port={server} user={user}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
@@ -50,13 +50,14 @@ class PgBouncer:
         """`server_url` names any database of the server, which lets everybody in from loopback."""
         self._program = find_pgbouncer()
         self._server = urlsplit(server_url).port
+        self._user = urlsplit(server_url).username
         (self._port,) = free_ports(1)
 
     def __enter__(self) -> "PgBouncer":
         self._folder = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
         self._folder.chmod(0o755)
         configuration = self._folder / "pgbouncer.ini"
-        configuration.write_text(_CONFIGURATION.format(server=self._server, port=self._port))
+        configuration.write_text(_CONFIGURATION.format(server=self._server, user=self._user, port=self._port))
         command = [*_as_somebody_else(), self._program, str(configuration)]
         self._process = started(command, dict(os.environ), self._folder, self._port)
         return self
@@ -67,7 +68,7 @@ class PgBouncer:
 
     def through(self, url: str) -> str:
         """Return the URL of the same database through this pooler."""
-        return urlunsplit(urlsplit(url)._replace(netloc=f"app@127.0.0.1:{self._port}"))
+        return urlunsplit(urlsplit(url)._replace(netloc=f"{self._user}@127.0.0.1:{self._port}"))
 
     def serves(self, url: str) -> bool:
         return urlsplit(url).port == self._server
