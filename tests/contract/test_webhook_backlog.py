@@ -196,3 +196,24 @@ async def test_a_full_sink_drops_what_waits_if_it_is_moved_and_its_job_cancelled
     made = await messages(app)
     assert len(made) == MOST + 1, "of the changes that were skipped none was sent"
     assert await answer(app, 100) == 1, "and of the messages that were there, none is left"
+
+
+async def test_a_process_is_not_idle_while_a_full_sink_has_got_room(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, session = HandClock(), await app.ledger.begin("deliverer")
+    monkeypatch.setattr(type(app.worker), "session", session)
+    monkeypatch.setattr(app, "deliveries", {"hooks": delivery_of(app, clock, session)})
+    await add_changes(app, MOST + BATCH)
+    has_work, answers = app.ledger.has_work, [1]
+
+    async def accepted_meanwhile(*args: Any, **more: Any) -> bool:
+        """The last message that was due is accepted between the look at the log and this question."""
+        if answers:
+            answers.pop()
+            assert await answer(app, 1) == 1
+            assert await answer(app, 100, TaskState.WAITING) == MOST - 1
+        return await has_work(*args, **more)
+
+    monkeypatch.setattr(app.ledger, "has_work", accepted_meanwhile)
+    assert not await app.has_delivered(), "there was room, and the messages that it took are due"
+    assert await answer(app, 100) == BATCH
+    assert await app.has_delivered()
