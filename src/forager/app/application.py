@@ -170,14 +170,13 @@ class App:
         until_end: bool = False,
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
-        job_id: UUID | None = None,
     ) -> Submitted:
         """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
         the queue is full."""
         if self.is_stopping:
             raise Stopping
         return await self._intake.submit(
-            pipeline, params, key=key, until_end=until_end, schedule=schedule, secrets=secrets, job_id=job_id
+            pipeline, params, key=key, until_end=until_end, schedule=schedule, secrets=secrets
         )
 
     async def open_job(

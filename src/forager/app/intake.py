@@ -69,7 +69,6 @@ class Intake:
         until_end: bool,
         schedule: str | None,
         secrets: Mapping[str, Secret] | None,
-        job_id: UUID | None = None,
     ) -> Submitted:
         """Validate a job, price it if it is a dry run, and create it. Raises `Rejected` if it is invalid and `Busy` if
         the queue is full."""
@@ -92,7 +91,6 @@ class Intake:
             until_end=until_end,
             estimate=estimate,
             schedule=schedule,
-            id=job_id,
         )
         try:
             return await self._create(new, plans, secrets)
@@ -172,7 +170,7 @@ class Intake:
     async def _create_with_secrets(
         self, new: NewJob, plans: Iterable[Plan], secrets: Mapping[str, Secret]
     ) -> Submitted:
-        job = new.id or uuid4()
+        job = uuid4()
         sealed = self._job_secrets.sealed(job, secrets)
         made = await self._ledger.submit(replace(new, id=job, secrets=sealed), plans)
         await self._job_secrets.reseal_job(made.job, sealed)  # a key rotation that ran meanwhile did not see this row

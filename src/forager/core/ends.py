@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from forager.core.record import Record
 from forager.core.states import JobState, TaskState
@@ -45,6 +46,8 @@ class Aftermath:
 class JobEnd:
     """How a job ended, and what it did."""
 
+    job: UUID
+    """Its public id."""
     state: JobState
     completed: int
     failed: int

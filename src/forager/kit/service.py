@@ -96,11 +96,8 @@ class Service(Protocol):
         until_end: bool = False,
         schedule: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
-        job_id: UUID | None = None,
     ) -> Submitted:
         """Validate and create a job; `key` is its idempotency key. Raises `Rejected`, `Conflict`, `Busy` or `Stopping`.
-
-        `job_id` is the public id to give it, for a job whose parameters contain it; by default the ledger chooses one.
 
         With `until_end`, the key names this job until it has ended, not for a day. `secrets` are stored encrypted until
         the job ends. Its steps refer to one as `SecretRef(name, of_job=True)`.

@@ -1,13 +1,16 @@
 """Which markets are scraped when: the schedules, the circuit, the limits of the data source. Simulated time."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
+from forager.core.errors import Conflict
 from forager.kit.queries import read_rows
-from forager.pipelines.listings.dispatch import dispatch_due
+from forager.pipelines.listings import dispatch
+from forager.pipelines.listings.dispatch import dispatch_due, scrape_now
 from forager.pipelines.listings.tables import MarketConfig
 from forager.sandbox.apify.config import RunRule
 from forager.sandbox.site import Outage
@@ -83,6 +86,27 @@ async def test_two_dispatchers_at_once_create_one_scrape_of_a_market__LI_5(simul
     assert sum(created) == 19
     await rentals.pass_time(seconds=300)
     assert len(rentals.apify.runs) == 19
+
+
+async def test_a_dispatch_and_a_scrape_by_hand_at_once_create_one_job__LI_3__LI_5(
+    simulated: OpenRentals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if both had looked for a running scrape before one of them created it."""
+
+    async def none_open(_: object) -> dict[str, UUID]:
+        return {}
+
+    rentals = await simulated(**SMALL)
+    await rentals.keep_only("nyc", "boston")
+    monkeypatch.setattr(dispatch, "open_scrapes", none_open)
+    boston, nyc = await read_rows(rentals.app.database, MarketConfig, order="id")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    await scrape_now(rentals.app, boston, now)
+    assert await dispatch_due(rentals.app, [boston, nyc], now + timedelta(seconds=1)) == 1
+    with pytest.raises(Conflict):
+        await scrape_now(rentals.app, nyc, now + timedelta(seconds=2))
+    await rentals.pass_time(seconds=300)
+    assert len(rentals.apify.runs) == 2
 
 
 async def test_three_failures_open_the_circuit_and_the_daily_reset_tries_once_more__LI_16(

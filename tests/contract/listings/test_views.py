@@ -1,5 +1,6 @@
 """The views with the seed's names, on both stores."""
 
+from forager.sandbox.apify.config import RunRule
 from tests.support.listings import Rentals
 
 COLUMNS = {
@@ -29,6 +30,10 @@ async def test_the_views_show_listings_and_scrapes_in_the_words_of_the_seed__LI_
     assert scrape["job_id"] == done["id"]
     counted = ("found", "normalised", "errors", "new", "updated", "merged", "skipped", "api_ms")
     assert {name: job[name] for name in counted} == {name: scrape[name] for name in counted}
+    assert job["scrape_id"] == scrape["id"]
+    before = {"rejected": "errors"}  # the names of the release before, beside the new ones for one release
+    for old in ("found", "normalised", "rejected", "new", "updated", "merged", "skipped"):
+        assert job[f"listings_{old}"] == job[before.get(old, old)]
     assert float(job["cost_usd"]) == rentals.apify.spent()
     (source,) = await rentals.rows("SELECT id, is_enabled, max_requests_per_hour FROM data_sources")
     assert (source["id"], bool(source["is_enabled"]), source["max_requests_per_hour"]) == ("apify", True, None)
@@ -43,3 +48,29 @@ async def test_confidence_in_the_view_falls_with_time__LI_13(rentals: Rentals) -
     await rentals.app.database.write("UPDATE listings SET verify_at = 1")
     rows = await rentals.rows("SELECT verification_status AS status FROM apartments")
     assert {row["status"] for row in rows} == {"pending"}
+
+
+async def test_scrape_jobs_has_the_id_of_the_job_however_that_was_created__LI_13(rentals: Rentals) -> None:
+    """Jobs of the generic route, one with the `job_id` that parameters of the release before contain."""
+    scrape = {"market_id": "boston", "city": "Boston", "state": "MA", "tier": "hot", "max_listings": 3}
+    old = {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11"}
+    made = [
+        await rentals.app.submit("listings", {"action": "scrape", "scrape": {**scrape, "since": since, **more}})
+        for since, more in (("2026-03-01T06:00:00Z", {}), ("2026-03-02T06:00:00Z", old), ("2026-03-03T06:00:00Z", old))
+    ]
+    for each in made:
+        await rentals.until_ended(str(each.job))
+    await rentals.app.database.write("UPDATE data_sources SET is_enabled = :no", {"no": False})
+    skipped = await rentals.scrape("nyc")
+    rows = await rentals.rows("SELECT id, market_id, status FROM scrape_jobs ORDER BY started_at")
+    assert [str(row["id"]) for row in rows] == [*(str(each.job) for each in made), skipped["id"]]
+    assert (rows[-1]["market_id"], rows[-1]["status"]) == ("nyc", "skipped")
+
+
+async def test_a_scrape_that_runs_has_the_id_of_its_job__LI_13(rentals: Rentals) -> None:
+    rentals.apify.script_runs(RunRule(seconds=3_600.0))
+    made = (await rentals.client.post("/api/v1/admin/markets/boston/scrape")).json()["data"]["job_id"]
+    async with rentals.patience():
+        while not (rows := await rentals.rows("SELECT id, status FROM scrape_jobs")):
+            await rentals.soon()
+    assert [(str(row["id"]), row["status"]) for row in rows] == [(made, "running")]

@@ -7,6 +7,7 @@ what it would have added, and the log says so: a defect of one pipeline must not
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import structlog
 
@@ -84,7 +85,7 @@ def after_jobs(catalog: Catalog, ended: Iterable[EndedJob], now: int) -> list[Ef
         pipeline = catalog.pipelines[row.pipeline]
         try:
             params = pipeline.params.model_validate(loads(row.params))
-            end = JobEnd(JobState(row.state), *row[5:], at=at)
+            end = JobEnd(UUID(str(row.public_id)), JobState(row.state), *row[5:], at=at)
             if pipeline.on_job_end is not None:
                 effects.extend(pipeline.on_job_end(params, end))
         except Exception:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
 from statistics import median
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from forager.core.database import Database
 from forager.core.errors import Conflict
@@ -34,51 +34,43 @@ async def open_scrapes(db: Database) -> dict[str, UUID]:
 async def dispatch_due(service: Service, markets: Sequence[MarketConfig], now: datetime) -> int:
     """Create a scrape for every market that is enabled, due, not running, and whose circuit is closed.
 
-    The job's key is made of the market, its last scrape and the hour: of two processes that dispatch at the same time,
-    one creates it. Returns how many were created.
+    Returns how many were created. If another process dispatches or an operator starts a scrape at the same time, one of
+    them creates the job.
     """
     running = await open_scrapes(service.database)
     created = 0
     for market in markets:
         if not market.is_enabled or market.circuit_open or market.id in running or not market.is_due(now):
             continue
-        last = 0 if market.last_scrape_at is None else round(market.last_scrape_at.timestamp())
-        key = f"scrape/{market.id}/{last}/{now:%Y%m%d%H}"
         delay = Random(f"{market.id}/{now.isoformat()}").uniform(0, SPREAD)  # noqa: S311 - a stagger, not a secret
         try:
-            made = await _create(service, market, now, now + timedelta(seconds=delay), key)
-        except Conflict:  # another process was first: the same key, another moment
+            made = await _create(service, market, now, now + timedelta(seconds=delay))
+        except Conflict:  # another process or an operator was first: the same key, another moment
             continue
         created += made[1]
     return created
 
 
 async def scrape_now(service: Service, market: MarketConfig, now: datetime) -> UUID:
-    """Create a scrape whatever the schedule says. Raises `Conflict` if one waits or runs.
-
-    The job's key names the market until the job has ended, so that of several calls at once one creates it.
-    """
+    """Create a scrape whatever the schedule says. Raises `Conflict` if one waits or runs, also if another call or a
+    dispatch creates one at the same time."""
     running = (await open_scrapes(service.database)).get(market.id)
     if running is not None:
         raise Conflict(f"A scrape of {market.id} is under way: job {running}.")
     try:
-        job, created = await _create(service, market, now, None, f"scrape/{market.id}/now", until_end=True)
-    except Conflict:  # a call that was faster: the same key, another moment
+        job, created = await _create(service, market, now, None)
+    except Conflict:  # a call or a dispatch that was faster: the same key, another moment
         created = False
     if not created:
-        raise Conflict(f"A scrape of {market.id} was created at this moment by another call.")
+        raise Conflict(f"A scrape of {market.id} was created at this moment by another call or by the schedule.")
     return job
 
 
 async def _create(
-    service: Service,
-    market: MarketConfig,
-    now: datetime,
-    start_at: datetime | None,
-    key: str,
-    *,
-    until_end: bool = False,
+    service: Service, market: MarketConfig, now: datetime, start_at: datetime | None
 ) -> tuple[UUID, bool]:
+    """Create the job, with a key that names the market until the job has ended: of several calls at once, whether by
+    schedule or by hand, one creates it. Raises `Conflict` for the others."""
     counts = [row["found"] for row in await service.database.fetch(_FOUND, {"market": market.id})]
     scrape = Scrape(
         market_id=market.id,
@@ -88,9 +80,8 @@ async def _create(
         max_listings=market.max_listings_per_scrape,
         usual_found=round(median(counts)) if counts else None,
         since=now,
-        job_id=uuid4(),
         start_at=start_at,
     )
     params = {"action": "scrape", "scrape": scrape.model_dump(mode="json")}
-    made = await service.submit(NAME, params, key=key, until_end=until_end, job_id=scrape.job_id)
+    made = await service.submit(NAME, params, key=f"scrape/{market.id}/now", until_end=True)
     return made.job, made.created

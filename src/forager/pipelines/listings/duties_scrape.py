@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from forager.core.database import Database
 from forager.core.http import Fetch
@@ -13,6 +14,7 @@ from forager.core.table import Effect
 from forager.core.task import Plan
 from forager.kit.queries import one_row
 from forager.pipelines.listings.apify import Apify, Run, facts_of
+from forager.pipelines.listings.pipeline import NAME
 from forager.pipelines.listings.records import Listing
 from forager.pipelines.listings.reports_limits import used_of
 from forager.pipelines.listings.steps import cost_effects, units
@@ -24,6 +26,10 @@ CLOCKS_DIFFER = timedelta(minutes=5)
 MOST_MISSED = 1_000
 
 _KNOWN_RUNS = "SELECT id FROM source_runs WHERE source = :source AND started_at >= :since"
+_JOB = """
+SELECT j.public_id FROM jobs j JOIN tasks_now t ON t.job_id = j.id AND t.kind = :kind AND t.key = :key
+WHERE j.finished_at IS NULL AND j.pipeline = :pipeline AND t.state = 3
+"""
 _SEEN = """
 SELECT sum(CASE WHEN first_seen_at >= :since THEN 1 ELSE 0 END) AS new
 FROM listings WHERE market_id = :market AND last_seen_at >= :since
@@ -65,7 +71,7 @@ class ScrapeDuties:
         return Done(
             tasks=[Plan(PollRun(**about), due=run.started_at + self.apify.first_poll)],
             cost=0,
-            effects=self._started(scrape, run, facts.get("api_ms", 0)),
+            effects=self._started(scrape, await self._job_of(task), run, facts.get("api_ms", 0)),
             facts=facts,
         )
 
@@ -136,9 +142,15 @@ class ScrapeDuties:
                 return f"The data source {SOURCE} has used {already} of the {limit} that it may in this {period}."
         return None
 
-    def _started(self, scrape: Scrape, run: Run, api_ms: int) -> list[Effect]:
+    async def _job_of(self, task: ScrapeCity) -> UUID | None:
+        """Return the id of the task's job. The lane has a concurrency of 1, so this is the one task that runs of its
+        key; several jobs, such as those of a schedule, may have the same scrape in their parameters."""
+        rows = await self.database.fetch(_JOB, {"kind": task.kind, "key": task.key(), "pipeline": NAME})
+        return UUID(str(rows[0]["public_id"])) if rows else None
+
+    def _started(self, scrape: Scrape, job: UUID | None, run: Run, api_ms: int) -> list[Effect]:
         row = {"source": SOURCE, "market_id": scrape.market_id, "scrape_id": scrape.id, "started_at": run.started_at}
-        begun = {**scrape.row(), "status": "running", "run_id": run.id, "run_started_at": run.started_at}
+        begun = {**scrape.row(job), "status": "running", "run_id": run.id, "run_started_at": run.started_at}
         return [
             Effect(SourceRun, {"id": run.id}, set={**row, "max_usd": self.apify.max_usd}, insert=True),
             Effect(MarketScrape, {"id": scrape.id}, set=begun, add={"api_ms": api_ms}, insert=True),

@@ -1,6 +1,6 @@
 """What follows from the end of a scrape or of a verification, whichever way it ends. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from forager.core.ends import Aftermath, JobEnd, TaskEnd
@@ -17,28 +17,27 @@ NEXT_CYCLE = timedelta(hours=1)
 
 
 def scrape_ended(job: ListingsJob, end: JobEnd) -> Sequence[Effect]:
-    """Count a failed scrape on its market; a scrape that finished has counted itself.
+    """Count a failed scrape on its market; a scrape that finished has counted itself. The row gets the id of the job.
 
     A skipped one (a limit of the data source) and a cancelled one are not failures: the next dispatch tries again.
     """
     scrape = job.scrape
     if scrape is None:
         return []
-    row = {"id": scrape.id}
     if end.state is JobState.CANCELLED:
-        return [Effect(MarketScrape, row, set={"ended_at": end.at})]
+        return [Effect(MarketScrape, {"id": scrape.id}, set={"job_id": str(end.job), "ended_at": end.at})]
     if end.failed:
-        failed = {"status": "failed", "reason": "failed", "ended_at": end.at}
+        failed = {"status": "failed", "reason": "failed"}
         market = Effect(
             MarketConfig,
             {"id": scrape.market_id},
             add={"consecutive_failures": 1},
             set={"last_scrape_status": "failed"},
         )
-        return [market, _on(scrape, failed)]
+        return [market, _on(scrape, end, failed)]
     if end.skipped:
-        return [_on(scrape, {"status": "skipped", "reason": Reason.LIMIT.value, "ended_at": end.at})]
-    return []
+        return [_on(scrape, end, {"status": "skipped", "reason": Reason.LIMIT.value})]
+    return [Effect(MarketScrape, {"id": scrape.id}, set={"job_id": str(end.job)})]
 
 
 def verification_ended(task: VerifyListing, end: TaskEnd) -> Aftermath | None:
@@ -54,6 +53,7 @@ def verification_ended(task: VerifyListing, end: TaskEnd) -> Aftermath | None:
     return Aftermath(updates=[again])
 
 
-def _on(scrape: Scrape, values: dict[str, object]) -> Effect:
-    """On the scrape's row, which there is none of if no run was ever started."""
-    return Effect(MarketScrape, {"id": scrape.id}, set={**scrape.row(), **values}, insert=True)
+def _on(scrape: Scrape, end: JobEnd, values: Mapping[str, object]) -> Effect:
+    """Set values in the scrape's row. There is no row yet if no run was started; then it is inserted."""
+    own = {**scrape.row(end.job), "ended_at": end.at}
+    return Effect(MarketScrape, {"id": scrape.id}, set={**own, **values}, insert=True)

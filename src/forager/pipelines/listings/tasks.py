@@ -1,10 +1,10 @@
 """The kinds of work: a scrape of a market in four steps, the verification of a listing, and the upkeep."""
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forager.core.hosts import host_of
 from forager.core.task import Task
@@ -30,17 +30,24 @@ class Scrape(BaseModel):
     max_listings: int = Field(100, ge=1, le=10_000, description="Maximum properties that are asked for.")
     usual_found: int | None = Field(None, description="The median of what its last ten scrapes found.")
     since: datetime = Field(description="When it was dispatched.", examples=["2026-03-01T06:00:00Z"])
-    job_id: UUID | None = Field(None, description="The job that it is.")
     start_at: datetime | None = Field(None, description="When its run is to be started; null: at once.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_job(cls, values: Any) -> Any:
+        """Leave out `job_id`, which parameters and tasks of an earlier release have: the ledger has the job's id."""
+        return (
+            {name: value for name, value in values.items() if name != "job_id"} if isinstance(values, dict) else values
+        )
 
     @property
     def id(self) -> str:
         return f"{self.market_id}/{self.since:%Y%m%dT%H%M%S%f}"
 
-    def row(self) -> dict[str, object]:
-        """The columns of its row in `market_scrapes` that are known from the start."""
-        job = None if self.job_id is None else str(self.job_id)
-        return {"market_id": self.market_id, "started_at": self.since, "job_id": job}
+    def row(self, job: UUID | None) -> dict[str, object]:
+        """The columns of its row in `market_scrapes` that are known from the start; the job only if it is given."""
+        own = {} if job is None else {"job_id": str(job)}
+        return {"market_id": self.market_id, "started_at": self.since, **own}
 
     @property
     def search(self) -> str:

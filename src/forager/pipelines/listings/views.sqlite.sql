@@ -58,5 +58,14 @@ SELECT
   s.skipped,
   s.api_ms,
   s.cost_usd / 10000.0 AS cost_usd,
-  s.complete
+  s.complete,
+  s.id AS scrape_id,
+  -- The columns of the release before, for one release.
+  s.found AS listings_found,
+  s.normalised AS listings_normalised,
+  s.errors AS listings_rejected,
+  s.new AS listings_new,
+  s.updated AS listings_updated,
+  s.merged AS listings_merged,
+  s.skipped AS listings_skipped
 FROM market_scrapes s;
