@@ -195,7 +195,7 @@ GROUPS = {
 
 
 SLOW = ("frame", "redirectedFrame", "imported")
-AT_ONCE = 200
+AT_ONCE = 250
 """A page may have 255 WebSockets that are not yet connected; Chromium refuses more by itself, and asks nobody."""
 
 
