@@ -70,7 +70,7 @@ class Sink(Protocol):
 
     `async def full(self) -> Full | None` is asked before a batch with changes for this sink is handed over, and may be
     asked several times before one is. While it returns a `Full`, the changes stay in the log and it is asked again
-    shortly: the sink works, so this is no failure.
+    shortly. This does not count as a failure of the sink.
     """
 
     @property

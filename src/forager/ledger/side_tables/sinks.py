@@ -221,8 +221,10 @@ def _status(row: Row, now: int) -> SinkStatus:
 
 
 def _has_stalled(row: Row, now: int, lag: float, quiet: float) -> bool:
-    """Return whether a sink that is not paused should make health red. A sink that is new has a long log before it, so
-    the age of the oldest change alone is no sign."""
+    """Return whether a sink that is not paused should make health red.
+
+    The age of its oldest undelivered change does not decide this alone: a new sink starts with the whole log.
+    """
     if row["failures"]:
         return min(lag, quiet) > STALLED_AFTER
     if row["retry_at"] is None:

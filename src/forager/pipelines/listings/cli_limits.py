@@ -21,10 +21,14 @@ FIELDS = {
 
 def limits(
     context: typer.Context,
-    per_hour: Annotated[str | None, typer.Option(help="Maximum runs per UTC hour; none takes the limit away.")] = None,
-    per_day: Annotated[str | None, typer.Option(help="Maximum runs per UTC day; none takes the limit away.")] = None,
+    per_hour: Annotated[
+        str | None, typer.Option(metavar="N", help="Maximum runs per UTC hour; `none` removes the limit.")
+    ] = None,
+    per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="Maximum runs per UTC day; `none` removes the limit.")
+    ] = None,
     usd_per_month: Annotated[
-        str | None, typer.Option(help="Maximum USD per UTC month; none takes the limit away.")
+        str | None, typer.Option(metavar="USD", help="Maximum USD per UTC month; `none` removes the limit.")
     ] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Start runs, or start none.")] = None,
     as_json: Json = False,
@@ -55,10 +59,14 @@ def limits(
 
 
 def _number(text: str) -> Any:
-    """The number as the API takes it; None for `none`. The API names what is no number."""
+    """Convert an option to what the API expects: null for `none`, an integer where it is one. Anything else is passed
+    on as text, and the API reports what is wrong with it."""
     if text.strip().lower() == NONE:
         return None
-    return int(text) if text.strip().isdigit() else text
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _of(limit: Any) -> str:
