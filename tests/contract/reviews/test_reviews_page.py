@@ -126,6 +126,10 @@ async def test_a_person_enters_a_token_and_sees_everything_nested__RV_10(tmp_pat
         assert "white space" in await page.inner_text("#status"), "the page shows what the server answered"
         assert len(complaints) == 1, "the browser's own line about the 400"
         complaints.clear()
+        await page.fill("#token", "ya29.expired")
+        await page.click("button")
+        await page.locator("#status.failed", has_text="could not be fetched").wait_for(timeout=30_000)
+        assert "access token" in await page.inner_text("#status"), "the page shows why Google refused"
         await page.fill("#token", TOKEN)
         await page.click("button")
         await page.wait_for_selector("#status.ended", timeout=30_000)

@@ -62,6 +62,7 @@ class ReviewJobSeen(BaseModel):
     locations: int
     reviews: int
     failures: int = Field(description="Pages that could not be fetched; `GET /api/v1/dead?job=…` lists them.")
+    error: str | None = Field(description="Why one of them could not be fetched; null if there is none.")
     rejected: int = Field(description="Rows without an id; `GET /api/v1/jobs/{job_id}/rejected` lists them.")
     pages: int = Field(description="Pages of all three stages that are known so far.")
     pages_done: int
@@ -115,7 +116,8 @@ def _add_jobs(router: Router, service: Service) -> None:
     )
     async def show_review_job(request: Request, job_id: UUID) -> Response:
         job = await review_job(service, job_id)
-        return answer(request, {**_seen(job), **await reports.counts(service.database, job_id)})
+        error, _ = await _why_failed(service, job)
+        return answer(request, {**_seen(job), "error": error, **await reports.counts(service.database, job_id)})
 
     @router.post(
         "/review-fetch/{job_id}/retry",
@@ -185,11 +187,16 @@ async def _enveloped(service: Service, job: JobReport, request: Request) -> Asyn
 
 async def _failed(request: Request, service: Service, job: JobReport) -> Response:
     """The answer for a job of which nothing succeeded: why, instead of an empty output."""
-    tasks = (await service.reports.tasks(job.id, state="failed", limit=1)).items
-    message, reason = (tasks[0].error, tasks[0].reason) if tasks else (None, None)
+    message, reason = await _why_failed(service, job)
     return refusal(
         request.scope, 502, reason or "failed", message or f"Job {job.id} failed.", job_id=job.id, reason=reason
     )
+
+
+async def _why_failed(service: Service, job: JobReport) -> tuple[str | None, str | None]:
+    """Return the message and the reason of one of the job's failed tasks; None twice if none failed."""
+    tasks = (await service.reports.tasks(job.id, state="failed", limit=1)).items if job.failed else []
+    return (tasks[0].error, tasks[0].reason) if tasks else (None, None)
 
 
 async def _ended(service: Service, job: UUID) -> bool:
@@ -248,6 +255,7 @@ _SEEN = example(
         "locations": 40,
         "reviews": 1312,
         "failures": 0,
+        "error": None,
         "rejected": 0,
         "pages": 96,
         "pages_done": 51,

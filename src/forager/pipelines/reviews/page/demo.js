@@ -106,8 +106,8 @@ async function follow(job) {
   }
   const answer = await fetch(`/api/v1/review-fetch/${job}`, { headers });
   const seen = answer.ok ? (await answer.json()).data : { status: "completed", failures: 0 };
-  const failed = seen.failures ? ` ${seen.failures.toLocaleString("en")} ${seen.failures === 1 ? "page" : "pages"} could not be fetched.` : "";
-  say(`Job ${job} is ${seen.status.replace("_", " ")}.${failed}`, seen.failures ? "failed" : "ended");
+  const failed = seen.failures ? ` ${seen.failures.toLocaleString("en")} ${seen.failures === 1 ? "page" : "pages"} could not be fetched: ${seen.error}` : "";
+  say(`Job ${job}: ${seen.status.replace("_", " ")}.${failed}`, seen.failures ? "failed" : "ended");
 }
 
 $("start").addEventListener("submit", async (event) => {
