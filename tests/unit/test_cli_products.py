@@ -74,7 +74,7 @@ def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forag
     assert "was never crawled" in unknown.err
     forager("lanes", "set", "shop.example", "--concurrency", "2")
     changed = forager("products", "domains", "set", "Shop.example", "--currency", "eur", "--recrawl", "6h")
-    assert "shop.example: currency EUR, crawled every 6 h." in changed.err, changed.all
+    assert "shop.example: currency EUR, crawled every 6 h, delay 1 s, 2 at once." in changed.err, changed.all
     (shop,) = forager("products", "domains", "list", "--json").data
     assert (shop["currency"], shop["crawl_frequency"], shop["max_concurrent_requests"]) == ("EUR", 21_600, 2)
     back = forager("products", "domains", "set", "shop.example", "--currency", "none", "--recrawl", "none", "--json")
@@ -82,3 +82,9 @@ def test_the_currency_and_frequency_of_a_shop_are_set_and_taken_back__PR_7(forag
     assert "--recrawl" in forager("products", "domains", "set", "shop.example", "--recrawl", "6").err
     assert "--currency" in forager("products", "domains", "set", "shop.example", "--currency", "XXQ").err
     assert "Nothing to set" in forager("products", "domains", "set", "shop.example").err
+    paced = forager("products", "domains", "set", "shop.example", "--delay", "2.5", "--at-once", "3", "--paused")
+    assert "delay 2.5 s, 3 at once. It is paused." in paced.err, paced.all
+    for flag, value in (("--delay", "soon"), ("--at-once", "1.5"), ("--at-once", "0"), ("--delay", "-1")):
+        assert flag in forager("products", "domains", "set", "shop.example", flag, value).err
+    again = forager("products", "domains", "set", "shop.example", "--delay", "none", "--at-once", "none", "--active")
+    assert "delay 1 s, 5 at once." in again.err, again.all

@@ -212,6 +212,11 @@ class App:
         """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""
         return await switch_lane(self, lane, active=active)
 
+    async def set_rules(self, lane: str, changes: Mapping[str, Any]) -> None:
+        """Set rules of a domain, and put them in force. Raises `Rejected`, naming the fields."""
+        await self.domains.set(lane, changes)
+        await self.rules.refresh()
+
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """Return what a job would cost. Sends no request and spends nothing. Raises `Rejected` if it cannot be
         priced."""

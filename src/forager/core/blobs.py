@@ -22,6 +22,15 @@ References = Callable[[], AsyncIterator[Sequence[str]]]
 """Yields all `blob:` URLs that something still refers to, in batches."""
 
 
+PAGES = "/api/v1/pages/"
+"""Where the API shows stored pages. The views of pipelines with stored pages contain the same text."""
+
+
+def page_path(blob: str | None) -> str | None:
+    """Return where the API shows the stored page with this `blob:` URL."""
+    return None if blob is None else PAGES + blob.removeprefix(SCHEME)
+
+
 def is_blob(url: str) -> bool:
     """Return whether this is the URL of a stored page."""
     return _URL.fullmatch(url) is not None

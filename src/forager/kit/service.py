@@ -146,6 +146,10 @@ class Service(Protocol):
         """Pause or resume a lane and return its name. Raises `Rejected` for a host that belongs to another lane."""
         ...
 
+    async def set_rules(self, lane: str, changes: Mapping[str, Any]) -> None:
+        """Set rules of a domain, as an operator does; None removes one. Raises `Rejected`, naming the fields."""
+        ...
+
     async def estimate(self, pipeline: str, params: Mapping[str, Any]) -> BaseModel:
         """Return the price of a job. Raises `Rejected` if the job is not valid or its pipeline cannot be priced."""
         ...

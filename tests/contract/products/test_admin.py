@@ -107,6 +107,77 @@ async def test_a_domain_gives_its_pages_their_currency_and_frequency__PR_7(shop_
     assert [row["next_crawl_at"] - row["crawled_at"] for row in rows] == [21_600_000, 7_200_000]
 
 
+async def test_a_domain_is_given_its_delay_its_requests_in_flight_and_is_paused__PR_3__PR_7(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    (domain,) = await shop.get("/admin/domains")
+    path = f"/api/v1/admin/domains/{domain['id']}"
+    changes = {"crawl_delay_seconds": 2.5, "max_concurrent_requests": 3, "is_active": False}
+    changed = await shop.client.patch(path, json=changes)
+    assert changed.status_code == 200, changed.text
+    assert {name: changed.json()["data"][name] for name in changes} == changes
+    (shown,) = await shop.get("/admin/domains")
+    assert {name: shown[name] for name in changes} == changes
+    lane = await shop.get(f"/lanes/{domain['domain_name']}")
+    assert (lane["paused"], lane["rules"]["max_concurrent_requests"]["value"]) == (True, 3)
+    assert lane["rules"]["crawl_delay_seconds"]["value"] == 2.5
+    back = await shop.client.patch(
+        path, json={"crawl_delay_seconds": None, "max_concurrent_requests": None, "is_active": True}
+    )
+    usual = back.json()["data"]
+    assert (usual["crawl_delay_seconds"], usual["max_concurrent_requests"], usual["is_active"]) == (1.0, 5, True)
+    assert (await shop.crawl(urls=[shop.site.product_url(2)]))["completed"] == 1
+    for wrong in (
+        {"crawl_delay_seconds": -1},
+        {"max_concurrent_requests": 0},
+        {"max_concurrent_requests": "3"},
+        {"is_active": None},
+        {"is_active": "no"},
+    ):
+        refused = await shop.client.patch(path, json=wrong)
+        assert (refused.status_code, refused.json()["meta"]["fields"][0]["field"]) == (422, next(iter(wrong)))
+    assert (await shop.client.patch(path, json={})).status_code == 422
+
+
+async def test_crawl_tasks_are_listed_with_their_state_by_state_and_by_shop__PR_3__PR_4(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=6)
+    urls = {number: shop.site.product_url(number) for number in range(1, 7)}
+    await shop.crawl(urls=[urls[1], urls[2], shop.site.product_url(1, "localhost")])
+    shop.site.adopt(shop.site.config.changed({"faults": {"http403": 1.0}}))
+    await shop.crawl(urls=[urls[5]])
+    await shop.submit(urls=[urls[3], urls[4]], scheduled_at="2099-01-01T00:00:00Z", priority=2)
+    listed = await shop.get("/admin/crawl-tasks")
+    states = {task["url"]: task["status"] for task in listed}
+    assert len(listed) == len(states) == 6
+    assert [states[urls[number]] for number in range(1, 6)] == ["completed"] * 2 + ["pending"] * 2 + ["failed"]
+    assert [task["url"] for task in listed[:3]] == [urls[4], urls[3], urls[5]], "the one that was queued last is first"
+    rows = await shop.app.database.fetch("SELECT id, url, status, url_hash FROM crawl_tasks")
+    for row in rows:
+        (task,) = [each for each in listed if each["url"] == row["url"]]
+        assert {name: task[name] for name in row} == dict(row)
+    assert {task["crawl_frequency"] for task in listed} == {86_400}
+    (failed,) = await shop.get("/admin/crawl-tasks", status="failed")
+    assert (failed["url"], "403" in failed["error_message"]) == (urls[5], True)
+    assert [task["url"] for task in await shop.get("/admin/crawl-tasks", status="pending")] == [urls[4], urls[3]]
+    assert await shop.get("/admin/crawl-tasks", status="parsing") == []
+    elsewhere = await shop.get("/admin/crawl-tasks", domain=f"localhost:{shop.site.port}")
+    assert [task["url"] for task in elsewhere] == [shop.site.product_url(1, "localhost")]
+    here = await shop.get("/admin/crawl-tasks", domain=f"127.0.0.1:{shop.site.port}")
+    assert {task["url"] for task in here} == {urls[number] for number in range(1, 6)}
+    for query in ({}, {"domain": f"127.0.0.1:{shop.site.port}"}):
+        seen: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            answer = (await shop.client.get("/api/v1/admin/crawl-tasks", params={**query, **cursor, "limit": 2})).json()
+            seen += [task["url"] for task in answer["data"]]
+            if answer["meta"]["next_cursor"] is None:
+                break
+            cursor = {"cursor": answer["meta"]["next_cursor"]}
+        assert sorted(seen) == sorted(task["url"] for task in (here if query else listed))
+    refused = await shop.client.get("/api/v1/admin/crawl-tasks", params={"status": "done"})
+    assert (refused.status_code, refused.json()["meta"]["fields"][0]["field"]) == (422, "status")
+
+
 async def test_a_currency_set_for_a_domain_beats_a_shared_sign_but_no_currency_that_the_page_names__PR_11(
     shop_of: OpenShop,
 ) -> None:
@@ -139,8 +210,8 @@ async def test_the_seeds_tables_are_there_as_views__PR_4__PR_11__PR_17(shop_of: 
     ]  # fmt: skip
     by_url = {task["url"]: task for task in tasks}
     crawled, waiting = by_url[shop.site.product_url(1)], by_url[shop.site.product_url(2)]
-    assert (crawled["status"], crawled["priority"], crawled["retry_count"]) == ("pending", 3, 0)
-    assert crawled["html_path"].startswith("blob:")
+    assert (crawled["status"], crawled["priority"], crawled["retry_count"]) == ("completed", 3, 0)
+    assert crawled["html_path"].startswith("/api/v1/pages/")
     assert (waiting["status"], waiting["html_path"]) == ("pending", None)
     (product,) = await shop.app.database.fetch("SELECT * FROM products")
     assert float(product["price"]) == float(shop.site.shown(1)["price"])

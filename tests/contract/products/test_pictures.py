@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from forager.core.blobs import PAGES
 from forager.extract.image_size import image_size
 from tests.support.shop import OpenShop, Shop
 
@@ -33,16 +34,14 @@ async def test_pictures_are_downloaded_with_size_and_place_and_the_same_bytes_on
     rows = await shop.app.database.fetch("SELECT * FROM images ORDER BY product_id, position")
     assert len(rows) == 9
     images = [{name: row[name] for name in IMAGE} for row in rows if row["product_id"] == product["id"]]
-    for image in images:  # with the old names, for one release
-        image |= {"url": image["image_url"], "alt": image["alt_text"], "type": image["image_type"]}
-    assert product["images"] == images
+    assert product["images"] == images, "each value once, under the name of its column"
     listed = await shop.get("/products")
     assert next(each for each in listed if each["id"] == product["id"])["images"] == images, "the list has the same"
     assert {row["product_id"] for row in rows} == {each["id"] for each in listed}
     paths = [row["image_path"] for row in rows]
     assert len(set(paths)) == 8  # the logo of products 7 and 14 is one file
     logo = next(path for path in paths if paths.count(path) == 2)
-    stored = await shop.app.read_page(logo)
+    stored = await shop.app.read_page(f"blob:{logo.removeprefix(PAGES)}")
     assert image_size(stored.body) == (80, 60)
     asked = shop.site.log.total
     await shop.crawl(urls=[shop.site.product_url(7)])  # the same list: nothing to download

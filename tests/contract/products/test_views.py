@@ -37,12 +37,39 @@ async def test_a_page_that_is_due_and_not_sent_is_pending_and_scheduled_for_now_
     assert row["crawl_frequency"] in ("86400 seconds", timedelta(days=1))
 
 
+async def test_a_crawled_page_is_completed_until_it_is_due_again__PR_4(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    urls = [shop.site.product_url(n) for n in (1, 2, 3)]
+    await shop.crawl(urls=urls)
+    crawled = await rows(shop)
+    assert [row["status"] for row in crawled] == ["completed"] * 3
+    assert all(row["next_crawl_at"] is not None for row in crawled)
+    await shop.app.database.write("UPDATE pages SET next_crawl_at = 1 WHERE url = :url", {"url": urls[1]})
+    assert {row["url"]: row["status"] for row in await rows(shop)} == dict(
+        zip(urls, ("completed", "pending", "completed"), strict=True)
+    )
+    await shop.submit(urls=urls[:1])
+    assert [row["status"] for row in await rows(shop) if row["url"] == urls[0]] == ["pending"]
+
+
+async def test_a_failed_page_is_failed_until_its_next_crawl_is_due__PR_4(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=3)
+    url = shop.site.product_url(1)
+    await shop.crawl(urls=[url])
+    shop.site.adopt(shop.site.config.changed({"faults": {"http403": 1.0}}))
+    await shop.crawl(urls=[url])
+    (row,) = await rows(shop)
+    assert (row["status"], row["next_crawl_at"] is not None) == ("failed", True)
+    await shop.app.database.write("UPDATE pages SET next_crawl_at = 1")
+    assert [row["status"] for row in await rows(shop)] == ["pending"]
+
+
 async def test_a_page_whose_job_was_pruned_keeps_its_row__PR_4(shop_of: OpenShop) -> None:
     shop = await shop_of(pages=3)
     await shop.crawl(urls=[shop.site.product_url(1)], **ONCE)
     await shop.crawl(urls=[shop.site.product_url(2)])
     before = [(row["id"], row["url"], row["status"]) for row in await rows(shop)]
-    assert [status for _, _, status in before] == ["completed", "pending"]
+    assert [status for _, _, status in before] == ["completed", "completed"]
     pruned = Pruned(more=True)
     while pruned.more or pruned.jobs < 2:  # times are whole milliseconds: a job may not be old enough yet
         pruned += await shop.app.ledger.prune(Keep(jobs=1e-9), [])

@@ -1,40 +1,50 @@
-"""Derived objects: views that can be made again from the tables at any time.
+"""Derived objects: views, with their triggers and functions, that can be made again from the tables at any time.
 
 They are dropped before and made after every upgrade and never stand in a migration, because a view on a table makes
-Alembic's batch mode fail. The table `derived` says what the last program made, so that the next one can drop it, even
-what it does not know itself any more.
+Alembic's batch mode fail. The table `derived` lists what the last program made, so that the next one can drop all of
+it, including objects that it no longer has itself.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from forager.core.errors import StoreError
-from forager.ledger.schema.namespace import add_public_view, drop_public_view
+from forager.ledger.schema.namespace import add_public_view, drop_public_view, own_schema
 
-_CREATE = re.compile(r"CREATE VIEW ((?:public\.)?\w+)", re.IGNORECASE)
+_CREATE = re.compile(r"CREATE (?:VIEW ((?:public\.)?\w+)|FUNCTION (\w+\(\)))", re.IGNORECASE)
+_TRIGGER = re.compile(r"CREATE TRIGGER\b", re.IGNORECASE)
 _PUBLIC = "public."
-"""`CREATE VIEW public.markets AS SELECT * FROM markets` shows a table that operators write in `public`, unless it is
-there already. Such a view accepts INSERT, UPDATE and DELETE."""
+"""`CREATE VIEW public.markets AS SELECT * FROM markets` shows a table in `public`, in its own columns or others, unless
+that name is taken there. A plain `SELECT *` accepts INSERT, UPDATE and DELETE; other views need triggers for them."""
+_SCHEMA = "{schema}"
+"""In a statement: the schema of the tables. Functions set it as their search path, whatever their callers have."""
 _OWN_FOLDER = Path(__file__).parents[1]
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """A view, or a function (its name ends with parentheses) that the triggers of later views call."""
+
     name: str
     sql: str
     for_readers: bool = False
     """Whether people query it, and not only this program: on PostgreSQL it can be read in `public` as well."""
+    triggers: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+        return hashlib.sha256("\n".join((self.sql, *self.triggers)).encode()).hexdigest()
+
+    @property
+    def is_function(self) -> bool:
+        return self.name.endswith("()")
 
 
 def views(dialect: str, folders: Iterable[Path]) -> list[View]:
@@ -52,12 +62,15 @@ def drop(connection: Connection) -> None:
         return
     for (name,) in connection.execute(text("SELECT name FROM derived ORDER BY position DESC")).fetchall():
         try:
+            if name.endswith("()"):
+                connection.execute(text(f"DROP FUNCTION IF EXISTS {name}"))
+                continue
             drop_public_view(connection, name.removeprefix(_PUBLIC))
             if not name.startswith(_PUBLIC):
                 connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
         except DBAPIError as error:
             raise StoreError(
-                f"The view {name} cannot be made anew, because something of yours stands on it: {error.orig}. "
+                f"The view {name} cannot be made again, because something of yours stands on it: {error.orig}. "
                 "Drop that, upgrade, and make it again."
             ) from error
     connection.execute(text("DELETE FROM derived"))
@@ -67,11 +80,17 @@ def make(connection: Connection, wanted: Sequence[View]) -> None:
     """Make the views, if the tables are there at all: a downgrade to nothing leaves none to make."""
     if not inspect(connection).has_table("derived"):
         return
+    schema = own_schema(connection)
     for position, view in enumerate(wanted):
-        if not view.name.startswith(_PUBLIC):
-            connection.exec_driver_sql(view.sql)
-        if view.for_readers:
-            add_public_view(connection, view.name.removeprefix(_PUBLIC))
+        if view.name.startswith(_PUBLIC):
+            add_public_view(connection, view.name.removeprefix(_PUBLIC), view.sql, *view.triggers)
+        else:
+            for statement in (view.sql, *view.triggers):
+                connection.exec_driver_sql(statement.replace(_SCHEMA, f'"{schema}"'))
+            if view.for_readers and not view.is_function:
+                add_public_view(
+                    connection, view.name, f'CREATE VIEW public."{view.name}" AS SELECT * FROM "{view.name}"'
+                )
         connection.execute(
             text("INSERT INTO derived (name, position, hash) VALUES (:name, :position, :hash)"),
             {"name": view.name, "position": position, "hash": view.hash},
@@ -84,12 +103,27 @@ def are_current(connection: Connection, wanted: Sequence[View]) -> bool:
 
 
 def _split(file: Path, *, for_readers: bool) -> list[View]:
-    """A statement ends with a semicolon at the end of a line."""
-    statements = [part.strip() for part in _COMMENT.sub("", file.read_text("utf-8")).split(";\n") if part.strip()]
-    sqls = []
-    for sql in statements:
-        name = _CREATE.match(sql)
-        if name is None:
-            raise StoreError(f"{file} may only create views, but has: {sql[:60]}")
-        sqls.append(View(name[1], sql, for_readers))
-    return sqls
+    """Read the objects of a file. A statement ends with a semicolon at the end of a line, outside of `$$ … $$`; a
+    trigger belongs to the view before it."""
+    made: list[View] = []
+    for sql in _statements(_COMMENT.sub("", file.read_text("utf-8"))):
+        if _TRIGGER.match(sql) and made:
+            made[-1] = replace(made[-1], triggers=(*made[-1].triggers, sql))
+        elif (name := _CREATE.match(sql)) is not None:
+            made.append(View(name[1] or name[2], sql, for_readers))
+        else:
+            raise StoreError(f"{file} may only create views, functions and triggers, but has: {sql[:60]}")
+    return made
+
+
+def _statements(script: str) -> list[str]:
+    whole: list[str] = []
+    begun = ""
+    for part in script.split(";\n"):
+        begun += part
+        if begun.count("$$") % 2:
+            begun += ";\n"
+            continue
+        whole.append(begun.strip())
+        begun = ""
+    return [each for each in whole if each]

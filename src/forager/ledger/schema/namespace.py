@@ -46,24 +46,24 @@ def create_namespace(connection: Connection) -> None:
     connection.execute(text(f'CREATE SCHEMA "{name}"'))
 
 
-def add_public_view(connection: Connection, name: str) -> None:
-    """Make a view readable in `public`, where its readers expect it, unless the name is taken there or the role may not
-    create it: then it can be read in the schema of the tables only."""
-    own = _own_schema(connection)
+def add_public_view(connection: Connection, name: str, *statements: str) -> None:
+    """Create a view in `public`, where its readers expect it, with these statements, unless the name is taken there or
+    the role may not create it: then its contents can be read in the schema of the tables only."""
     free = "SELECT has_schema_privilege('public', 'CREATE') AND to_regclass(:view) IS NULL"
-    if own != PUBLIC and connection.execute(text(free), {"view": f"{PUBLIC}.{name}"}).scalar_one():
-        connection.execute(text(f'CREATE VIEW {PUBLIC}."{name}" AS SELECT * FROM "{own}"."{name}"'))
+    if own_schema(connection) != PUBLIC and connection.execute(text(free), {"view": f"{PUBLIC}.{name}"}).scalar_one():
+        for statement in statements:
+            connection.exec_driver_sql(statement)
 
 
 def drop_public_view(connection: Connection, name: str) -> None:
     """Remove it from `public`, if it is ours: the name may belong to a view of another program."""
-    own = _own_schema(connection)
+    own = own_schema(connection)
     names = {"view": f"{PUBLIC}.{name}", "source": f"{own}.{name}"}
     if own != PUBLIC and connection.execute(text(_READS), names).scalar_one():
         connection.execute(text(f'DROP VIEW {PUBLIC}."{name}"'))
 
 
-def _own_schema(connection: Connection) -> str:
+def own_schema(connection: Connection) -> str:
     """The schema of the tables; `public` on a store that has no schemas."""
     if connection.dialect.name != "postgresql":
         return PUBLIC

@@ -38,7 +38,7 @@ SELECT
   to_timestamp(l.first_seen_at / 1000.0) AS first_seen_at,
   to_timestamp(l.last_seen_at / 1000.0) AS last_seen_at,
   l.market_id,
-  l.gone_at IS NULL AS is_active
+  CASE WHEN l.gone_at IS NULL THEN 1 ELSE 0 END AS is_active
 FROM listings l;
 
 CREATE VIEW scrape_jobs AS

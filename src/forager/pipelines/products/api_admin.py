@@ -5,12 +5,11 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forager.core.errors import FieldError, NotFound, Rejected
-from forager.core.ledger import Submitted
 from forager.extract.currencies import is_currency
 from forager.kit.http.envelope import Envelope, Page, answer, page
 from forager.kit.http.openapi import body_of, example, failures
@@ -18,12 +17,12 @@ from forager.kit.http.params import REPEATED, IdempotencyKey, PageQuery, checked
 from forager.kit.reports import JobReport, TaskReport
 from forager.kit.service import Service
 from forager.pipelines.products import reports, reports_domains
-from forager.pipelines.products.api_examples import CRAWL_JOB, DOMAIN
-from forager.pipelines.products.job import CrawlJob, Frequency, PageUrl
+from forager.pipelines.products.api_examples import CRAWL_JOB, CRAWL_TASK, DOMAIN
+from forager.pipelines.products.job import Frequency, PageUrl
 from forager.pipelines.products.parts import USUAL, turn_of
 from forager.pipelines.products.pipeline import NAME, priority_of
-from forager.pipelines.products.reports_domains import DomainReport
-from forager.pipelines.products.reports_pages import stored_pages
+from forager.pipelines.products.reports_domains import DomainReport, submit_crawl
+from forager.pipelines.products.reports_pages import CrawlTaskReport, Status, crawl_tasks, stored_pages
 
 STOPPED = "stopped"
 MOST_ERRORS = 20
@@ -58,15 +57,37 @@ class RecrawlBody(BaseModel):
     urls: list[PageUrl] = Field(min_length=1, max_length=10_000, description="Pages to crawl at once.")
 
 
+class CrawlTasksQuery(PageQuery):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    status: Status | None = Field(default=None, description="Only tasks in this state.")
+    domain: str | None = Field(
+        default=None, max_length=255, description="Only of this shop.", examples=["shop.example"]
+    )
+
+
 class DomainBody(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"currency": "EUR", "crawl_frequency": 86_400}]}
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"currency": "EUR", "crawl_frequency": 86_400},
+                {"crawl_delay_seconds": 2, "max_concurrent_requests": 3, "is_active": True},
+            ]
+        },
     )
 
     currency: str | None = Field(default=None, pattern="^[A-Z]{3}$", description="ISO 4217; null takes it back.")
     crawl_frequency: Frequency | None = Field(
         default=None, description="Time between two crawls of a page: seconds, or a text such as `6h`."
     )
+    crawl_delay_seconds: float | None = Field(
+        default=None, ge=0, le=86_400, strict=True, description="Minimum time between two requests; null takes it back."
+    )
+    max_concurrent_requests: int | None = Field(
+        default=None, ge=1, le=100_000, strict=True, description="Maximum requests in flight; null takes it back."
+    )
+    is_active: bool = Field(default=True, strict=True, description="false pauses the domain, true resumes it.")
 
 
 def add_admin(router: APIRouter, service: Service) -> None:
@@ -89,7 +110,7 @@ def _add_creating(router: APIRouter, service: Service) -> None:
         request: Request, body: Annotated[dict[str, Any], Body()], idempotency_key: IdempotencyKey = None
     ) -> Response:
         """Returns as soon as the job is on disk. A repeat with the same `Idempotency-Key` returns the same job."""
-        made = await _submit(service, body, checked_key(idempotency_key))
+        made = await submit_crawl(service, body, checked_key(idempotency_key))
         data = {"job_id": made.job, "status": "queued", "total": made.total}
         return answer(request, data, status=202, headers=None if made.created else REPEATED)
 
@@ -104,7 +125,7 @@ def _add_creating(router: APIRouter, service: Service) -> None:
         """Before everything else of their shops. A page that is being crawled already is not crawled twice; its own
         priority, frequency and way of fetching stay as they are."""
         stored = await stored_pages(service.database, body.urls)
-        made = await _submit(service, {"urls": body.urls, "priority": 1, "stored": stored})
+        made = await submit_crawl(service, {"urls": body.urls, "priority": 1, "stored": stored})
         return answer(request, {"job_id": made.job, "status": "queued", "total": made.total}, status=202)
 
 
@@ -154,6 +175,18 @@ def _add_controls(router: APIRouter, service: Service) -> None:
         await service.ledger.cancel(job_id)
         return answer(request, await _seen(service, job_id))
 
+    @router.get(
+        "/admin/crawl-tasks",
+        summary="List the URLs that are crawled",
+        response_model=Page[CrawlTaskReport],
+        responses={200: example([CRAWL_TASK], next_cursor=None), **failures()},
+    )
+    async def list_crawl_tasks(request: Request, asked: Annotated[CrawlTasksQuery, Query()]) -> Response:
+        """One row for each URL, the one that was queued last first. A page may be short, even empty, and still have a
+        next one."""
+        found = await crawl_tasks(service.database, **asked.model_dump())
+        return page(request, found.items, found.next_cursor)
+
 
 def _add_domains(router: APIRouter, service: Service) -> None:
     @router.get(
@@ -166,15 +199,18 @@ def _add_domains(router: APIRouter, service: Service) -> None:
         domains = await reports_domains.list_domains(service.database, cursor=asked.cursor, limit=asked.limit)
         return page(request, domains.items, domains.next_cursor)
 
-    @router.patch("/admin/domains/{domain_id}", summary="Set a domain's currency and crawl frequency", **_DOMAIN)
+    @router.patch("/admin/domains/{domain_id}", summary="Change a domain", **_DOMAIN)
     async def change_domain(request: Request, domain_id: DomainId, body: DomainBody) -> Response:
-        """What is named is changed. The domain's pages that have no frequency of their own follow at once."""
+        """Changes the fields in the body, at once: currency, crawl frequency, delay, requests in flight, and whether it
+        is crawled at all. Pages that have a frequency of their own keep it."""
+        if not body.model_fields_set:
+            problem = FieldError("body", f"name at least one of {', '.join(DomainBody.model_fields)}")
+            raise Rejected("There is nothing to change.", fields=[problem])
         if body.currency is not None and not is_currency(body.currency):
             problem = FieldError("currency", "is not an ISO 4217 code, such as EUR")
             raise Rejected(f"currency: {body.currency} {problem.message}.", fields=[problem])
         changes = {name: getattr(body, name) for name in body.model_fields_set}
-        now = await service.ledger.now_ms()
-        return answer(request, await reports_domains.change_domain(service.database, domain_id, changes, now))
+        return answer(request, await _changed(service, domain_id, changes))
 
     @router.post("/admin/domains/{domain_id}/pause", summary="Pause a domain", **_DOMAIN)
     async def pause_domain(request: Request, domain_id: DomainId) -> Response:
@@ -186,23 +222,19 @@ def _add_domains(router: APIRouter, service: Service) -> None:
         return answer(request, await _switched(service, domain_id, active=True))
 
 
+async def _changed(service: Service, domain_id: int, changes: dict[str, Any]) -> DomainReport:
+    domain = await reports_domains.one_domain(service.database, domain_id)
+    if rules := {name: value for name, value in changes.items() if name in _RULES}:
+        await service.set_rules(domain.domain_name, rules)
+    if "is_active" in changes:
+        await service.switch_lane(domain.domain_name, active=changes["is_active"])
+    return await reports_domains.change_domain(service.database, domain_id, changes, await service.ledger.now_ms())
+
+
 async def _switched(service: Service, domain_id: int, *, active: bool) -> DomainReport:
     domain = await reports_domains.one_domain(service.database, domain_id)
     await service.switch_lane(domain.domain_name, active=active)
     return await reports_domains.one_domain(service.database, domain_id)
-
-
-async def _submit(service: Service, body: dict[str, Any], key: str | None = None) -> Submitted:
-    """Create the job, with the crawl frequencies of its domains, and a row for each domain that has none yet."""
-    try:
-        job = CrawlJob.model_validate(body)
-    except ValidationError:
-        return await service.submit(NAME, body, key=key)  # raises `Rejected`, in the words of every other route
-    urls = [*job.every_url(), *([job.sitemap] if job.sitemap else ())]
-    frequencies = await reports_domains.frequencies_of(service.database, urls)
-    made = await service.submit(NAME, {**body, **({"domain_frequencies": frequencies} if frequencies else {})}, key=key)
-    await reports_domains.remember_domains(service.database, urls, await service.ledger.now_ms())
-    return made
 
 
 async def _own(service: Service, job_id: UUID) -> JobReport:
@@ -221,6 +253,7 @@ async def _seen(service: Service, job_id: UUID) -> CrawlJobSeen:
     return CrawlJobSeen(job=job, priority=priority, errors=errors.items if errors else [])
 
 
+_RULES = ("crawl_delay_seconds", "max_concurrent_requests")
 _CREATED = example(
     {"job_id": "0f1c9b52-6a7e-4d0e-8e63-0a2f3c5b7d11", "status": "queued", "total": 1},
     description="The job is on disk.",

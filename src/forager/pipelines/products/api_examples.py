@@ -19,16 +19,13 @@ PRODUCT = {
     "images": [
         {
             "image_url": "https://shop.example/img/7-1.png",
-            "image_path": "blob:4b561e28321ed1a3725dbd9f912ba6431e84b18f",
+            "image_path": "/api/v1/pages/4b561e28321ed1a3725dbd9f912ba6431e84b18f",
             "alt_text": "Oak Table Classic 7",
             "image_type": "primary",
             "position": 0,
             "width": 800,
             "height": 600,
             "file_size": 48213,
-            "url": "https://shop.example/img/7-1.png",
-            "alt": "Oak Table Classic 7",
-            "type": "primary",
         }
     ],
     "metadata": {"regular_price": "1499.00"},
@@ -170,4 +167,23 @@ AUDIT = {
         "checks": {"products_without_page": 0, "stale_pages": 3},
         "fill": {"product_name": 1.0, "price": 0.998},
     },
+}
+CRAWL_TASK = {
+    "id": 7,
+    "domain_id": 1,
+    "url": "https://shop.example/p/oak-table-7",
+    "url_hash": "5d1c1e0a9ad9a7c1f0f2b7b4b3c9e3a2f3c1d0a4b5e6f708192a3b4c5d6e7f80",
+    "status": "completed",
+    "priority": 5,
+    "scheduled_at": "2026-03-15T12:00:01.120Z",
+    "started_at": "2026-03-14T12:00:00.910Z",
+    "completed_at": "2026-03-14T12:00:01.120Z",
+    "retry_count": 0,
+    "max_retries": 3,
+    "error_message": None,
+    "crawl_frequency": 86_400,
+    "next_crawl_at": "2026-03-15T12:00:01.120Z",
+    "html_path": "/api/v1/pages/5f0c9d2a7b6e4c1f8a3d0b9e7c5a1f2e4d6b8c0a",
+    "created_at": "2026-03-14T12:00:01.120Z",
+    "updated_at": "2026-03-14T12:00:01.120Z",
 }

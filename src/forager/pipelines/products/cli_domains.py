@@ -50,16 +50,29 @@ def set_domain(
     recrawl: Annotated[
         str | None, typer.Option(help="Crawl its pages again every 30m, 6h, 2d …; `none` takes it back.")
     ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Minimum seconds between two requests; `none` takes it back.")
+    ] = None,
+    at_once: Annotated[str | None, typer.Option(help="Maximum requests in flight; `none` takes it back.")] = None,
+    active: Annotated[
+        bool | None, typer.Option("--active/--paused", help="Crawl the shop, or start nothing new there.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Set the currency of a shop, or how often its pages are crawled. Pause it with `forager lanes pause`."""
+    """Set the currency of a shop, how often its pages are crawled and how fast, or pause it."""
     changes: dict[str, Any] = {}
     if currency is not None:
         changes["currency"] = None if currency == NONE else currency.upper()
     if recrawl is not None:
         changes["crawl_frequency"] = None if recrawl == NONE else seconds(recrawl)
+    if delay is not None:
+        changes["crawl_delay_seconds"] = None if delay == NONE else _number("--delay", delay, float)
+    if at_once is not None:
+        changes["max_concurrent_requests"] = None if at_once == NONE else _number("--at-once", at_once, int)
+    if active is not None:
+        changes["is_active"] = active
     if not changes:
-        raise Rejected("Nothing to set. Give --currency or --recrawl.")
+        raise Rejected("Nothing to set. Give --currency, --recrawl, --delay, --at-once, --active or --paused.")
     name = one_spelling(domain)
 
     async def work(at: Reached) -> Any:
@@ -68,12 +81,23 @@ def set_domain(
             raise NotFound(f"{domain} was never crawled. See `forager products domains list`.")
         return await at.api.patch(f"{PATH}/{number}", changes)
 
-    changed = with_api(context, work, fields={"crawl_frequency": "recrawl"})
+    flags = {"crawl_frequency": "recrawl", "crawl_delay_seconds": "delay", "max_concurrent_requests": "at_once"}
+    changed = with_api(context, work, fields=flags)
     if as_json:
         render.show_json(changed)
         return
     currency, rhythm = changed["currency"] or "as the pages say", every(changed["crawl_frequency"])
-    render.notes().print(f"{name}: currency {currency}, crawled {rhythm}.", markup=False)
+    pace = f"delay {changed['crawl_delay_seconds']:g} s, {changed['max_concurrent_requests']} at once"
+    state = "" if changed["is_active"] else " It is paused."
+    render.notes().print(f"{name}: currency {currency}, crawled {rhythm}, {pace}.{state}", markup=False, soft_wrap=True)
+
+
+def _number(flag: str, text: str, kind: type[float] | type[int]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number of seconds"
+        raise Rejected(f"{flag}: {text!r} should be {wanted}, or `none`.") from None
 
 
 async def _all(at: Reached) -> list[Any]:

@@ -1,6 +1,7 @@
 """What a person asks for: pages, a sitemap, or a site whose links are followed. Pure."""
 
-from typing import Annotated, Any, Self
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import model_validator as validator_of_model
 from forager.core.durations import in_seconds
 from forager.core.hosts import host_of
 from forager.core.http import Render
+from forager.core.table import TableRow
 from forager.extract.canonical import canonical_url
 from forager.pipelines.products.recrawl import DAY
 
@@ -165,6 +167,25 @@ class CrawlJob(CrawlOptions):
         }
         stored = self.stored.get(url)
         return asked if stored is None else asked | dict(stored)
+
+
+class SqlRequest(TableRow):
+    """A request that was made in SQL, by an INSERT into `crawl_tasks` or a switch of `domains.is_active`. The triggers
+    of the views write it; the service carries it out and removes it."""
+
+    table: ClassVar[str] = "sql_inbox"
+    key: ClassVar[tuple[str, ...]] = ("id",)
+    stamped: ClassVar[frozenset[str]] = frozenset({"created_at"})
+
+    id: int
+    kind: str
+    """crawl or switch."""
+    body: dict[str, Any]
+    batch: str | None = None
+    """The idempotency key of the job that it is being submitted with."""
+    error: str | None = None
+    """Why it was refused. The view shows it as a failed task."""
+    created_at: datetime | None = None
 
 
 def is_site(url: str) -> bool:

@@ -12,7 +12,7 @@ from forager.extract.products.parser import Parsers
 from forager.pipelines.products.answers import REASONS
 from forager.pipelines.products.audit import Audit
 from forager.pipelines.products.health import ParserAlert, ParserHealth, Quarantine
-from forager.pipelines.products.job import CrawlJob, is_site
+from forager.pipelines.products.job import CrawlJob, SqlRequest, is_site
 from forager.pipelines.products.parts import PARTS, USUAL, limits, plan_pages
 from forager.pipelines.products.pictures import Downloads, FetchPicture, Picture, Pictures, pictures_of
 from forager.pipelines.products.records import Page, Product
@@ -71,7 +71,7 @@ def build(
             step(Sitemap, crawler.sitemap, timeout=timeout + 60.0, retry=retry),
         ),
         records=(Page, Product, Picture, ParserAlert),
-        tables=(ParserHealth, Quarantine, Audit),
+        tables=(ParserHealth, Quarantine, Audit, SqlRequest),
         lanes=(lane, UPKEEP),
         limits=limits,
         reasons=REASONS,

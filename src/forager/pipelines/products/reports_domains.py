@@ -5,12 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from forager.core.errors import NotFound
 from forager.core.hosts import host_of
+from forager.core.ledger import Submitted
 from forager.kit.queries import Database, Page, Row, Walk, at, walk
 from forager.kit.reports import Report
+from forager.kit.service import Service
+from forager.pipelines.products.job import CrawlJob
+from forager.pipelines.products.pipeline import NAME
 from forager.pipelines.products.recrawl_task import recrawl_key
 
 USUAL_DELAY, USUAL_CONCURRENCY = 1.0, 5
@@ -32,6 +36,19 @@ class DomainReport(Report):
     recrawl_job: UUID | None = Field(description="The standing job of its recrawls, once there is one.")
     created_at: datetime
     updated_at: datetime
+
+
+async def submit_crawl(service: Service, body: dict[str, Any], key: str | None = None) -> Submitted:
+    """Create a crawl job, with the crawl frequencies of its domains, and a row for each domain that has none yet."""
+    try:
+        job = CrawlJob.model_validate(body)
+    except ValidationError:
+        return await service.submit(NAME, body, key=key)  # raises `Rejected`, in the words of every other route
+    urls = [*job.every_url(), *([job.sitemap] if job.sitemap else ())]
+    frequencies = await frequencies_of(service.database, urls)
+    made = await service.submit(NAME, {**body, **({"domain_frequencies": frequencies} if frequencies else {})}, key=key)
+    await remember_domains(service.database, urls, await service.ledger.now_ms())
+    return made
 
 
 async def remember_domains(db: Database, urls: Iterable[str], now_ms: int) -> None:

@@ -5,15 +5,16 @@ from typing import Any
 
 from pydantic import Field
 
+from forager.core.blobs import page_path
 from forager.extract.products.findings import MOST_IMAGES
 from forager.kit.queries import Database, Row, loads
 from forager.kit.reports import Report
 from forager.pipelines.products.pictures import picture_key
 
-_OLD_NAME: dict[str, Any] = {"deprecated": True}
-_FILE = ("image_path", "width", "height", "file_size")
+_FILE = ("width", "height", "file_size")
 _FILES = f"""
-SELECT product_hash, image_url, {", ".join(_FILE)} FROM pictures WHERE picture_key IN :keys AND gone_at IS NULL
+SELECT product_hash, image_url, image_path, {", ".join(_FILE)} FROM pictures
+WHERE picture_key IN :keys AND gone_at IS NULL
 """
 
 
@@ -21,22 +22,13 @@ class ImageReport(Report):
     """A picture of a product, in the order of the page."""
 
     image_url: str
-    image_path: str | None = Field(description="The stored file; null while it is not downloaded.")
+    image_path: str | None = Field(description="The stored file in this API; null while it is not downloaded.")
     alt_text: str | None
     image_type: str = Field(description="primary, gallery or thumbnail.")
     position: int
     width: int | None
     height: int | None
     file_size: int | None = Field(description="Bytes.")
-    url: str = Field(
-        description="The old name of `image_url`; the next release removes it.", json_schema_extra=_OLD_NAME
-    )
-    alt: str | None = Field(
-        description="The old name of `alt_text`; the next release removes it.", json_schema_extra=_OLD_NAME
-    )
-    type: str = Field(
-        description="The old name of `image_type`; the next release removes it.", json_schema_extra=_OLD_NAME
-    )
 
 
 async def images_of(db: Database, rows: Sequence[Row]) -> dict[str, list[ImageReport]]:
@@ -57,14 +49,11 @@ async def images_of(db: Database, rows: Sequence[Row]) -> dict[str, list[ImageRe
 
 
 def _report(image: Mapping[str, Any], position: int, file: Row | None) -> ImageReport:
-    kind = image.get("type") or "gallery"
     return ImageReport(
         image_url=image["url"],
         alt_text=image.get("alt"),
-        image_type=kind,
+        image_type=image.get("type") or "gallery",
         position=position,
-        url=image["url"],
-        alt=image.get("alt"),
-        type=kind,
+        image_path=None if file is None else page_path(file["image_path"]),
         **{name: None if file is None else file[name] for name in _FILE},
     )

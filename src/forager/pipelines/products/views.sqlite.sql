@@ -2,21 +2,20 @@
 
 -- One row per URL: what is known of the page, and how its newest task stands. A URL that was never crawled has its task
 -- alone, and the negative number of that task as its id; a page whose task was pruned has the page alone. A page that
--- waits, for its first crawl or the next one, is pending, as for the seed's scheduler.
+-- was crawled is completed until it is due again.
 CREATE VIEW crawl_tasks AS
 SELECT
   coalesce(p.id, -t.id) AS id,
   d.id AS domain_id,
   coalesce(p.url, CAST(t.body AS TEXT) ->> 'url') AS url,
-  coalesce(p.url_hash, t.key) AS url_hash,
+  k.key AS url_hash,
   CASE
     WHEN parse.state = 3 THEN 'parsing'
     WHEN parse.state IN (0, 1, 2, 8) THEN 'downloaded'
-    WHEN parse.state = 5 AND p.outcome = 'unparsed' THEN 'failed'
     WHEN t.state = 3 THEN 'crawling'
-    WHEN t.state IN (5, 7) THEN 'failed'
     WHEN t.state = 8 OR t.state = 1 AND t.offered = 1 THEN 'queued'
-    WHEN t.state IN (0, 1, 2) OR p.next_crawl_at IS NOT NULL THEN 'pending'
+    WHEN t.state IN (0, 1, 2) OR p.next_crawl_at <= (julianday('now') - 2440587.5) * 86400000 THEN 'pending'
+    WHEN t.state IN (5, 7) OR parse.state = 5 AND p.outcome = 'unparsed' THEN 'failed'
     WHEN t.state = 6 AND p.id IS NULL THEN 'failed'
     ELSE 'completed'
   END AS status,
@@ -34,7 +33,7 @@ SELECT
     p.usual_frequency, CAST(t.body AS TEXT) ->> 'usual_frequency', d.crawl_frequency, 86400
   ) || ' seconds' AS crawl_frequency,
   strftime('%Y-%m-%dT%H:%M:%fZ', p.next_crawl_at / 1000.0, 'unixepoch') AS next_crawl_at,
-  p.html AS html_path,
+  '/api/v1/pages/' || substr(p.html, 6) AS html_path,
   strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(p.first_seen_at, j.created_at) / 1000.0, 'unixepoch') AS created_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.ended_at, p.crawled_at, j.created_at) / 1000.0, 'unixepoch') AS updated_at
 FROM (
@@ -87,7 +86,7 @@ SELECT
   f.id,
   i.id AS product_id,
   f.image_url,
-  f.image_path,
+  '/api/v1/pages/' || substr(f.image_path, 6) AS image_path,
   f.alt_text,
   f.image_type,
   f.position,
