@@ -27,6 +27,7 @@ from forager.api.lanes import lanes_router
 from forager.api.limits import SizeLimit
 from forager.api.metrics import Metrics, metrics_router
 from forager.api.openapi import describe, operation_id
+from forager.api.pages import pages_router
 from forager.api.proxies import proxies_router
 from forager.api.records import records_router
 from forager.api.request_id import RequestIds
@@ -78,6 +79,7 @@ def create_api(app: App, *, key: str) -> FastAPI:
             sinks_router(app),
             retention_router(app),
             archive_router(app),
+            pages_router(app),
             blobs_router(app),
             records_router(app),
             health_router(app, vital, feeds, service_key),

@@ -284,3 +284,25 @@ HEALTH = {
 
 BLOBS = {"pages": 51234, "size": 1049234432, "stored": 291845120, "unused": 8421376, "segments": 5}
 COLLECTED = {"pages": 1204, "kept": 50030, "freed": 6815744, "segments": 1, "dry_run": False}
+STORED_PAGE = {
+    "id": "5f0c9d2a7b6e4c1f8a3d0b9e7c5a1f2e4d6b8c0a",
+    "kind": "page",
+    "key": "5d1c1e0a9ad9a7c1f0f2b7b4b3c9e3a2f3c1d0a4b5e6f708192a3b4c5d6e7f80",
+    "url": "https://shop.example/p/oak-table-7",
+    "path": "/api/v1/pages/5f0c9d2a7b6e4c1f8a3d0b9e7c5a1f2e4d6b8c0a",
+}
+STORED_PAGE_DETAIL = {
+    "id": STORED_PAGE["id"],
+    "url": STORED_PAGE["url"],
+    "status": 200,
+    "fetched_at": "2026-03-14T12:00:01.120Z",
+    "files": [
+        {
+            "name": "raw",
+            "path": f"{STORED_PAGE['path']}/raw",
+            "file_name": f"{STORED_PAGE['id']}.html",
+            "content_type": "text/html; charset=utf-8",
+            "size": 20_480,
+        }
+    ],
+}

@@ -28,7 +28,7 @@ TAGS = [
     {"name": "watches", "description": "Rules that turn due records into tasks: show, pause, resume."},
     {"name": "changes", "description": "The change log: page by page, with a wait for news, or as a stream."},
     {"name": "sinks", "description": "Where changes are delivered: add, show, pause, replay, and refused changes."},
-    {"name": "stored pages", "description": "Stored pages: how many there are, and removal of unused ones."},
+    {"name": "stored pages", "description": "Stored pages and pictures: read them back, remove unused ones."},
     {"name": "retention", "description": "Old data: count it or remove it."},
     {"name": "operation", "description": "For monitors: open without a key."},
 ]

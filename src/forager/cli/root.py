@@ -16,6 +16,7 @@ from forager.cli import (
     export,
     jobs,
     lanes,
+    pages,
     proxies,
     prune,
     restore,
@@ -70,6 +71,7 @@ app.add_typer(watches.app, name="watches")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(sinks.app, name="sinks")
+app.add_typer(pages.app, name="pages")
 app.add_typer(blobs.app, name="blobs")
 app.command()(export.export)
 app.command()(prune.prune)

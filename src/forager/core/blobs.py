@@ -9,7 +9,8 @@ I/O.
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from datetime import datetime
+from typing import Literal, Protocol
 
 from forager.core.errors import BlobMissing
 from forager.core.http import Fetch, Request, Response
@@ -34,6 +35,23 @@ def page_path(blob: str | None) -> str | None:
 def is_blob(url: str) -> bool:
     """Return whether this is the URL of a stored page."""
     return _URL.fullmatch(url) is not None
+
+
+FileName = Literal["raw", "rendered", "screenshot"]
+"""`raw`: as the site sent it. `rendered`: as a browser had it after its scripts. `screenshot`: a picture of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that is kept of a page. Its content comes from a site: it must never run in a reader's browser."""
+
+    name: FileName
+    content_type: str
+    body: bytes
+    url: str | None = None
+    status: int | None = None
+    at: datetime | None = None
+    """When it was fetched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ class Feature:
     nothing."""
     results: Ref | None = None
     """`results(service, job_id) -> Awaitable[Sequence[Mapping]]`: what a webhook reports about a job's tasks."""
+    stored: Ref | None = None
+    """`stored(service, task_id) -> Awaitable[Sequence[StoredFile]]`: files of a page that the result of a task holds,
+    for `GET /api/v1/pages/{id}`; none if the task is not one of its own."""
     duties: Ref | None = None
     """`duties(service) -> Mapping[str, StepFunction]`: by kind of task, the functions of its steps made with `duty`."""
     prepare: Ref | None = None

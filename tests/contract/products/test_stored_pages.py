@@ -1,18 +1,29 @@
 """Pages are stored before they are parsed: a parser's fault costs no download, and what is gone is observed."""
 
+import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
 
+import orjson
 import pytest
 
+from forager.cli.main import run
+from forager.core.http import Response
 from forager.extract.document import Document
+from forager.extract.image_size import image_size
 from forager.extract.products.findings import Findings
 from forager.extract.products.parsers import base
-from tests.support.shop import OpenShop
+from tests.support.s3 import address_of, s3_values
+from tests.support.shop import OpenShop, open_shop
 
 pytestmark = pytest.mark.one_store  # pages are files, parsers are pure
 
 DAY = 86_400
+AT = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
 def damage(blobs: Path) -> None:
@@ -133,3 +144,140 @@ async def test_an_unchanged_page_is_stored_once_and_compressed__PR_14(shop_of: O
     assert again.stored < again.size / 2
     kept = await shop.app.stored_pages.collect()
     assert kept.kept == 6  # what a page names is not collected
+
+
+# ── read back ──
+
+HTML = ("text/plain", "attachment")
+
+
+@pytest.mark.one_store(False)
+async def test_a_stored_page_is_read_back_by_its_id_its_url_and_its_path__PR_26(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=4)
+    urls = [shop.site.product_url(n) for n in (1, 2, 3)]
+    await shop.crawl(urls=urls)
+    listed = await shop.get("/pages")
+    assert {each["url"] for each in listed} == set(urls)
+    (one,) = await shop.get("/pages", url=f"{urls[0]}#top")
+    assert one in listed
+    assert len(await shop.get("/pages", domain=f"127.0.0.1:{shop.site.port}")) == 3
+    assert await shop.get("/pages", domain="other.example") == []
+    assert await shop.get("/pages", url=shop.site.product_url(4)) == []
+    rows = await shop.app.database.fetch("SELECT url, html_path FROM crawl_tasks")
+    assert {row["url"]: row["html_path"] for row in rows} == {each["url"]: each["path"] for each in listed}
+    detail = await shop.get(f"/pages/{one['id']}")
+    assert (detail["url"], detail["status"], [file["name"] for file in detail["files"]]) == (urls[0], 200, ["raw"])
+    assert detail["fetched_at"] is not None
+    (file,) = detail["files"]
+    body = await shop.client.get(file["path"])
+    assert (body.status_code, len(body.content)) == (200, file["size"])
+    assert shop.site.product(1).name in body.text
+    assert f"blob:{one['id']}" in [row["html"] for row in await shop.app.database.fetch("SELECT html FROM pages")]
+    by_blob = await shop.get(f"/pages/blob:{one['id']}")
+    assert by_blob == detail
+
+
+async def test_a_stored_page_never_runs_in_a_browser_with_our_address__PR_26(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    sent = {
+        "text/html": HTML,
+        "text/html; charset=iso-8859-1": ("text/plain; charset=iso-8859-1", "attachment"),
+        "application/xhtml+xml": HTML,
+        "image/svg+xml": HTML,
+        "text/javascript": HTML,
+        "application/octet-stream": ("application/octet-stream", "attachment"),
+        "": ("application/octet-stream", "attachment"),
+        "image/png": ("image/png", "inline"),
+    }
+    for number, (kind, (shown, disposition)) in enumerate(sent.items()):
+        body = b"<script>alert(document.cookie)</script>"
+        page = Response("https://evil.example/", 200, {"Content-Type": kind} if kind else {}, body, AT, number)
+        blob = await shop.app.stored_pages.blobs.keep(page)
+        got = await shop.client.get(f"/api/v1/pages/{blob.removeprefix('blob:')}/raw")
+        assert (got.status_code, got.content) == (200, body)
+        assert got.headers["content-type"].startswith(shown), kind
+        assert got.headers["content-disposition"].startswith(disposition)
+        assert got.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in got.headers["content-security-policy"]
+        assert "default-src 'none'" in got.headers["content-security-policy"]
+
+
+async def test_a_rendered_page_is_named_as_such_and_what_is_not_stored_is_refused__PR_26(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    page = Response("https://a.example/", 200, {"Content-Type": "text/html"}, b"<p>done", AT, 1, rendered=True)
+    blob = (await shop.app.stored_pages.blobs.keep(page)).removeprefix("blob:")
+    assert [file["name"] for file in (await shop.get(f"/pages/{blob}"))["files"]] == ["rendered"]
+    assert (await shop.client.get(f"/api/v1/pages/{blob}/rendered")).content == b"<p>done"
+    refused = await shop.client.get(f"/api/v1/pages/{blob}/raw")
+    assert (refused.status_code, "There is: rendered" in refused.json()["error"]) == (404, True)
+    for unknown in ("0" * 40, "nothing", "../../etc/passwd", str(UUID(int=7))):
+        assert (await shop.client.get(f"/api/v1/pages/{quote(unknown, safe='')}")).status_code == 404
+    assert (await shop.client.get(f"/api/v1/pages/{blob}/console")).status_code == 422
+    wrong = await shop.client.get("/api/v1/pages", params={"kind": "product"})
+    assert (wrong.status_code, "page, picture" in wrong.json()["error"]) == (422, True)
+    without = await shop.client.get(f"/api/v1/pages/{blob}/rendered", headers={"X-Service-Key": "wrong"})
+    assert without.status_code in (401, 403)
+
+
+async def test_pictures_are_read_back_by_their_image_path__PR_26(shop_of: OpenShop) -> None:
+    shop = await shop_of(pages=2)
+    await shop.crawl(urls=[shop.site.product_url(1)])
+    await shop.app.watcher.look()
+    await shop.work()
+    product = await shop.product(1)
+    listed = {each["path"]: each["url"] for each in await shop.get("/pages", kind="picture")}
+    assert {image["image_path"]: image["image_url"] for image in product["images"]} == listed
+    for image in product["images"]:
+        detail = (await shop.client.get(image["image_path"])).json()["data"]
+        got = await shop.client.get(detail["files"][0]["path"])
+        assert got.headers["content-type"] == "image/png"
+        assert (len(got.content), image_size(got.content)) == (image["file_size"], (image["width"], image["height"]))
+
+
+async def test_pages_in_s3_are_read_back__PR_26(tmp_path: Path) -> None:
+    settings = {"blobs": str(address_of(tmp_path)), **s3_values()}
+    async with open_shop(tmp_path / "home", None, pages=2, settings=settings) as shop:
+        await shop.crawl(urls=[shop.site.product_url(1)])
+        (one,) = await shop.get("/pages")
+        got = await shop.client.get(f"{one['path']}/raw")
+        assert shop.site.product(1).name in got.text
+
+
+def test_the_command_shows_and_exports_stored_pages__PR_26(tmp_path: Path, capfdbinary: Any) -> None:
+    home, url, name = tmp_path / "home", "", ""
+
+    async def crawl() -> None:
+        nonlocal url, name
+        async with open_shop(home, None, pages=2) as shop:
+            await shop.crawl(urls=[shop.site.product_url(1)])
+            await shop.app.watcher.look()
+            await shop.work()
+            url, name = shop.site.product_url(1), shop.site.product(1).name
+
+    asyncio.run(crawl())
+
+    def forager(*arguments: str) -> tuple[int, bytes, bytes]:
+        capfdbinary.readouterr()
+        code = run(["--home", str(home), *arguments])
+        said = capfdbinary.readouterr()
+        return code, said.out, said.err
+
+    (listed,) = orjson.loads(forager("pages", "list", "--json")[1])
+    assert listed["url"] == url
+    for known in (listed["id"], url, listed["path"], f"{listed['path']}/raw", f"blob:{listed['id']}"):
+        code, out, err = forager("pages", "show", known)
+        assert (code, name.encode() in out) == (0, True), err
+    assert orjson.loads(forager("pages", "show", url, "--json")[1])["files"][0]["name"] == "raw"
+    assert b"There is: raw" in forager("pages", "show", url, "--file", "screenshot")[2]
+    assert b"No page is stored for" in forager("pages", "show", "https://other.example/")[2]
+    saved = tmp_path / "page.html"
+    assert forager("pages", "show", url, "--output", str(saved))[0] == 0
+    assert name in saved.read_text()
+    for kind, ending, number in (("page", ".html", 1), ("picture", ".png", 3)):
+        folder = tmp_path / kind
+        for _ in range(2):
+            assert forager("pages", "export", str(folder), "--kind", kind)[0] == 0
+        lines = [orjson.loads(line) for line in (folder / "index.jsonl").read_bytes().splitlines()]
+        assert len(lines) == number
+        assert all((folder / line["file_name"]).stat().st_size == line["size"] for line in lines)
+        assert {Path(line["file_name"]).suffix for line in lines} == {ending}

@@ -68,3 +68,21 @@ async def test_an_address_of_a_site_on_plain_http_keeps_its_scheme(simple: Servi
     posting = answer.json()["data"]["result"]["posting_url"]
     assert posting == answer.json()["meta"]["page_url"]
     assert posting.startswith("http://")
+
+
+async def test_the_page_of_a_scrape_and_of_a_failure_is_read_back_by_its_task__PR_26(service: Service) -> None:
+    with_html = (await service.sync("/jobs/jsonld/1", target_type="page", formats=["html"])).json()["data"]
+    task = with_html["task_id"]
+    detail = (await service.client.get(f"/api/v1/pages/{task}")).json()["data"]
+    assert (detail["url"], [file["name"] for file in detail["files"]]) == (service.site.url("/jobs/jsonld/1"), ["raw"])
+    got = await service.client.get(detail["files"][0]["path"])
+    assert (got.status_code, got.text) == (200, with_html["result"]["html"])
+    assert got.headers["content-type"].startswith("text/plain")
+    without = (await service.sync("/jobs/jsonld/1")).json()["data"]
+    assert (await service.client.get(f"/api/v1/pages/{without['task_id']}")).status_code == 404
+    await service.sync("/status/404")
+    (dead,) = (await service.client.get("/api/v1/dead")).json()["data"]
+    failed = (await service.client.get(f"/api/v1/pages/{dead['id']}")).json()["data"]
+    assert [file["name"] for file in failed["files"]] == ["raw"]
+    kept = await service.client.get(failed["files"][0]["path"])
+    assert (kept.status_code, "sandbox" in kept.headers["content-security-policy"]) == (200, True)

@@ -79,6 +79,13 @@ class Api:
     async def delete(self, path: str) -> Any:
         return (await self.ask("DELETE", path)).data
 
+    async def download(self, path: str) -> Answer:
+        """Return a file as it is, with its headers."""
+        answer = await self._transport("GET", API + path, {KEY_HEADER: self._key}, b"")
+        if answer.status >= 400:
+            _opened(answer, self._transport.where, has_key=bool(self._key))
+        return answer
+
     async def pages(self, path: str, /, **query: Any) -> AsyncIterator[list[Any]]:
         """Yield the pages of a list, following `next_cursor`."""
         cursor: Any = None

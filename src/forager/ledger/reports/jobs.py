@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from forager.core.blobs import FileName, StoredFile
 from forager.core.errors import FieldError, NotFound, Rejected
 from forager.core.ids import task_numbers
 from forager.core.states import PUBLIC_STATE, TERMINAL_JOBS, JobState
@@ -207,6 +208,24 @@ async def screenshot(db: Database, task: UUID) -> bytes:
     if not rows:
         raise NotFound(f"There is no screenshot of task {task}: no browser was on its page, or it is too long ago.")
     return bytes(rows[0]["screenshot"])
+
+
+async def evidence_files(db: Database, task: UUID) -> list[StoredFile]:
+    """Return what is kept of the page of a task that failed: its body and its screenshot, as far as there are any."""
+    numbers = task_numbers(task)
+    rows = await db.fetch(
+        "SELECT e.content_type, e.body, e.screenshot, t.ended_at FROM evidence e JOIN tasks t ON t.id = e.task_id"
+        " WHERE t.id = :task AND t.job_id = :job",
+        {"job": numbers[0] if numbers else -1, "task": numbers[1] if numbers else -1},
+    )
+    files: list[StoredFile] = []
+    for row in rows:
+        kept: tuple[tuple[FileName, str, Any], ...] = (
+            ("raw", row["content_type"], row["body"]),
+            ("screenshot", "image/png", row["screenshot"]),
+        )
+        files += [StoredFile(name, kind, bytes(body), at=at(row["ended_at"])) for name, kind, body in kept if body]
+    return files
 
 
 async def _find(db: Database, task: UUID, condition: str) -> Row | None:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from forager.core.blobs import StoredFile
 from forager.core.database import Database
 from forager.core.states import TaskState
 from forager.kit.queries import MOST, Page, last_change
@@ -101,6 +102,9 @@ class Reports:
     async def rejected(self, job: UUID, *, cursor: str | None = None, limit: int = PAGE) -> Page[RejectedReport]:
         """Rows that failed validation, in the order of their coming."""
         return await list_rejected(self._db, job, cursor=cursor, limit=limit)
+
+    async def evidence_files(self, task: UUID) -> list[StoredFile]:
+        return await jobs.evidence_files(self._db, task)
 
     async def screenshot(self, task: UUID) -> bytes:
         return await jobs.screenshot(self._db, task)

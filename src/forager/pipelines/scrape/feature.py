@@ -9,6 +9,7 @@ feature = Feature(
     settings=Ref("forager.pipelines.scrape.settings:ScrapeSettings"),
     results=Ref("forager.pipelines.scrape.webhook_results:results"),
     log=Ref("forager.pipelines.scrape.log:log_pages"),
+    stored=Ref("forager.pipelines.scrape.reports:stored_files"),
     routes=Ref("forager.pipelines.scrape.api:routes"),
     commands=Ref("forager.pipelines.scrape.cli:commands"),
     words=Ref("forager.pipelines.scrape.cli_words:words"),

@@ -1,16 +1,19 @@
 """The queries of the scrape pipeline: one page with its result, and all results of a job."""
 
+from base64 import b64decode
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pydantic import Field
 
+from forager.core.blobs import FileName, StoredFile
 from forager.core.errors import NotFound
 from forager.core.ids import task_numbers, task_uuid
 from forager.core.states import TaskState
 from forager.kit.queries import Database, Page, Row, Walk, at, job_number, loads, task_body, walk
 from forager.kit.reports import Report
+from forager.kit.service import Service
 
 
 class ScrapeResultReport(Report):
@@ -91,6 +94,24 @@ async def one_task(db: Database, task: UUID, *, fresh: bool = False) -> ScrapeTa
     if not rows or numbers is None or rows[0]["job"] != numbers[0]:
         raise NotFound(f"There is no scrape task {task}.")
     return _task(rows[0])
+
+
+async def stored_files(service: Service, task: UUID) -> list[StoredFile]:
+    """Return the page and the screenshot that the result of a task holds, if they were requested."""
+    try:
+        found = (await one_task(service.database, task)).found
+    except NotFound:
+        return []
+    if found is None:
+        return []
+    files = []
+    known: dict[str, Any] = {"url": found.page_url, "at": found.fetched_at}
+    if html := found.result.get("html"):
+        name: FileName = "rendered" if found.rendered else "raw"
+        files.append(StoredFile(name, "text/html; charset=utf-8", html.encode(), **known))
+    if picture := found.result.get("screenshot"):
+        files.append(StoredFile("screenshot", "image/png", b64decode(picture), **known))
+    return files
 
 
 async def first_task(db: Database, job: UUID) -> UUID:
