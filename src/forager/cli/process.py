@@ -18,7 +18,7 @@ import structlog
 from forager.cli.supervise import Supervisor, beat_to_supervisor, supervised_command
 from forager.core.errors import FieldError, Rejected, StoreLocked
 from forager.kit.cli.exit_codes import ExitCode
-from forager.kit.cli.stopping import StopRequest, stop_on_signals
+from forager.kit.cli.stopping import StopRequest, early_stop, stop_on_signals
 from forager.ledger.sqlite.lock import read_owner
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def run_process(settings: "Settings", main: Coroutine[Any, Any, None], *, key: s
     from forager.logs import configure_logs
 
     configure_logs(settings.log_level, settings.log_format, [*settings.secrets(), *([key] if key else [])])
+    if early_stop() is not None:  # nothing is open yet that would have to be closed
+        main.close()
+        return ExitCode.OK
     sys.setswitchinterval(SWITCH_INTERVAL)
     uvloop.run(main)
     return ExitCode.OK
@@ -80,11 +83,16 @@ async def up(settings: "Settings", key: str, show_url: Callable[[str], None], mo
         async with serve(app, host=settings.host, port=settings.port, key=key) as url:
             show_url(url)
             log.info("up", url=url, pid=os.getpid())
-            warming = asyncio.create_task(app.warm_up())
+            warming = asyncio.create_task(_warm_up(app, stop))
             async with _shifts(app) if mode is Mode.CELERY else nullcontext():
                 await (serve_until(app, stop) if mode is Mode.API_ONLY else work_until(app, stop))
             warming.cancel()
         log.info("stopped")
+
+
+async def _warm_up(app: "App", stop: StopRequest) -> None:
+    if not stop.is_asked:  # the thread that loads the tables would hold up the end of the process
+        await app.warm_up()
 
 
 async def worker(

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 
 import structlog
 
+from forager.kit.cli.stopping import NUMBERS, kept_by
+
 log = structlog.get_logger("forager.cli.supervise")
 
 BEAT_FD = "FORAGER_BEAT_FD"
@@ -24,9 +26,10 @@ BEAT_EVERY = 1.0
 START_GRACE = 60.0
 LONGEST_PAUSE = 5.0
 QUICK_DEATH = 5.0
+LOOK_FOR_STOP_EVERY = 0.05
 AFTER_GRACE = 5.0
 """Seconds beyond its grace period that a stopping child has to settle and exit."""
-MOST_IN_A_ROW = 20
+MOST_IN_A_ROW = 30
 """Maximum number of quick exits in a row (with an exit code, or before the first heartbeat). A worker that is killed
 while it works does not count: isolating a task that kills its worker takes several deaths."""
 _PR_SET_PDEATHSIG = 1
@@ -43,13 +46,19 @@ class Supervisor:
         self._has_beaten = False
 
     def run(self) -> int:
-        """Run until the child ends by itself, and return its exit code. SIGTERM and SIGINT are passed on to it."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
+        """Run until the child ends by itself, and return its exit code. SIGTERM and SIGINT are passed on to it.
+
+        A child that a SIGTERM or SIGINT ended had not got far enough to stop in order, so that it did nothing: 0.
+        """
+        replaced = [signal.signal(number, self._pass_on) for number in NUMBERS]
+        if any(kept_by(handler) for handler in replaced):
+            return 0  # it came while this process was still importing
         in_a_row = 0
         while True:
             started = time.monotonic()
             code = self._run_once()
+            if -code in NUMBERS:
+                return 0
             if self._told_to_stop or code == 0 or (code > 0 and not self._has_beaten):
                 return code if code >= 0 else 128 - code
             quick = time.monotonic() - started < QUICK_DEATH
@@ -59,7 +68,15 @@ class Supervisor:
                 return code if code > 0 else 70
             pause = min(LONGEST_PAUSE, 0.1 * (in_a_row + quick))
             log.error("the process died and is started again", how=_how(code), pause=pause)
-            time.sleep(pause)
+            if self._is_stopped_within(pause):
+                return 0
+
+    def _is_stopped_within(self, seconds: float) -> bool:
+        """Wait so long, or until a stop is requested; there is no child that it could be passed on to."""
+        end = time.monotonic() + seconds
+        while not self._told_to_stop and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_FOR_STOP_EVERY))
+        return self._told_to_stop
 
     def _run_once(self) -> int:
         reader, writer = os.pipe()
