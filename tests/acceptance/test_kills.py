@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from forager.core.ledger import Settlement, Want
 from forager.core.states import TaskState
+from forager.engine.sweep import sweep_interval
 from forager.sandbox import SerperConfig, SerperSandbox
+from tests.support.acts import many
 from tests.support.auditor import Tables
 from tests.support.chaos import DENSITY, Dice, Verdict, gone, in_state, judge, requests, submit, tables_of
-from tests.support.engine import TICK
-from tests.support.engine_process import OWED, Options, start
+from tests.support.engine import TICK, open_postgres, until
+from tests.support.engine_process import OWED, Options, pipelines, start
+from tests.support.forked import start_forked
 from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
@@ -175,3 +179,51 @@ async def _finished(tables: Tables, patience: float) -> None:
     async with asyncio.timeout(patience):
         while tables.read("SELECT 1 AS one FROM jobs WHERE finished_at IS NULL"):
             await asyncio.sleep(0.05)
+
+
+class StopsItself:
+    """SIGSTOP to this process inside its nth transaction."""
+
+    def __init__(self, nth: int) -> None:
+        self._left = nth
+
+    def at(self, point: str) -> None:
+        if point == "before-commit":
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+
+async def lease_and_stop(url: str, lease: float) -> None:
+    """Lease everything, and stop inside the transaction that settles it: it holds the row of its session."""
+    faults = StopsItself(4)
+    rig = await open_postgres(url, pipelines(Options(url)), lease=lease, create=False, faults=faults)
+    session = await rig.ledger.begin("stopped")
+    (lane,) = await rig.ledger.take_lanes(session, 10)
+    batch = await rig.ledger.settle_and_lease(session, [], [Want(lane.id, 10)])
+    ended = [Settlement(each, TaskState.COMPLETED) for each in batch.leases]
+    await rig.ledger.settle_and_lease(session, ended, [])
+    raise AssertionError("a stopped process goes on")
+
+
+def is_stopped(pid: int | None) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def test_a_worker_stopped_inside_a_transaction_is_rescued_within_its_lease_and_5_s__R2(postgres_url: str) -> None:
+    lease = 4.0
+    rig = await open_postgres(postgres_url, pipelines(Options(postgres_url)), lease=lease)
+    await rig.submit(many(3))
+    process = start_forked(lease_and_stop, postgres_url, lease)
+    try:
+        await until(lambda: is_stopped(process.pid))
+        stopped = time.monotonic()
+        async with asyncio.timeout(60):
+            while (await rig.ledger.sweep()).rescued == 0:
+                await asyncio.sleep(sweep_interval(lease))
+        assert time.monotonic() - stopped <= lease + 5.0
+        assert {row["state"] for row in rig.tables.read("SELECT state FROM queue")} == {int(TaskState.SUSPECT)}
+    finally:
+        process.kill()
+        await gone(process, 60)
+        await rig.close()

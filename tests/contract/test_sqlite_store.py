@@ -7,15 +7,19 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from forager.app import open_app
+from forager.config import new_settings
 from forager.core.clock import SystemClock
 from forager.core.errors import StoreError, StoreFull, StoreLocked, StoreUnavailable
 from forager.core.ledger import Lease, NewJob, Settlement
 from forager.core.states import TaskState
 from forager.core.task import Plan
 from forager.ledger.sqlite import SqliteLedger, writer
+from forager.ledger.sqlite.compact import compact
 from tests.support.auditor import SqliteTables
 from tests.support.rig import HandClock, Rig, Worker, create_store, open_sqlite, sqlite_rig
 from tests.support.rig_pipelines import Call, Seen, Thing, calls
@@ -41,6 +45,47 @@ async def rig(path: Path) -> AsyncIterator[Rig]:
 async def test_the_store_belongs_to_one_process(rig: Rig, path: Path) -> None:
     with pytest.raises(StoreLocked, match="belongs to one process"):
         await open_sqlite(path, HandClock())
+
+
+class WatchedConnection(sqlite3.Connection):
+    """Notes with every commit, and every statement outside a transaction, how far the connection waits for the disk."""
+
+    seen: ClassVar[list[tuple[str, str, int]]] = []
+    """File, kind of statement, and `PRAGMA synchronous`: 0 OFF, 1 NORMAL, 2 FULL."""
+
+    def __init__(self, database: Any, *args: Any, **more: Any) -> None:
+        super().__init__(database, *args, **more)
+        self._name = Path(str(database)).name
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        verb = sql.split(None, 1)[0].upper()
+        if verb in ("COMMIT", "VACUUM"):
+            self._note(verb)
+        return super().execute(sql, *args)
+
+    def commit(self) -> None:
+        self._note("commit()")
+        super().commit()
+
+    def _note(self, verb: str) -> None:
+        self.seen.append((self._name, verb, super().execute("PRAGMA synchronous").fetchone()[0]))
+
+
+async def test_every_connection_that_writes_to_the_ledger_waits_for_the_disk__R1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating the tables, working and compacting: with OFF or NORMAL, a power cut would take what was confirmed."""
+    real = sqlite3.connect
+    for module in (sqlite3, sqlite3.dbapi2):
+        monkeypatch.setattr(module, "connect", lambda *args, **more: real(*args, factory=WatchedConnection, **more))
+    monkeypatch.setattr(WatchedConnection, "seen", [])
+    async with open_app(new_settings(home=tmp_path)) as app:
+        await app.submit("products", {"urls": ["https://shop.example/p/1"]})
+        await app.database.write("UPDATE jobs SET turn = 0")
+    compact(tmp_path / "ledger.db")
+    ours = [each for each in WatchedConnection.seen if each[0] == "ledger.db"]
+    assert {verb for _, verb, _ in ours} == {"commit()", "COMMIT", "VACUUM"}, "one of the ways was not taken"
+    assert {synchronous for *_, synchronous in ours} == {2}
 
 
 async def test_lanes_that_wake_together_are_taken_in_the_order_of_the_plan(rig: Rig) -> None:

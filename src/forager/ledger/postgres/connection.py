@@ -32,8 +32,6 @@ HOT_SETTINGS = {
     "enable_mergejoin": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
-    # A process that stops in the middle of a transaction may hold the tail row, for which all others would wait.
-    "idle_in_transaction_session_timeout": "15s",
     "application_name": "forager",
 }
 # A report walks an index in its order and stops after a page. With stale statistics the planner would rather collect a
@@ -44,6 +42,8 @@ REPORT_SETTINGS = {
     "idle_in_transaction_session_timeout": "60s",
     "application_name": "forager reports",
 }
+SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 15.0
+"""Limits, in seconds, of `_most_idle`. A process that is merely slow must not lose its transactions."""
 HOT_CONNECTIONS = 8
 REPORT_CONNECTIONS = 4
 TRIES = 5
@@ -79,10 +79,11 @@ class Connections:
         self._pooled = pooled
 
     @classmethod
-    async def open(cls, url: str, faults: Faults, *, pooled: bool = False) -> "Connections":
+    async def open(cls, url: str, faults: Faults, *, lease: float = 30.0, pooled: bool = False) -> "Connections":
         pool = _pool_behind_pooler if pooled else _pool
+        hot_settings = {**HOT_SETTINGS, "idle_in_transaction_session_timeout": f"{_most_idle(lease) * 1000:.0f}ms"}
         async with translated_errors():
-            hot = await pool(url, 1, HOT_CONNECTIONS, HOT_SETTINGS)
+            hot = await pool(url, 1, HOT_CONNECTIONS, hot_settings)
             try:
                 # Most commands and many workers read no report: the first that is read connects.
                 reports = await pool(url, 0, REPORT_CONNECTIONS, REPORT_SETTINGS)
@@ -139,6 +140,16 @@ class Connections:
                 await asyncio.wait_for(pool.close(), CONNECT_SECONDS)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pool.terminate()
+
+
+def _most_idle(lease: float) -> float:
+    """Return the seconds after which the server ends a transaction whose process has stopped in the middle of it.
+
+    Such a transaction holds rows for which all others wait: the tail row, and the row of its own session, which a
+    rescue needs. It must end well before the lease does, so that everything is rescued within one lease plus five
+    seconds.
+    """
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, lease / 2))
 
 
 async def _pool(url: str, least: int, most: int, settings: dict[str, str]) -> Pool:

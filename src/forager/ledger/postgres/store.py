@@ -94,7 +94,7 @@ class PostgresLedger(SharedVerbs):
         """Connect to a store. `pooled`: whether a pooler in transaction mode is in between. Notifications do not pass
         it: they come from `direct_url`, and without that the ledger is polled."""
         faults = faults or NoFaults()
-        connections = await Connections.open(url, faults, pooled=pooled)
+        connections = await Connections.open(url, faults, lease=lease_seconds, pooled=pooled)
         listener = Listener(direct_url or (None if pooled else url))
         return cls(connections, listener, catalog, lease_seconds, faults)
 

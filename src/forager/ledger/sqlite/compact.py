@@ -15,6 +15,7 @@ def compact(path: Path) -> tuple[int, int]:
     before = path.stat().st_size
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA auto_vacuum=INCREMENTAL")
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
