@@ -113,9 +113,9 @@ async def test_an_attempt_that_died_with_its_worker_is_lost(rig: Rig, reports: R
 
 async def test_a_task_that_kills_its_worker_is_kept_when_it_is_given_up(rig: Rig, reports: Reports) -> None:
     job = (await rig.submit(calls(1))).job
-    for _ in range(3):
+    for _ in range(4):
         worker = await rig.worker()
-        (lease,) = await worker.lease() or await rig.ledger.lease_suspects(worker.session)
+        (lease,) = await worker.lease() or await worker.begin_suspects()
         rig.pass_time(60.0)
         await rig.ledger.sweep()
     assert rig.states(job) == {"t0": "failed"}

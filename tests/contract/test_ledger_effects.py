@@ -202,12 +202,12 @@ async def test_a_hook_runs_for_what_waited_in_vain_for_too_long(rig: Rig, worker
 
 async def test_a_hook_runs_for_a_task_that_killed_its_worker_three_times(rig: Rig, worker: Worker) -> None:
     job, _ = await _leased(rig, worker, Plan(DearCall(name="a")))
-    for n in range(3):
+    for n in range(4):
         assert await _counts(rig) == {}, f"after {n} crashes it has not ended"
         rig.pass_time(31)
         await rig.ledger.sweep()
         worker = await rig.worker()
-        await rig.ledger.lease_suspects(worker.session)
+        await worker.begin_suspects()
     assert rig.states(job) == {"a": "failed"}
     assert await _counts(rig) == {"ended failed": 1, "job failed": 1}
 

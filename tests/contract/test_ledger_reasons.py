@@ -91,9 +91,9 @@ async def test_the_ends_that_the_ledger_makes_itself_have_their_words(rig: Rig, 
 
 async def test_a_task_that_kills_its_worker_is_crashed(rig: Rig) -> None:
     job = (await rig.submit(calls(1))).job
-    for _ in range(3):
+    for _ in range(4):
         worker = await rig.worker()
-        assert await worker.lease() or await rig.ledger.lease_suspects(worker.session)
+        assert await worker.lease() or await worker.begin_suspects()
         rig.pass_time(60.0)
         await rig.ledger.sweep()
     assert why(rig, job, "t0")[1:] == ("crashed", "internal")

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from forager.core.ledger import GivenLane, Lease, LeaseBatch, NewJob, Settlement, Want
-from forager.core.states import TaskState
+from forager.core.states import WAITING_CRASHES, TaskState
 from tests.support.rig import Rig, Worker
 from tests.support.rig_pipelines import Seen, calls, chain
 
@@ -19,9 +19,7 @@ async def _crash(rig: Rig) -> None:
 
 async def _suspects(rig: Rig) -> tuple[Worker, Sequence[Lease]]:
     worker = await rig.worker("next")
-    leases = await rig.ledger.lease_suspects(worker.session)
-    rig.check()
-    return worker, leases
+    return worker, await worker.begin_suspects()
 
 
 async def test_a_session_that_beats_keeps_what_it_holds(rig: Rig, worker: Worker) -> None:
@@ -116,6 +114,68 @@ async def test_groups_of_suspects_halve_until_the_guilty_is_alone__R14(rig: Rig,
     assert {row["attempt"] for key, row in rig.tasks(job).items() if key != "t5"} == {1}
 
 
+async def test_a_task_that_was_only_leased_at_every_crash_is_never_blamed__R14(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    await worker.lease()
+    for _ in range(12):
+        await _crash(rig)
+        (lease,) = await rig.ledger.lease_suspects((await rig.worker("next")).session)
+        assert lease.alone
+    assert rig.states(job) == {"t0": "running"}
+    row = rig.tasks(job)["t0"]
+    assert (row["crashes"], row["attempt"]) == (0, 1)
+
+
+async def test_a_crash_counts_only_under_the_claim_whose_step_began__R14(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    await worker.lease()
+    await _crash(rig)
+    for _ in range(2):
+        await _suspects(rig)
+        await _crash(rig)
+    for _ in range(4):  # leased, and killed before the step began: the mark of the last claim counts no more
+        await rig.ledger.lease_suspects((await rig.worker("next")).session)
+        await _crash(rig)
+    assert rig.states(job) == {"t0": "suspect"}
+    assert rig.tasks(job)["t0"]["crashes"] == 2
+    await _suspects(rig)
+    await _crash(rig)
+    assert rig.states(job) == {"t0": "failed"}
+
+
+async def test_a_crash_while_the_step_waits_for_an_answer_must_happen_more_often__R14(rig: Rig, worker: Worker) -> None:
+    job = (await rig.submit(calls(1))).job
+    await worker.lease()
+    await _crash(rig)
+    for _ in range(WAITING_CRASHES):
+        assert rig.states(job) == {"t0": "suspect"}
+        await (await rig.worker("next")).begin_suspects(waits=True)
+        await _crash(rig)
+    assert rig.states(job) == {"t0": "failed"}
+    assert f"died {WAITING_CRASHES} times" in rig.tasks(job)["t0"]["error"]
+
+
+async def test_the_mark_of_a_step_needs_a_living_claim__R14(rig: Rig, worker: Worker) -> None:
+    await rig.submit(calls(1))
+    await worker.lease()
+    await _crash(rig)
+    second, (lease,) = await _suspects(rig)
+    await _crash(rig)
+    assert not await rig.ledger.mark_step(second.session, lease, waits=False)
+    third, (again,) = await _suspects(rig)
+    assert not await rig.ledger.mark_step(second.session, lease, waits=False)
+    await third.complete([again])
+    assert not await rig.ledger.mark_step(third.session, again, waits=False)
+
+
+async def test_a_group_of_several_suspects_is_not_alone__R14(rig: Rig, worker: Worker) -> None:
+    await rig.submit(calls(4))
+    await worker.lease(4)
+    await _crash(rig)
+    _, leases = await _suspects(rig)
+    assert [lease.alone for lease in leases] == [False, False]
+
+
 async def test_the_innocent_burn_no_attempt__R14(rig: Rig, worker: Worker) -> None:
     await rig.submit(calls(4))
     await worker.lease(4)
@@ -138,7 +198,7 @@ async def test_the_dead_letter_of_a_killer_skips_its_followers__R14(rig: Rig, wo
     job = (await rig.submit(chain("p1", "p2", "p3"))).job
     await worker.lease()
     await _crash(rig)
-    for _ in range(2):
+    for _ in range(3):
         await _suspects(rig)
         await _crash(rig)
     assert rig.states(job) == {"p1": "failed", "p2": "skipped", "p3": "skipped"}

@@ -105,12 +105,12 @@ async def test_what_waited_in_vain_for_too_long_is_told(rig: Rig, worker: Worker
 
 async def test_a_task_that_killed_its_worker_three_times_is_told(rig: Rig, worker: Worker) -> None:
     await _leased(rig, worker, *_loud("a"))
-    for _ in range(3):
+    for _ in range(4):
         assert await _told(rig) == []
         rig.pass_time(31)
         await rig.ledger.sweep()
         worker = await rig.worker()
-        await rig.ledger.lease_suspects(worker.session)
+        await worker.begin_suspects()
     assert await _told(rig) == [("a", "failed", 1)]
 
 

@@ -169,6 +169,8 @@ def audit(
         soon = round(time.time() * 1000) if now is None else now
         broken.extend(_lanes(tables, soon + (A_DAY if may_rest else 0)))
         broken.extend(line for record in records for line in _records(tables, record, pruned=pruned))
+        if of_jobs := [record.table for record in records if record.scope == "job"]:
+            broken.extend(_records_of_jobs(tables, of_jobs))
         broken.extend(line for kind in sole for line in _sole(tables, kind))
     return broken
 
@@ -339,12 +341,14 @@ def _records(t: Tables, record: type[Record], *, pruned: bool = False) -> Iterat
         yield f"{kind} {row['key']}: version {row['version']} told {row['n']} times"
     if not per_job:
         yield from _last_change(t, record)
-    if per_job:
-        for row in t.read(
-            f"SELECT j.id, j.records, (SELECT count(*) FROM {table} r WHERE r.job_id = j.id) AS n FROM jobs j"
-        ):
-            if row["records"] != row["n"]:
-                yield f"job {row['id']}: {row['records']} records, counted {row['n']}"
+
+
+def _records_of_jobs(t: Tables, tables: Sequence[str]) -> Iterator[str]:
+    """A job counts the rows that it has in all tables of job scope."""
+    counts = " + ".join(f"(SELECT count(*) FROM {table} r WHERE r.job_id = j.id)" for table in tables)
+    for row in t.read(f"SELECT j.id, j.records, {counts} AS n FROM jobs j"):
+        if row["records"] != row["n"]:
+            yield f"job {row['id']}: {row['records']} records, counted {row['n']}"
 
 
 def _last_change(t: Tables, record: type[Record]) -> Iterator[str]:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PRELOADED = (
     "tests.support.archive_process",
     "tests.support.engine_process",
+    "tests.support.kill_storm",
     "tests.support.listings_process",
     "tests.support.retention_process",
     "tests.support.reviews_process",

@@ -170,14 +170,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self._hold(worker, self.run_(worker.lease(most)))
 
     @precondition(lambda self: self.workers)
-    @rule(which=st.integers(0, 5))
-    def lease_suspects(self, which: int) -> None:
+    @rule(which=st.integers(0, 5), begun=st.booleans(), waits=st.booleans())
+    def lease_suspects(self, which: int, begun: bool, waits: bool) -> None:
         worker = self.workers[which % len(self.workers)]
         if not any(owner is worker for owner, _ in self.live.values()):
-            self._hold(worker, self.run_(self._suspects(worker)))
+            self._hold(worker, self.run_(self._suspects(worker, begun=begun, waits=waits)))
 
-    async def _suspects(self, worker: Worker) -> Sequence[Lease]:
+    async def _suspects(self, worker: Worker, *, begun: bool, waits: bool) -> Sequence[Lease]:
         await worker.take_lanes()
+        if begun:
+            return await worker.begin_suspects(waits=waits)
         return await self.rig.ledger.lease_suspects(worker.session)
 
     def _hold(self, worker: Worker, leases: Sequence[Lease]) -> None:

@@ -91,6 +91,15 @@ class Worker:
         await self.take_lanes()
         return list((await self.cycle(most=most, lane=lane)).leases)
 
+    async def begin_suspects(self, *, waits: bool = False) -> Sequence[Lease]:
+        """Lease the next group of suspects; if it is one, its step begins (and waits for an answer)."""
+        leases = await self.rig.ledger.lease_suspects(self.session)
+        for lease in leases:
+            if lease.alone:
+                assert await self.rig.ledger.mark_step(self.session, lease, waits=waits)
+        self.rig.check()
+        return leases
+
     async def settle(self, lease: Lease, state: TaskState = TaskState.COMPLETED, **more: Any) -> LeaseBatch:
         return await self.cycle([Settlement(lease, state, **more)])
 

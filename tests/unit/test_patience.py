@@ -40,7 +40,7 @@ def lane_fetch(lane: Lane, away: Away = Away.ELSEWHERE) -> LaneFetch:
         return away
 
     run = LaneRun(OwnedLane(1, "shop.test", {}), lane, FakeClock())
-    return LaneFetch(Surroundings(send, lambda: True, lane_of), run, 0.0)
+    return LaneFetch(Surroundings(send, lambda: True, lane_of), run, is_planned=False)
 
 
 async def ended(end: Outcome | Exception, fetch: LaneFetch | None = None, **lease_: Any) -> Settlement:

@@ -60,6 +60,8 @@ class Lease:
     """The task's own number of retries, if its plan gave one."""
     waited: int | None = None
     """Milliseconds that it has waited in vain, without an attempt; None if it has not."""
+    alone: bool = False
+    """Whether it is a suspect that runs with nothing beside it: a crash counts against it once its step has begun."""
 
 
 @dataclass(slots=True, eq=False)

@@ -168,7 +168,16 @@ class Ledger(Protocol):
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
         """Lease the next group of suspects (in flight when a worker died). Call it only when nothing is in flight.
 
-        `room`: how many tasks each lane can start now; any number without it.
+        `room`: how many tasks each lane can start now; any number without it. The lease of a group of one is marked
+        `alone`: `mark_step` must be called before its step runs.
+        """
+        ...
+
+    async def mark_step(self, session: Session, lease: Lease, *, waits: bool) -> bool:
+        """Record what the step of a suspect that runs alone does next: its own code, or (`waits`) wait for an answer.
+
+        A crash counts against a task only after the first of these calls, which must therefore be durable before the
+        step runs. Returns False if the claim was lost: the step must not run.
         """
         ...
 

@@ -67,7 +67,10 @@ BUDGET = Reason.BUDGET.value
 CANCELLED = Reason.CANCELLED.value
 
 ALONE_CRASHES = 3
-"""Crashes of a worker while it ran only this task, after which the task becomes a dead letter."""
+"""Crashes of a worker while it ran the step of only this task, after which the task becomes a dead letter …"""
+WAITING_CRASHES = 10
+"""… and the number if the step only waited for an answer at the last one. A process rarely dies of waiting: far more
+often it was killed from outside, and a slow upstream made it look guilty."""
 
 
 def ended_state(*, completed: int, failed: int, skipped: int, cancelled: bool) -> JobState:

@@ -29,6 +29,7 @@ from forager.engine.attempt_log import traced
 from forager.engine.lane import LONGEST_HOLD, LaneRun
 from forager.engine.lane_fetch import LaneFetch, MustSnooze, TooLate
 from forager.engine.retry import wait_before_retry, wait_without_attempt
+from forager.engine.suspects import WatchedFetch
 
 AFTER_429 = Retry(first=1.0, cap=60.0)
 """Delays after a 429 without a `Retry-After`. They burn no attempt."""
@@ -71,6 +72,8 @@ async def attempt(
             raise lease.task
         if step is None:
             raise Undecodable(f"No pipeline has a step for tasks of kind {lease.kind!r}. Install the one that does.")
+        if isinstance(fetch, WatchedFetch):
+            await fetch.begin()
         async with TimeLimit(clock, step.timeout) as fetch.limit:
             outcome = await step.run(lease.task, fetch)
         return _settled(lease, outcome, patience)

@@ -5,10 +5,12 @@ and never settled twice.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from forager.core.clock import Clock
 from forager.core.ledger import Lease, Settlement
+from forager.core.reasons import Reason
 from forager.core.states import TaskState
 from forager.engine.attempt import attempt, capped, given_up
 from forager.engine.attempt_log import time_attempt
@@ -18,6 +20,7 @@ from forager.engine.lane_ownership import OwnedLanes
 from forager.engine.resume_cache import Memo
 from forager.engine.stats import WorkStats
 from forager.engine.step_table import StepTable
+from forager.engine.suspects import WatchedFetch
 
 
 class InFlight:
@@ -29,9 +32,11 @@ class InFlight:
         clock: Clock,
         stats: WorkStats,
         *,
+        mark: Callable[[Lease, bool], Awaitable[bool]],
         random: Callable[[], float],
         patience: float,
     ) -> None:
+        """`mark` records in the ledger what the step of a suspect that runs alone does next (`Ledger.mark_step`)."""
         self.finished: list[Settlement] = []
         self.running: dict[asyncio.Task[None], Lease] = {}
         self._lanes = lanes
@@ -39,6 +44,7 @@ class InFlight:
         self._around = around
         self._clock = clock
         self._stats = stats
+        self._mark = mark
         self._random = random
         self._patience = patience
         self._memo = Memo()
@@ -89,9 +95,9 @@ class InFlight:
         self.finished.clear()
 
     def _begin(self, lease: Lease, lane: LaneRun, pipeline: str) -> None:
-        start_at = lane.start(lease.price)
+        is_planned = lane.start(lease.price)
         self._stats.started += 1
-        task = asyncio.create_task(self._attempt(lease, lane, pipeline, start_at))
+        task = asyncio.create_task(self._attempt(lease, lane, pipeline, is_planned))
         self.running[task] = lease
         task.add_done_callback(self._never_began)
 
@@ -103,13 +109,13 @@ class InFlight:
             self.finished.append(given_up(lease))
             self._around.wake()
 
-    async def _attempt(self, lease: Lease, lane: LaneRun, pipeline: str, start_at: float) -> None:
+    async def _attempt(self, lease: Lease, lane: LaneRun, pipeline: str, is_planned: bool) -> None:
         began = self._clock.monotonic()
         step = self._steps.get(lease.kind)
-        fetch = LaneFetch(
+        fetch = (partial(WatchedFetch, partial(self._mark, lease)) if lease.alone else LaneFetch)(
             self._around,
             lane,
-            start_at,
+            is_planned,
             when_open=step.when_open if step else "snooze",
             progress=self._memo.take(lease.task_id),
             job=lease.job_id,
@@ -119,7 +125,8 @@ class InFlight:
             settlement = await attempt(lease, step, fetch, lane, self._clock, self._random, self._patience)
         except asyncio.CancelledError:
             settlement = given_up(lease, cost=lease.price if fetch.sent else 0)
-        if settlement.state is TaskState.WAITING and not settlement.burned:
+        fetch.give_place_back()
+        if not settlement.burned and (settlement.state is TaskState.WAITING or settlement.reason == Reason.RATE):
             self._memo.keep(lease.task_id, fetch.progress)
         if fetch.proxy is not None:
             settlement.facts = {**(settlement.facts or {}), "proxy": fetch.proxy}

@@ -1,9 +1,18 @@
 """A lane in the hands of its owner: what may start now, what is in flight, whether the upstream asked to slow down.
 
 All politeness is enforced here and nowhere else. `state()` contains what must survive a restart or a change of owner.
+
+Requests leave first in, first out: in the order in which their tasks were leased. The limiter plans moments, and a
+moment belongs to no task: whoever is first in the line takes the earliest. Otherwise a task that needs a second moment
+(for a robots.txt) or that the limiter puts off would fall behind all others. A task for which the line is too long goes
+back to the queue as ready, not as due later: there it keeps its place before those that come after it.
 """
 
+import asyncio
+import heapq
+from bisect import insort
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -28,6 +37,15 @@ LONGEST_CAP_REST = 600.0
 FARTHEST_TOLD = 365 * 86_400.0
 WORTH_TELLING = 1.0
 """A shorter wait for the next request is not stored."""
+
+
+@dataclass(slots=True, order=True)
+class _Waiter:
+    """A request in the line of a lane."""
+
+    ticket: int
+    changed: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+    """Set when it may be its turn, or when the earliest moment has changed."""
 
 
 class LaneRun:
@@ -81,6 +99,15 @@ class LaneRun:
         self._slow_until = 0.0
         self._hold_until = 0.0
         self._share = 1.0
+        self._tickets = 0
+        self._moments: list[float] = []
+        """Planned moments that no request has used yet (a heap)."""
+        self._line: list[_Waiter] = []
+        """Requests that wait, by ticket."""
+        self._sent_back = range(0)
+        """Tickets of tasks that were in flight behind one that went back to the queue: they must not overtake it."""
+        self._full_until = 0.0
+        """Nothing is leased before this moment: what was leased last would have had to wait for too long."""
         self.breaker = BreakerRun(policy.breaker) if policy.breaker else None
         self._limiter = Limiter(policy.rate, policy.per, policy.burst, self._gap())
         self._caps = Caps(policy, clock, owned)
@@ -98,6 +125,8 @@ class LaneRun:
             return 0
         if self._skips():
             return room  # nothing is sent for them
+        if now < self._full_until:
+            return 0
         if self.breaker is not None and (state := self.breaker.state(now)) != "closed":
             if state == "open":
                 return room if self._fail_fast else 0  # some tasks are to fail at once instead of waiting
@@ -153,52 +182,112 @@ class LaneRun:
             return now + wait if (wait := self._caps.wait()) else None
         if self.breaker is not None and not self._fail_fast and (wait := self.breaker.wait(now)):
             return now + wait
-        return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON)
+        return max(now + HORIZON / 4, self._limiter.next_start(now) - HORIZON, self._full_until)
 
     # ── a task, and its requests ──
 
-    def start(self, price: int) -> float:
-        """Start a task. Returns when its first request is planned."""
+    def start(self, price: int) -> bool:
+        """Start a task. Returns whether a moment is planned for its first request."""
         self.in_flight += 1
         self._caps.reserved += price
         if self.breaker is not None and self.breaker.state(self._clock.monotonic()) == "open":
-            return 0.0  # it will not send, so it takes no place in the pace
-        return self.plan_request()
+            return False  # it will not send, so it takes no place in the pace
+        self.plan_request()
+        return True
+
+    def ticket(self) -> int:
+        """Return the next number for the line. A task draws one when it starts, and keeps it for all its requests."""
+        self._tickets += 1
+        return self._tickets
 
     def end(self, price: int, cost: int) -> None:
         self.in_flight -= 1
         self._caps.spend(price, cost)
         self.hungry = True
 
-    def plan_request(self) -> float:
-        """Plan the next request of an in-flight task. Returns when it may be sent."""
-        return self._limiter.plan(self._clock.monotonic())
+    def plan_request(self) -> None:
+        """Plan a moment for one more request."""
+        heapq.heappush(self._moments, self._limiter.plan(self._clock.monotonic()))
 
-    def give_place_back(self, at: float) -> None:
-        """Cancel a planned request, so that another one can have its place."""
-        self._limiter.unplan(at)
+    def give_place_back(self) -> None:
+        """Cancel a planned request. The latest moment is cancelled: those who wait move up."""
+        if self._moments:
+            last = max(self._moments)
+            self._moments.remove(last)
+            heapq.heapify(self._moments)
+            self._limiter.unplan(last)
 
-    async def wait_to_send(self, at: float, longest: float) -> float:
-        """Wait for the planned moment, and then until the window has room. Returns 0.
+    def start_at_once(self, ticket: int) -> bool:
+        """Start a planned request now. Returns False if it must wait: call `wait_to_send`."""
+        if self._line or ticket in self._sent_back:
+            return False
+        return self._start_first(self._clock.monotonic()) is None
 
-        A wait of more than `longest` seconds is not begun; its length is returned instead.
+    async def wait_to_send(self, ticket: int, longest: float) -> float:
+        """Wait until all requests with a lower ticket have been started, the earliest planned moment has come, and the
+        window has room. Returns 0 when the request was started.
+
+        If that takes more than `longest` seconds, the request leaves the line, and so do all behind it. Returns how
+        long it would still have to wait. Nothing is leased before such a wait would be bearable.
         """
-        while True:
-            at, now = self.start_request(at)
-            if at <= now:
-                return 0.0
-            if at - now > longest:
-                self._limiter.unplan(at)
-                return at - now
-            await self._clock.sleep(at - now)
+        waiter = _Waiter(ticket)
+        insort(self._line, waiter)
+        self._line[0].changed.set()  # its moment may be an earlier one now
+        since = self._clock.monotonic()
+        started = False
+        try:
+            while True:
+                waiter.changed.clear()
+                now = self._clock.monotonic()
+                if ticket in self._sent_back:
+                    return max(HORIZON, self._full_until - now)
+                wait = self._wait_of(waiter, now)
+                if wait is None:
+                    started = True
+                    return 0.0
+                if wait + now - since > longest:
+                    self._send_back(ticket, now + wait - longest)
+                    return wait
+                timer = self._clock.call_later(wait, waiter.changed.set)
+                try:
+                    await waiter.changed.wait()
+                finally:
+                    timer.cancel()
+        finally:
+            self._line.remove(waiter)
+            if not started:
+                self.give_place_back()
+            if self._line:
+                self._line[0].changed.set()
 
-    def start_request(self, at: float) -> tuple[float, float]:
-        """Start a request that was planned for `at`, if its moment has come and the window has room.
+    def _send_back(self, ticket: int, until: float) -> None:
+        """Note that the request with this ticket goes back to the queue: all behind it follow."""
+        self._sent_back = range(ticket + 1, self._tickets + 1)
+        self._full_until = max(self._full_until, until)
+        for behind in self._line:
+            behind.changed.set()
 
-        Returns the moment for which it is planned now, and the present moment: it was started unless the first is
-        later."""
-        now = self._clock.monotonic()
-        return (self._limiter.start(now) if at <= now else at), now
+    def _wait_of(self, waiter: _Waiter, now: float) -> float | None:
+        """Return the seconds after which to look at this waiter again; None if its request was started."""
+        if self._line[0] is waiter:
+            at = self._start_first(now)
+            return None if at is None else at - now
+        planned = heapq.nsmallest(self._line.index(waiter) + 1, self._moments)
+        return max(planned[-1] - now if planned else 0.0, HORIZON)
+
+    def _start_first(self, now: float) -> float | None:
+        """Start a request at the earliest planned moment. Returns None, or when to try again."""
+        if not self._moments:  # as after a change of rules: the limiter alone decides
+            self.plan_request()
+        at = self._moments[0]
+        if at > now:
+            return at
+        at = self._limiter.start(now)
+        if at > now:
+            heapq.heapreplace(self._moments, at)
+            return at
+        heapq.heappop(self._moments)
+        return None
 
     def left(self) -> None:
         """Record that an admitted request has been sent."""

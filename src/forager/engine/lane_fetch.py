@@ -64,6 +64,12 @@ class MustSnooze(Exception):
         self.error_type = error_type
 
 
+def not_due(lane: LaneRun, wait: float, *, is_own: bool) -> MustSnooze:
+    """Return what a task raises whose request would wait too long for its lane. In its own lane it is ready again at
+    once, so that it keeps its place: the lane leases nothing before it can send."""
+    return MustSnooze(0.0 if is_own else wait, f"The next request to {lane.name} is not due yet.", reason=Reason.RATE)
+
+
 class TooLate(Exception):
     """The session's lease has expired, so another worker may have this task: nothing may be sent."""
 
@@ -94,7 +100,7 @@ class LaneFetch:
         self,
         around: Surroundings,
         lane: LaneRun,
-        start_at: float,
+        is_planned: bool,
         *,
         when_open: WhenOpen = "snooze",
         progress: Progress | None = None,
@@ -105,7 +111,9 @@ class LaneFetch:
         self.lane = lane
         self._job = job
         self._pipeline = pipeline
-        self._start_at: float | None = start_at
+        self._ticket = lane.ticket()
+        self._is_planned = is_planned
+        """Whether a moment is planned for a request that this task has not sent yet."""
         self._when_open = when_open
         self._before = progress or Progress()
         """Progress of an earlier attempt that had to wait in the middle."""
@@ -135,10 +143,14 @@ class LaneFetch:
 
     async def _read(self, blob: str) -> Response:
         """Read a stored page. It needs no lane, so the planned place in the lane is released."""
-        at, self._start_at = self._start_at, None
-        if at:
-            self.lane.give_place_back(at)
+        self.give_place_back()
         return await self._blobs().read(blob)
+
+    def give_place_back(self) -> None:
+        """Release the place in the lane that was planned for this task, if it has not used it."""
+        if self._is_planned:
+            self._is_planned = False
+            self.lane.give_place_back()
 
     def _blobs(self) -> Blobs:
         if self.around.blobs is None:
@@ -236,21 +248,24 @@ class LaneFetch:
 
     async def wait(self, lane: LaneRun, longest: float) -> None:
         """Wait until the lane admits a request. The wait does not count towards the step's time-out."""
-        own, self._start_at = (self._start_at if lane is self.lane else None), None
-        at = lane.plan_request() if own is None else own
-        at, now = lane.start_request(at)
-        if at <= now:
+        is_own = lane is self.lane
+        if is_own and self._is_planned:
+            self._is_planned = False
+        else:
+            lane.plan_request()
+        ticket = self._ticket if is_own else lane.ticket()
+        if lane.start_at_once(ticket):
             return  # most requests need not wait, so the time-out is not touched
         limit = self.limit if lane.policy.site else None
         if limit is not None:
             limit.stop()
         try:
-            too_long = await lane.wait_to_send(at, longest)
+            too_long = await lane.wait_to_send(ticket, longest)
         finally:
             if limit is not None:
                 limit.go_on()
         if too_long:
-            raise MustSnooze(too_long, f"The next request to {lane.name} is not due yet.", reason=Reason.RATE)
+            raise not_due(lane, too_long, is_own=is_own)
 
     def refuse_if_closed(self, lane: LaneRun) -> None:
         """Raise if the lane is outside its hours or its breaker is open."""

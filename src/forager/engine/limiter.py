@@ -125,7 +125,7 @@ class Limiter:
     def available(self, now: float, horizon: float, most: int) -> int:
         """Return how many starts, up to `most`, could be planned within the horizon."""
         if self._gap is not None:
-            return min(most, 1) if self.next_start(now) <= now + horizon else 0
+            return min(most, 1) if max(self.next_start(now), self._gap_ends) <= now + horizon else 0
         if self.rate is None:
             return most if self._ideal <= now + horizon else 0
         ahead = now + horizon - self._ideal + (self._burst - 1) * self._interval

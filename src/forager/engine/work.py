@@ -89,7 +89,14 @@ class Worker:
         around = (fetch, lambda: self.alive, self._lane_of, robots, proxies, job_secrets)
         self._around = Surroundings(*around, self._wake.set, self._lanes.use, blobs, offload or InThread())
         self._flight = InFlight(
-            self._lanes, self._steps, self._around, self._clock, self.stats, random=self._random, patience=patience
+            self._lanes,
+            self._steps,
+            self._around,
+            self._clock,
+            self.stats,
+            mark=self._mark_step,
+            random=self._random,
+            patience=patience,
         )
         self._told: list[Callable[[Sequence[Settlement]], None]] = []
         self._limited: set[int] = set()
@@ -348,6 +355,10 @@ class Worker:
                 await self._clock.sleep(POLL)
             self._lanes.expect_work()
             self._wake.set()
+
+    async def _mark_step(self, lease: Lease, waits: bool) -> bool:
+        session = self.session
+        return session is not None and await self._ledger.mark_step(session, lease, waits=waits)
 
     async def _run_suspects(self, session: Session) -> None:
         room = {lane.id: lane.room(self._capacity) for lane in self._lanes}

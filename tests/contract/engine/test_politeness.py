@@ -1,18 +1,21 @@
 """The engine against a web site: whose rules hold and what waits; the site's own log has the last word."""
 
+import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from forager.core.clock import SystemClock
 from forager.core.pipeline import Hours
+from forager.core.task import Plan
 from forager.sandbox.site import SandboxSite, most_starts
 from forager.sandbox.site_pages import Answer, retry_after
 from tests.contract.engine.conftest import OpenRig
 from tests.support.engine import until
-from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
+from tests.support.sites import SITE, Look, RulesByHost, looks, plans, site_worker
 
 pytestmark = pytest.mark.one_store  # rates, hours and robots.txt are kept by the engine
 
@@ -143,3 +146,48 @@ async def test_new_rules_hold_without_a_restart__SC_7(open_rig: OpenRig) -> None
             rules.every = replace(SITE, rate=100, per=1.0, burst=10)
             worker.adopt_rules()
             await until(lambda: rig.job(job)["state"] == "completed")  # at the old rate: after ten hours
+
+
+# ── order ──
+
+
+@pytest.mark.parametrize(
+    ("robots", "rule"),
+    [
+        ("User-agent: *\nAllow: /", {"rate": 4, "per": 2.0, "burst": 1}),
+        ("User-agent: *\nAllow: /", {"rate": 2, "per": 5.2, "burst": 2}),  # longer than a task waits for its lane
+        ("User-agent: *\nAllow: /", {"delay": (0.1, 0.6)}),
+        ("User-agent: *\nCrawl-delay: 1", {"rate": 10, "per": 1.0, "burst": 5, "crawl_delay": True}),
+        ("User-agent: *\nCrawl-delay: 2", {"crawl_delay": True}),
+    ],
+    ids=["rate", "slow rate", "random pause", "crawl-delay with a burst", "crawl-delay"],
+)
+async def test_a_rate_limited_lane_sends_first_in_first_out__SC_7(
+    open_rig: OpenRig, robots: str, rule: dict[str, Any]
+) -> None:
+    """All tasks are leased before the first robots.txt is read, and some wait for longer than a task waits inside."""
+    async with SandboxSite() as site:
+        site.set_robots(robots)
+        rig = await open_rig(looks())
+        pages = [f"/page/{n}" for n in range(1, 9)]
+        job = await rig.submit(plans([site.url(page, host="a.example") for page in pages]), "looks")
+        worker = site_worker(rig, [site], RulesByHost(replace(SITE, robots=True, **rule)), robots=True)
+        async with asyncio.timeout(120):
+            await worker.run(until_idle=True)
+        assert rig.job(job)["completed"] == len(pages)
+        assert [visit.path for visit in site.log] == ["/robots.txt", *pages]
+
+
+async def test_a_second_request_of_a_task_comes_before_the_tasks_behind_it__SC_7(open_rig: OpenRig) -> None:
+    async with SandboxSite() as site:
+        rig = await open_rig(looks())
+        several = [
+            Plan(Look(url=site.url(f"/{n}/a", host="a.example"), then=site.url(f"/{n}/b", host="a.example")))
+            for n in (1, 2, 3)
+        ]
+        await rig.submit(several, "looks")
+        worker = site_worker(rig, [site], RulesByHost(replace(SITE, rate=3, per=0.6, burst=3, concurrency=3)))
+        async with asyncio.timeout(120):
+            await worker.run(until_idle=True)
+        seconds = [visit.path for visit in site.log if visit.path.endswith("b")]
+        assert seconds == ["/1/b", "/2/b", "/3/b"]

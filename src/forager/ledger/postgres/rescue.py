@@ -1,8 +1,9 @@
 """Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
 
 A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
-crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task; all others
-burn no attempt. Counting every crash instead would make dead letters of innocent tasks that happened to run beside it.
+crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task, and only if
+its step had begun (`mark_step`); all others burn no attempt. Counting every crash instead would make dead letters of
+innocent tasks that happened to run beside it, or that were only leased when the process was killed.
 
 `settle_and_lease` and a rescue both lock the session's row: neither can begin while the other is under way, and a late
 settlement finds its claims gone.
@@ -15,7 +16,7 @@ from typing import Any
 
 from forager.core.lane_names import IS_WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
-from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
+from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
 from forager.ledger.catalog import Catalog
 from forager.ledger.postgres.aftermath import after_ends, close
 from forager.ledger.postgres.attempts import keep_lost
@@ -25,14 +26,14 @@ from forager.ledger.postgres.followers import skip_followers
 from forager.ledger.postgres.lanes import add_spending, wake
 from forager.ledger.postgres.listen import tell
 from forager.ledger.postgres.settle import Effect, bury
-from forager.ledger.shared.suspects import group_size
+from forager.ledger.shared.suspects import crash_error, group_size, is_given_up
 
 PAGE = 5_000
-CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
 
 _LATE = f"SELECT id FROM sessions WHERE lease_until < {NOW} ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED"
 _RUNNING = """
-SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.followed, j.drain
+SELECT q.task_id, q.claim, q.job_id, q.lane_id, t.price, t.crashes, t.followed, j.drain,
+       t.begun IS NOT DISTINCT FROM q.claim AS begun, t.waits
 FROM queue q JOIN tasks t ON t.id = q.task_id JOIN jobs j ON j.id = q.job_id
 WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id LIMIT $2 FOR UPDATE OF q
 """
@@ -87,12 +88,12 @@ async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Re
     # The last page must not be so small that a task would look as if it had run alone.
     rows = await db.fetch(_RUNNING, session, PAGE if in_flight > 2 * PAGE else in_flight)
     effect = Effect(await db.fetchval(f"SELECT {NOW}"), catalog.deltas())
-    alone = crashed and in_flight == 1
-    dead = [r for r in rows if alone and r["drain"] != CANCELLED and r["crashes"] + 1 >= ALONE_CRASHES]
-    given_up = [r["task_id"] for r in dead]
-    lost = [r["task_id"] for r in rows]
-    await keep_lost(db, catalog.with_attempts, lost, given_up, effect.now, crashed=crashed)
-    await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed)
+    blamed = crashed and in_flight == 1 and all(r["begun"] for r in rows)
+    given_up = blamed and all(is_given_up(r["crashes"] + 1, waits=r["waits"]) for r in rows)
+    dead = [r for r in rows if given_up and r["drain"] != CANCELLED]
+    lost, letters = [r["task_id"] for r in rows], [r["task_id"] for r in dead]
+    await keep_lost(db, catalog.with_attempts, lost, letters, effect.now, crashed=crashed)
+    await _put_back(db, session, rows, dead, in_flight, effect, crashed=crashed, blamed=blamed)
     whole = len(rows) == in_flight
     if whole:
         await db.execute(_FREE_LANES, session, effect.now)
@@ -109,17 +110,26 @@ async def rescue(db: Db, catalog: Catalog, session: int, *, crashed: bool) -> Re
 
 
 async def _put_back(
-    db: Db, session: int, rows: Sequence[Any], dead: Sequence[Any], in_flight: int, effect: Effect, *, crashed: bool
+    db: Db,
+    session: int,
+    rows: Sequence[Any],
+    dead: Sequence[Any],
+    in_flight: int,
+    effect: Effect,
+    *,
+    crashed: bool,
+    blamed: bool,
 ) -> None:
     cancelled = [r for r in rows if r["drain"] == CANCELLED]
     gone = {r["task_id"] for r in (*cancelled, *dead)}
     back = [r for r in rows if r["task_id"] not in gone]
     state = TaskState.SUSPECT if crashed else TaskState.READY
     together = group_size(in_flight) if crashed else None
-    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(crashed and in_flight == 1), session)
+    await db.execute(_PUT_BACK, *_columns(back), int(state), together, int(blamed), session)
+    died = crash_error(max((r["crashes"] + 1 for r in dead), default=0))
     for group, end, error, reason, error_type in (
         (cancelled, TaskState.CANCELLED, CANCELLED, CANCELLED, None),
-        (dead, TaskState.FAILED, CRASHED, Reason.CRASHED, ErrorType.INTERNAL),
+        (dead, TaskState.FAILED, died, Reason.CRASHED, ErrorType.INTERNAL),
     ):
         if group:
             await db.execute(_END, *_columns(group), int(end), error, effect.now, session, reason, error_type)

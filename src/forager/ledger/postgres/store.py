@@ -48,7 +48,7 @@ from forager.ledger.postgres.settle_and_lease import Worker, lease_suspects_and_
 from forager.ledger.postgres.shared_lanes import join_lanes
 from forager.ledger.postgres.submission import Submissions
 from forager.ledger.postgres.submit import SWEEP_PAGE, remove_unfinished
-from forager.ledger.postgres.suspects import held
+from forager.ledger.postgres.suspects import held, mark_step
 from forager.ledger.postgres.sweep import age, drop_old, drop_old_robots, wake_sleepers
 from forager.ledger.postgres.watches import dispatch
 from forager.ledger.shared.fair_share import written
@@ -267,6 +267,9 @@ class PostgresLedger(SharedVerbs):
         )
         await self._drain_a_little(draining)
         return leases
+
+    async def mark_step(self, session: Session, lease: Lease, *, waits: bool) -> bool:
+        return await self._connections.run(lambda db: mark_step(db, session, lease, waits=waits))
 
     async def held(self, session: Session) -> Sequence[Lease]:
         return await self._connections.run(lambda db: held(db, self._catalog, session))

@@ -31,6 +31,12 @@ WHERE q.session_id = $1 AND q.state = 3 ORDER BY q.task_id
 """
 
 
+_MARK = """
+UPDATE tasks t SET begun = q.claim, waits = $4 FROM queue q
+WHERE t.id = $1 AND q.task_id = t.id AND q.state = 3 AND q.claim = $2 AND q.session_id = $3 RETURNING t.id
+"""
+
+
 async def lease_suspects(
     db: Db, catalog: Catalog, session: Session, claim: int, room: Mapping[int, int] | None, effect: Effect
 ) -> list[Lease]:
@@ -47,7 +53,15 @@ async def lease_suspects(
         return []
     taken = await db.fetch(_TAKE_THESE, chosen, session.id, claim, effect.now)
     count_leases(effect, taken)
-    return catalog.leases(taken)
+    leases = catalog.leases(taken)
+    for lease in leases:
+        lease.alone = len(leases) == 1
+    return leases
+
+
+async def mark_step(db: Db, session: Session, lease: Lease, *, waits: bool) -> bool:
+    """Record that the step of a suspect begins or continues. Returns False if the claim was lost."""
+    return await db.fetchval(_MARK, lease.task_id, lease.claim, session.id, waits) is not None
 
 
 async def held(db: Db, catalog: Catalog, session: Session) -> list[Lease]:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from forager.core.states import ALONE_CRASHES, WAITING_CRASHES
+
 MOST_SUSPECTS = 4_096
 """So many are looked at; more can never be in one group."""
 
@@ -28,6 +30,16 @@ class Suspect(NamedTuple):
 def group_size(died_together: int) -> int:
     """At most half as many as before; a crash of so many that this matters is no crash of one task."""
     return max(1, min(MOST_SUSPECTS, died_together // 2))
+
+
+def is_given_up(crashes: int, *, waits: bool | None) -> bool:
+    """Return whether a task with so many crashes while alone becomes a dead letter. `waits`: at the last of them its
+    step waited for an answer."""
+    return crashes >= (WAITING_CRASHES if waits else ALONE_CRASHES)
+
+
+def crash_error(crashes: int) -> str:
+    return f"Its worker died {crashes} times while it ran nothing but this task."
 
 
 def choose(suspects: Iterable[Suspect], room: Mapping[int, int] | None) -> tuple[list[int], set[int]]:

@@ -33,6 +33,7 @@ FROM tasks t JOIN jobs j ON j.id = t.job_id JOIN lanes l ON l.id = t.lane_id
 WHERE t.state = 8 AND l.owner = ? AND NOT l.paused AND j.state IN ('queued', 'running') AND j.drain IS NULL
 ORDER BY t.together, t.id LIMIT ?
 """
+_MARK = "UPDATE tasks SET begun = claim, waits = ? WHERE id = ? AND state = 3 AND claim = ? AND session_id = ?"
 _STARTED = """
 UPDATE jobs SET state = 'running', started_at = coalesce(started_at, ?) WHERE id = ? AND state = 'queued'
 """
@@ -138,7 +139,14 @@ def lease_suspects(
     claim = _Claim(session, next_number(db, "claim"), memory.now_ms())
     for row in db.execute(_THESE, (claim.number, orjson.dumps(chosen).decode())).fetchall():
         claim.give(row[_JOB], [row])
-    return claim.end(db, memory)
+    leases = claim.end(db, memory)
+    leases[0].alone = len(leases) == 1
+    return leases
+
+
+def mark_step(db: sqlite3.Connection, session: Session, lease: Lease, *, waits: bool) -> bool:
+    """Record that the step of a suspect begins or continues. Returns False if the claim was lost."""
+    return db.execute(_MARK, (waits, lease.task_id, lease.claim, session.id)).rowcount == 1
 
 
 def held(db: sqlite3.Connection, memory: Memory, session: Session) -> list[Lease]:

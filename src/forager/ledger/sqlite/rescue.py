@@ -1,8 +1,9 @@
 """Rescues what a dead session held: its running tasks become suspects, and its lanes are released.
 
 A suspect may be the task that killed its worker. It runs again in a group of at most half the size of the one that
-crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task; all others
-burn no attempt. Counting every crash instead would make dead letters of innocent tasks that happened to run beside it.
+crashed, so that after a few crashes the culprit runs alone. Only a crash while alone counts against a task, and only if
+its step had begun (`mark_step`); all others burn no attempt. Counting every crash instead would make dead letters of
+innocent tasks that happened to run beside it, or that were only leased when the process was killed.
 """
 
 import sqlite3
@@ -11,15 +12,16 @@ from typing import Any
 
 from forager.core.lane_names import WITHOUT_TASKS
 from forager.core.reasons import ErrorType, Reason
-from forager.core.states import AFTER_FAILED, ALONE_CRASHES, CANCELLED, TaskState
-from forager.ledger.shared.suspects import group_size
+from forager.core.states import AFTER_FAILED, CANCELLED, TaskState
+from forager.ledger.shared.suspects import crash_error, group_size, is_given_up
 from forager.ledger.sqlite.aftermath import close
 from forager.ledger.sqlite.attempts import keep_lost
 from forager.ledger.sqlite.followers import skip_followers
 from forager.ledger.sqlite.settle import add_spending
 from forager.ledger.sqlite.writer_state import Memory, wake
 
-CRASHED = f"Its worker died {ALONE_CRASHES} times while it ran nothing but this task."
+_BEGUN = 8
+"""The column of a row: whether the step had begun under this claim, as a suspect."""
 
 
 def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int], *, crashed: bool) -> int:
@@ -29,7 +31,8 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
     rescued = 0
     for session in sessions:
         rows = db.execute(
-            "SELECT t.id, t.job_id, t.lane_id, t.price, t.crashes, t.followed, j.drain, j.turn FROM tasks t"
+            "SELECT t.id, t.job_id, t.lane_id, t.price, t.crashes, t.followed, j.drain, j.turn,"
+            " t.begun IS t.claim, t.waits FROM tasks t"
             " JOIN jobs j ON j.id = t.job_id WHERE t.state = 3 AND t.session_id = ?",
             (session,),
         ).fetchall()
@@ -46,11 +49,16 @@ def rescue_sessions(db: sqlite3.Connection, memory: Memory, sessions: list[int],
 
 
 def _given_up(rows: list[tuple[Any, ...]], *, crashed: bool) -> int | None:
-    """Return the task that was alone in flight at a crash, if that has happened often enough."""
-    if not crashed or len(rows) != 1:
+    """Return the task whose step ran alone at a crash, if that has happened often enough."""
+    if not _is_blamed(rows, crashed=crashed):
         return None
-    number, _, _, _, crashes, _, drain, _ = rows[0]
-    return number if drain != CANCELLED and crashes + 1 >= ALONE_CRASHES else None
+    number, _, _, _, crashes, _, drain, _, _, waits = rows[0]
+    return number if drain != CANCELLED and is_given_up(crashes + 1, waits=waits) else None
+
+
+def _is_blamed(rows: list[tuple[Any, ...]], *, crashed: bool) -> bool:
+    """Return whether the crash counts against the one task that was in flight."""
+    return crashed and len(rows) == 1 and bool(rows[0][_BEGUN])
 
 
 def _rescue(
@@ -60,16 +68,18 @@ def _rescue(
         return
     deltas = memory.catalog.deltas()
     spent: defaultdict[int, int] = defaultdict(int)
-    for number, job, lane, price, _, followed, drain, turn in rows:
+    for number, job, lane, price, crashes, followed, drain, turn, _, _ in rows:
         spent[lane] += price
         deltas.add(job, running=-1, reserved=-price, spent=price, guessed=price)
-        alone = crashed and len(rows) == 1
+        blamed = _is_blamed(rows, crashed=crashed)
         if drain == CANCELLED:
             _end(db, number, price, TaskState.CANCELLED, (CANCELLED, CANCELLED, None), now)
             deltas.add(job, cancelled=1)
             deltas.note([number], TaskState.CANCELLED)
         elif number == dead:
-            _end(db, number, price, TaskState.FAILED, (CRASHED, Reason.CRASHED, ErrorType.INTERNAL), now)
+            _end(
+                db, number, price, TaskState.FAILED, (crash_error(crashes + 1), Reason.CRASHED, ErrorType.INTERNAL), now
+            )
             deltas.add(job, failed=1)
             deltas.note([number], TaskState.FAILED)
             if followed:
@@ -80,7 +90,7 @@ def _rescue(
             db.execute(
                 "UPDATE tasks SET state = ?, together = ?, crashes = crashes + ?, cost = cost + ?,"
                 " guessed = guessed + ?, attempt = attempt - 1, session_id = NULL WHERE id = ?",
-                (int(state), together, int(alone), price, price, number),
+                (int(state), together, int(blamed), price, price, number),
             )
             deltas.add(job, queued=1)
             if drain is not None:

@@ -45,7 +45,7 @@ from forager.ledger.sqlite.append import append
 from forager.ledger.sqlite.archive import archive
 from forager.ledger.sqlite.chunks import submit_in_chunks
 from forager.ledger.sqlite.database import SqliteDatabase
-from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects
+from forager.ledger.sqlite.lease import has_suspects, held, lease, lease_suspects, mark_step
 from forager.ledger.sqlite.lock import StoreLock
 from forager.ledger.sqlite.parts import add_part, open_job
 from forager.ledger.sqlite.prune import WALKS, Walk
@@ -226,6 +226,9 @@ class SqliteLedger(SharedVerbs):
 
     async def lease_suspects(self, session: Session, room: Mapping[int, int] | None = None) -> Sequence[Lease]:
         return await self._run(lambda db: lease_suspects(db, self._memory, session, room))
+
+    async def mark_step(self, session: Session, lease: Lease, *, waits: bool) -> bool:
+        return await self._run(lambda db: mark_step(db, session, lease, waits=waits))
 
     async def held(self, session: Session) -> Sequence[Lease]:
         return await self._run(lambda db: held(db, self._memory, session))
