@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,20 @@ import pytest
 
 from forager.core.clock import SystemClock
 from forager.core.errors import StoreFull, StoreUnavailable
+from forager.core.http import Fetch, Request, Response
 from forager.core.ledger import Lease, LeaseBatch, Session, Settlement, Want
 from forager.core.states import TaskState
 from forager.engine.sweep import sweep_interval
 from forager.sandbox import FULL_DENSITY, SerperConfig, SerperSandbox
 from forager.sandbox.audit import audit
+from forager.sandbox.site import SandboxSite
 from tests.contract.engine.conftest import OpenRig
 from tests.support.acts import RECORDS, acts, many
+from tests.support.auditor import PostgresTables
 from tests.support.auditor import audit as audit_tables
 from tests.support.engine import EngineRig, open_sqlite, serper, until
 from tests.support.promptness import assert_soon
+from tests.support.sites import SITE, RulesByHost, looks, plans, site_worker
 
 
 class LateClock(SystemClock):
@@ -354,3 +360,70 @@ async def _end_sessions(rig: EngineRig) -> None:
 def _pages(folder: Path) -> int:
     with sqlite3.connect(f"file:{folder / 'ledger.db'}?mode=ro", uri=True) as db:
         return int(db.execute("PRAGMA page_count").fetchone()[0])
+
+
+async def test_the_step_of_a_lone_suspect_begins_in_the_ledger_after_its_lane_and_before_it_runs__R14(
+    open_rig: OpenRig,
+) -> None:
+    """A worker that takes over a lane holds its first request back: until then a kill says nothing about the task."""
+    async with SandboxSite() as site:
+        rig = await open_rig(looks(), lease=4.0)
+        job = await rig.submit(plans([site.url("/page/1", host="a.example")]), "looks")
+        dead = await rig.ledger.begin("dead")
+        (lane,) = await rig.ledger.take_lanes(dead, 10)
+        assert (await rig.ledger.settle_and_lease(dead, [], [Want(lane.id, 1)])).leases
+        async with asyncio.timeout(60):
+            while (await rig.ledger.sweep()).rescued == 0:
+                await asyncio.sleep(0.05)
+        seen: list[tuple[str, bool, float]] = []
+        taken: list[float] = []
+
+        def look() -> tuple[bool, float]:
+            claims = "queue" if isinstance(rig.tables, PostgresTables) else "tasks"
+            running = f"SELECT 1 FROM {claims} q WHERE q.state = 3 AND q.claim = t.begun"
+            (row,) = rig.tables.read(f"SELECT EXISTS ({running}) AS begun FROM tasks t")
+            return bool(row["begun"]), time.monotonic()
+
+        class Marking:
+            """The real ledger; notes each mark as it was stored."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            async def take_lanes(self, *args: Any) -> Any:
+                lanes = await real.take_lanes(*args)
+                if lanes:
+                    taken.append(time.monotonic())
+                return lanes
+
+            async def lease_suspects(self, *args: Any) -> Any:
+                leases = await real.lease_suspects(*args)
+                if leases:
+                    seen.append(("leased", *look()))
+                return leases
+
+            async def mark_step(self, session: Session, lease: Lease, *, waits: bool) -> bool:
+                marked: bool = await real.mark_step(session, lease, waits=waits)
+                seen.append(("waits" if waits else "runs", *look()))
+                return marked
+
+        def noting(inner: Fetch) -> Fetch:
+            async def fetch(request: Request) -> Response:
+                seen.append(("sent", *look()))
+                return await inner(request)
+
+            return fetch
+
+        real, rig.ledger = rig.ledger, Marking()
+        worker = site_worker(rig, [site], RulesByHost(replace(SITE, rate=40, per=4.0)), wrap=noting)
+        async with asyncio.timeout(60):
+            await worker.run(until_idle=True)
+        assert rig.states(job) == {site.url("/page/1", host="a.example"): "completed"}
+        assert [(what, begun) for what, begun, _ in seen] == [
+            ("leased", False),
+            ("runs", True),
+            ("waits", True),
+            ("sent", True),
+            ("runs", True),
+        ]
+        assert seen[1][2] - taken[0] >= 4.0, "the lane was to hold the first request back for a window"
