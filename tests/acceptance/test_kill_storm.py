@@ -213,7 +213,7 @@ async def storm(database_url: str | None, folder: Path, *, kills: int, workers: 
         poison = {f"storm-{job.number}" for job in run.jobs if POISON in str(job.params)}
         assert poison
         assert found.broken == []
-        assert [each for each in found.failed if POISON not in each] == [], "innocent dead letters"
+        assert {each: why for each, why in found.failed.items() if POISON not in each} == {}, "innocent dead letters"
         assert len(found.failed) == len(poison), "poison that was not found"
         assert all("died" in error for error in found.failed.values())
         assert found.records == calm.records

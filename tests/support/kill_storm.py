@@ -51,7 +51,8 @@ POISON = "poison"
 CITIES = (("Boston", "MA"), ("Austin", "TX"), ("Denver", "CO"), ("Miami", "FL"), ("Seattle", "WA"))
 ZIPS = ("85001", "85002", "85003", "85004")
 PAGES_A_JOB = 4
-LEASE = 1.0
+LEASE = 3.0
+"""Long enough that a busy machine does not end the leases of the living, which would look like more deaths."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ async def attempt(
             await fetch.begin()
         async with TimeLimit(clock, step.timeout) as fetch.limit:
             outcome = await step.run(lease.task, fetch)
+        if isinstance(fetch, WatchedFetch):
+            await fetch.end()
         return _settled(lease, outcome, patience)
     except MustSnooze as snooze:
         in_vain = patience if snooze.in_vain else None

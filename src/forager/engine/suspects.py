@@ -63,6 +63,10 @@ class WatchedFetch(LaneFetch):
             self.lane.gave_up()  # nothing is sent yet: the first request starts by itself, and finds its lane open
         await self._note(waits=False)
 
+    async def end(self) -> None:
+        """Record that the step has run: what is left is to store its result, at which no process dies of the task."""
+        await self._note(waits=True)
+
     async def __call__(self, request: Request) -> Response:
         await self._note(waits=True)
         try:

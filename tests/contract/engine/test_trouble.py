@@ -425,5 +425,6 @@ async def test_the_step_of_a_lone_suspect_begins_in_the_ledger_after_its_lane_an
             ("waits", True),
             ("sent", True),
             ("runs", True),
+            ("waits", True),
         ]
         assert seen[1][2] - taken[0] >= 4.0, "the lane was to hold the first request back for a window"
